@@ -1,0 +1,1 @@
+"""What runs Programs: `sim` (the embedded chip) and `cpu`; found by name in `registry`."""

@@ -1,0 +1,96 @@
+"""Finds devices by name. Listing and checking names imports no torch; only opening a device does."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+from proveout.chip.specs import CHIPS
+from proveout.errors import EnvironmentFault, unknown
+from proveout.program import Device
+from proveout.types import DeviceSpec
+
+GROUP = "proveout.devices"
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """One line of `proveout devices`."""
+
+    name: str
+    description: str
+    times: str
+    """`modelled` or `measured`: what kind its device times are."""
+    target: str
+    """The profile that Programs are compiled for: `ttnn` or `torch`."""
+    spec: DeviceSpec | None
+    opener: Callable[[], Device] | None
+    reason: str = ""
+    """Why it cannot be used here; empty when it can."""
+
+    @property
+    def available(self) -> bool:
+        return self.opener is not None
+
+
+def _builtin(module: str, attribute: str, *args: Any) -> Callable[[], Device]:
+    def make() -> Device:
+        device: Device = getattr(importlib.import_module(module), attribute)(*args)
+        return device
+
+    return make
+
+
+def devices() -> dict[str, DeviceInfo]:
+    """Every device by its full name, built-ins first."""
+    found = {
+        f"sim:{chip}": DeviceInfo(
+            f"sim:{chip}",
+            f"embedded software model of a Tenstorrent {chip} ({spec.arch})",
+            "modelled",
+            "ttnn",
+            spec,
+            _builtin("proveout.devices.sim", "Sim", chip),
+        )
+        for chip, spec in CHIPS.items()
+    }
+    for mode, meaning in (("eager", "torch kernel by kernel"), ("inductor", "compiled by Inductor")):
+        name = "cpu" if mode == "eager" else f"cpu:{mode}"
+        opener = _builtin("proveout.devices.host", "Cpu", mode)
+        found[name] = DeviceInfo(name, f"this machine's CPU, {meaning}", "measured", "torch", None, opener)
+    for entry in metadata.entry_points(group=GROUP):
+        found[entry.name] = _plugin(entry)
+    return found
+
+
+def _plugin(entry: metadata.EntryPoint) -> DeviceInfo:
+    """A device from another package: its entry point is a function that returns a DeviceInfo."""
+    try:
+        info: DeviceInfo = entry.load()()
+    except (ImportError, AttributeError) as error:
+        return DeviceInfo(entry.name, f"from {entry.value}", "measured", "torch", None, None, str(error))
+    return info
+
+
+ALIASES = {"sim": "sim:n150"}
+
+
+def find(name: str) -> DeviceInfo:
+    """The device a user named; raises UsageError or EnvironmentFault with the way out."""
+    known = devices()
+    info = known.get(ALIASES.get(name, name))
+    if info is None:
+        raise unknown("device", name, [*ALIASES, *known])
+    if not info.available:
+        raise EnvironmentFault(f"device {name!r} cannot be used here: {info.reason}.")
+    return info
+
+
+def open_device(name: str = "sim") -> Device:
+    """Open a device by the name users type: `sim`, `sim:p150`, `cpu` …"""
+    info = find(name)
+    assert info.opener is not None
+    return info.opener()

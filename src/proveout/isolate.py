@@ -1,0 +1,93 @@
+"""Runs anything risky in a child process: a deadline, a memory limit, a log, and one kill for its whole group."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+LOG_LINES = 40
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a child ended. `log` holds the last lines it printed, stdout and stderr together."""
+
+    returncode: int | None
+    seconds: float
+    timed_out: bool
+    log: str
+
+    @property
+    def ok(self) -> bool:
+        return self.returncode == 0 and not self.timed_out
+
+    @property
+    def story(self) -> str:
+        """How it ended, in words."""
+        if self.timed_out:
+            return f"ran past its limit and was stopped after {self.seconds:.0f} s"
+        if self.returncode is not None and self.returncode < 0:
+            name = signal.Signals(-self.returncode).name
+            hint = " (out of memory?)" if name == "SIGKILL" else ""
+            return f"was killed by {name}{hint}"
+        return f"exited with code {self.returncode}"
+
+
+def run_python(
+    module: str,
+    arguments: Sequence[str],
+    *,
+    stdin: str = "",
+    timeout_s: float,
+    memory_bytes: int | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Outcome:
+    """Run `python -m module arguments…` in its own process group and wait for it.
+
+    The group is killed at the deadline, on Ctrl-C and on any other way out, so nothing outlives this call.
+    """
+
+    def limit() -> None:
+        if memory_bytes:
+            resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
+        source, log = Path(folder, "stdin"), Path(folder, "log")
+        source.write_text(stdin)
+        with source.open("rb") as stdin_file, log.open("wb") as log_file:
+            child = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                stdin=stdin_file,
+                stdout=log_file,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+                start_new_session=True,
+                preexec_fn=limit,
+            )
+            timed_out = False
+            try:
+                child.wait(timeout=timeout_s)
+            except subprocess.TimeoutExpired:
+                timed_out = True
+            finally:
+                kill_group(child.pid)
+                child.wait()
+        lines = log.read_text(errors="replace").splitlines()
+    return Outcome(child.returncode, time.monotonic() - started, timed_out, "\n".join(lines[-LOG_LINES:]))
+
+
+def kill_group(pid: int) -> None:
+    """End every process of a group that `run_python` made; already gone is fine."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return

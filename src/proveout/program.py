@@ -1,0 +1,377 @@
+"""The narrow waist: a Program is two flat, frozen lists of Steps, and a Step is a call that real ttnn accepts.
+
+`setup` depends on weights and constants alone and runs again when one of them changes; `body` runs at every call.
+A value is either torch's (inputs, weights, constants, results of ATen Steps and of `ttnn.to_torch`) or ttnn's
+(results of ttnn Steps); the two meet only in `ttnn.from_torch` and `ttnn.to_torch`.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, Protocol, Union
+
+import safetensors
+
+from proveout.errors import UsageError
+from proveout.types import DeviceSpec, Origin, TensorSpec, from_json, to_json
+
+SCHEMA = 1
+FROM_TORCH, TO_TORCH, DEALLOCATE = "ttnn.from_torch", "ttnn.to_torch", "ttnn.deallocate"
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A use of a value."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"%{self.name}"
+
+
+@dataclass(frozen=True)
+class Name:
+    """A constant known by its Python name: `ttnn.bfloat16`, `ttnn.TILE_LAYOUT`, `torch.int64`, `device`."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Scalar = Union[None, bool, int, float, complex, str]
+Arg = Union[Ref, Name, Scalar, tuple["Arg", ...]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call: the kernel's own name, its attributes by name, and the values it defines."""
+
+    kernel: str
+    attrs: tuple[tuple[str, Arg], ...]
+    outputs: tuple[str, ...]
+    origin: Origin = Origin()
+    reason: str = ""
+    """For a Step on the host: why no kernel serves it."""
+
+    @property
+    def on_host(self) -> bool:
+        return not self.kernel.startswith("ttnn.")
+
+    @property
+    def is_transfer(self) -> bool:
+        return self.kernel in (FROM_TORCH, TO_TORCH)
+
+    @functools.cached_property
+    def uses(self) -> tuple[str, ...]:
+        """The values this Step reads, in order, each once."""
+        return tuple(dict.fromkeys(ref.name for _, arg in self.attrs for ref in refs(arg)))
+
+    def attr(self, name: str, default: Arg = None) -> Arg:
+        return dict(self.attrs).get(name, default)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A tensor that is part of the Program itself, as raw little-endian bytes."""
+
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """What the compiler gives and a device takes; see the module's docstring."""
+
+    name: str
+    target: Literal["ttnn", "torch"]
+    inputs: tuple[str, ...]
+    weights: tuple[str, ...]
+    constants: tuple[Constant, ...]
+    outputs: tuple[Arg, ...]
+    setup: tuple[Step, ...]
+    body: tuple[Step, ...]
+    specs: Mapping[str, TensorSpec]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "specs", MappingProxyType(dict(self.specs)))
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return self.setup + self.body
+
+    @property
+    def num_transfers(self) -> int:
+        """Transfers at every call."""
+        return sum(step.is_transfer for step in self.body)
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """The same on every machine for the same calls: source lines do not count, constants do."""
+        payload = self.to_json()
+        payload.pop("name")
+        for step in payload["setup"] + payload["body"]:
+            step.pop("origin")
+        order = {name: f"{i}" for i, name in enumerate(self.specs)}
+        text = json.dumps(_rename(payload, order), sort_keys=True, separators=(",", ":"))
+        seal = hashlib.sha256(text.encode())
+        for constant in self.constants:
+            seal.update(constant.data)
+        return seal.hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Program) and self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return int(self.fingerprint[:15], 16)
+
+    def __str__(self) -> str:
+        lines = [f"program {self.name}  target {self.target}  {self.fingerprint[:12]}"]
+        for title, names in (
+            ("input", self.inputs),
+            ("weight", self.weights),
+            ("constant", tuple(c.name for c in self.constants)),
+        ):
+            lines += [f"  {title:8} %{n}: {self.specs[n]}" for n in names]
+        for title, steps in (("setup", self.setup), ("body", self.body)):
+            lines.append(f"{title}:")
+            lines += [f"  {line}" for line in map(self.format, steps)]
+        lines.append(f"return {_format_arg(self.outputs)}")
+        return "\n".join(lines)
+
+    def format(self, step: Step) -> str:
+        """One Step as a line of text."""
+        attrs = ", ".join(f"{k}={_format_arg(v)}" for k, v in step.attrs)
+        head = ", ".join(f"%{n}: {self.specs[n]}" for n in step.outputs)
+        note = f"  # host: {step.reason}" if step.reason else f"  # {step.origin.module}" if step.origin.module else ""
+        return f"{head + ' = ' if head else ''}{step.kernel}({attrs}){note}"
+
+    def to_json(self) -> dict[str, Any]:
+        def encode(step: Step) -> dict[str, Any]:
+            return {
+                "kernel": step.kernel,
+                "attrs": [[k, _encode(v)] for k, v in step.attrs],
+                "outputs": list(step.outputs),
+                "origin": to_json(step.origin),
+                "reason": step.reason,
+            }
+
+        return {
+            "schema": SCHEMA,
+            "name": self.name,
+            "target": self.target,
+            "inputs": list(self.inputs),
+            "weights": list(self.weights),
+            "constants": [c.name for c in self.constants],
+            "outputs": [_encode(o) for o in self.outputs],
+            "setup": [encode(s) for s in self.setup],
+            "body": [encode(s) for s in self.body],
+            "specs": [[name, to_json(spec)] for name, spec in self.specs.items()],
+        }
+
+    def save(self, folder: str | Path) -> Path:
+        """Write `program.json` and `constants.safetensors` into a folder."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "program.json").write_text(json.dumps(self.to_json(), indent=1, allow_nan=False))
+        tensors = {
+            c.name: {"dtype": self.specs[c.name].dtype, "shape": list(self.specs[c.name].shape), "data": c.data}
+            for c in self.constants
+        }
+        (folder / "constants.safetensors").write_bytes(safetensors.serialize(tensors, None))
+        return folder
+
+    @staticmethod
+    def load(folder: str | Path) -> Program:
+        """Read what `save` wrote."""
+        path = Path(folder) / "program.json"
+        try:
+            data = json.loads(path.read_text())
+            raw = dict(safetensors.deserialize((path.parent / "constants.safetensors").read_bytes()))
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{folder} does not hold a saved Program: {error}.") from error
+        if data.get("schema") != SCHEMA:
+            found = data.get("schema")
+            raise UsageError(f"{path} has schema {found}; this version reads {SCHEMA}. Compile the model again.")
+
+        def decode(step: dict[str, Any]) -> Step:
+            attrs = tuple((k, _decode(v)) for k, v in step["attrs"])
+            origin = from_json(Origin, step["origin"])
+            return Step(step["kernel"], attrs, tuple(step["outputs"]), origin, step["reason"])
+
+        return Program(
+            name=data["name"],
+            target=data["target"],
+            inputs=tuple(data["inputs"]),
+            weights=tuple(data["weights"]),
+            constants=tuple(Constant(n, bytes(raw[n]["data"])) for n in data["constants"]),
+            outputs=tuple(_decode(o) for o in data["outputs"]),
+            setup=tuple(decode(s) for s in data["setup"]),
+            body=tuple(decode(s) for s in data["body"]),
+            specs={n: from_json(TensorSpec, s) for n, s in data["specs"]},
+        )
+
+
+class Device(Protocol):
+    """What runs Programs."""
+
+    name: str
+    spec: DeviceSpec | None
+
+    def load(self, program: Program) -> Loaded: ...
+    def close(self) -> None: ...
+
+
+class Loaded(Protocol):
+    """A Program resident on a device. Tensors are torch's; this file does not need to know them."""
+
+    program: Program
+
+    def set_weights(self, weights: Mapping[str, Any]) -> None:
+        """Give new tensors for some weights; the setup Steps that depend on them run again."""
+
+    def holds_live(self, weight: str) -> bool:
+        """Whether every use of a weight reads the live storage, so that a write in place is seen at once."""
+
+    def run(self, inputs: Sequence[Any]) -> Result: ...
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one run gives: outputs as torch values, the transfers counted while it ran, modelled time where known."""
+
+    outputs: list[Any]
+    num_transfers: int
+    modelled_ns: int | None = None
+
+
+Infer = Callable[[Step, Mapping[str, TensorSpec]], Sequence[TensorSpec]]
+
+
+class InvalidProgram(AssertionError):
+    """The verifier found a Program that breaks its own rules: a bug of ours."""
+
+
+def verify(program: Program, infer: Infer | None = None) -> None:
+    """Check that every value is defined once and before its use, that torch and ttnn meet only in transfers,
+    that nothing is used after it was deallocated and, given `infer`, that specs are what the kernels' rules say."""
+    torch_values = {*program.inputs, *program.weights, *(c.name for c in program.constants)}
+    ttnn_values: set[str] = set()
+    freed: set[str] = set()
+    stable = set(torch_values) - set(program.inputs)
+
+    def fail(step: Step, why: str) -> None:
+        raise InvalidProgram(f"{why}: {step.kernel}({', '.join(step.uses)}) -> {', '.join(step.outputs)}")
+
+    for name in torch_values:
+        if name not in program.specs:
+            raise InvalidProgram(f"{name} has no spec")
+    for index, step in enumerate(program.steps):
+        in_setup = index < len(program.setup)
+        for name in step.uses:
+            if name in freed:
+                fail(step, f"%{name} is used after it was deallocated")
+            if name not in torch_values | ttnn_values:
+                fail(step, f"%{name} is used before it is defined")
+            if in_setup and name not in stable:
+                fail(step, f"a setup Step depends on %{name}, which changes at every call")
+            if program.target == "ttnn":
+                wants_torch = step.on_host or step.kernel == FROM_TORCH
+                if wants_torch and name not in torch_values:
+                    fail(step, f"%{name} is ttnn's where torch's is needed; a ttnn.to_torch is missing")
+                if not wants_torch and name not in ttnn_values:
+                    fail(step, f"%{name} is torch's where ttnn's is needed; a ttnn.from_torch is missing")
+        if step.kernel == DEALLOCATE:
+            freed.update(step.uses)
+        for name in step.outputs:
+            if name in torch_values | ttnn_values:
+                fail(step, f"%{name} is defined twice")
+            if name not in program.specs:
+                fail(step, f"%{name} has no spec")
+            gives_torch = step.on_host or step.kernel == TO_TORCH or program.target == "torch"
+            (torch_values if gives_torch else ttnn_values).add(name)
+            if in_setup:
+                stable.add(name)
+        if infer is not None and not step.on_host and step.outputs:
+            expected = tuple(infer(step, program.specs))
+            found = tuple(program.specs[n] for n in step.outputs)
+            if expected != found:
+                fail(step, f"specs are {list(map(str, found))} where the kernel gives {list(map(str, expected))}")
+    for ref in refs(program.outputs):
+        if ref.name not in torch_values:
+            raise InvalidProgram(f"output %{ref.name} is not a torch value; a ttnn.to_torch is missing")
+
+
+def refs(arg: Arg) -> Iterator[Ref]:
+    """All uses of values inside an argument."""
+    if isinstance(arg, Ref):
+        yield arg
+    elif isinstance(arg, tuple):
+        for item in arg:
+            yield from refs(item)
+
+
+def map_refs(arg: Arg, change: Callable[[Ref], Arg]) -> Arg:
+    """The argument with every use replaced."""
+    if isinstance(arg, Ref):
+        return change(arg)
+    return tuple(map_refs(a, change) for a in arg) if isinstance(arg, tuple) else arg
+
+
+def with_refs(step: Step, change: Callable[[Ref], Arg]) -> Step:
+    return replace(step, attrs=tuple((k, map_refs(v, change)) for k, v in step.attrs))
+
+
+def _format_arg(arg: Arg) -> str:
+    if isinstance(arg, tuple):
+        return "(" + ", ".join(map(_format_arg, arg)) + ("," if len(arg) == 1 else "") + ")"
+    return repr(arg) if isinstance(arg, str) else str(arg)
+
+
+def _encode(arg: Arg) -> Any:
+    if isinstance(arg, Ref):
+        return {"ref": arg.name}
+    if isinstance(arg, Name):
+        return {"name": arg.text}
+    if isinstance(arg, tuple):
+        return [_encode(a) for a in arg]
+    if isinstance(arg, float) and not math.isfinite(arg):
+        return {"float": str(arg)}
+    if isinstance(arg, complex):
+        return {"complex": [str(arg.real), str(arg.imag)]}
+    return arg
+
+
+def _decode(data: Any) -> Arg:
+    if isinstance(data, list):
+        return tuple(_decode(d) for d in data)
+    if not isinstance(data, dict):
+        return data  # type: ignore[no-any-return]
+    (kind, value), *_ = data.items()
+    match kind:
+        case "ref":
+            return Ref(value)
+        case "name":
+            return Name(value)
+        case "float":
+            return float(value)
+        case _:
+            return complex(*map(float, value))
+
+
+def _rename(data: Any, order: Mapping[str, str]) -> Any:
+    """Value names replaced by their position, so that a fingerprint does not depend on how values are called."""
+    if isinstance(data, dict):
+        if set(data) == {"ref"}:
+            return {"ref": order[data["ref"]]}
+        return {k: _rename(v, order) for k, v in data.items()}
+    if isinstance(data, list):
+        return [_rename(v, order) for v in data]
+    return order.get(data, data) if isinstance(data, str) else data

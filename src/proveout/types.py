@@ -1,0 +1,490 @@
+"""The values that travel between the rooms: frozen dataclasses, JSON in and out, no torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import math
+import statistics
+import types as _types
+import typing
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any, Literal, TypeVar, Union
+
+from proveout.errors import UsageError, unknown
+
+SCHEMA = 1
+"""Version of the Record format on disk."""
+
+Layout = Literal["row_major", "tile"]
+Buffer = Literal["host", "dram", "l1"]
+Sharding = Literal["interleaved", "height", "width", "block"]
+Kind = Literal["measured", "modelled"]
+
+TILE = 32
+
+DTYPE_BYTES: dict[str, float] = {
+    "bool": 1, "uint8": 1, "int8": 1, "uint16": 2, "int16": 2, "uint32": 4, "int32": 4, "uint64": 8, "int64": 8,
+    "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "complex32": 4, "complex64": 8, "complex128": 16,
+    "bfloat8_b": 1088 / 1024, "bfloat4_b": 576 / 1024,
+}  # fmt: skip
+_SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
+
+
+def short_dtype(dtype: str) -> str:
+    """`float32` as `f32`, `bfloat8_b` as `bf8_b`: for printing only."""
+    head = dtype.rstrip("0123456789_b") if dtype != "bool" else dtype
+    return _SHORT[head] + dtype[len(head) :] if head in _SHORT else dtype
+
+
+@dataclass(frozen=True)
+class ShardSpec:
+    """How one tensor is cut over cores: the shard's shape and the core grid (columns, rows)."""
+
+    shape: tuple[int, int]
+    grid: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Where a tensor lies: on the host, in DRAM or in L1, interleaved over the banks or sharded."""
+
+    buffer: Buffer = "host"
+    sharding: Sharding = "interleaved"
+    shard: ShardSpec | None = None
+
+    def __str__(self) -> str:
+        return self.buffer if self.sharding == "interleaved" else f"{self.buffer}/{self.sharding}"
+
+
+HOST, DRAM, L1 = Memory("host"), Memory("dram"), Memory("l1")
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Everything about a tensor but its numbers."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    layout: Layout = "row_major"
+    memory: Memory = HOST
+
+    @property
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def padded_shape(self) -> tuple[int, ...]:
+        """The shape as stored: in tile layout the last two dimensions are whole tiles."""
+        if self.layout == "row_major":
+            return self.shape
+        shape = (1,) * (2 - len(self.shape)) + self.shape
+        return (*shape[:-2], *(-(-n // TILE) * TILE for n in shape[-2:]))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes as stored, tile padding included."""
+        return math.ceil(math.prod(self.padded_shape) * DTYPE_BYTES[self.dtype])
+
+    @property
+    def page_bytes(self) -> int:
+        """One page of the buffer: a tile, or a row in row-major."""
+        elements = TILE * TILE if self.layout == "tile" else (self.shape[-1] if self.shape else 1)
+        return math.ceil(elements * DTYPE_BYTES[self.dtype])
+
+    @property
+    def num_pages(self) -> int:
+        return -(-self.nbytes // self.page_bytes) if self.nbytes else 0
+
+    def __str__(self) -> str:
+        place = "host" if self.memory == HOST else f"{self.layout.replace('row_major', 'rm')} {self.memory}"
+        return f"{short_dtype(self.dtype)}[{','.join(map(str, self.shape))}] {place}"
+
+
+@dataclass(frozen=True)
+class DeviceSpec:
+    """What a chip is, as data. Lengths in bytes, rates in GB/s, one chip each."""
+
+    name: str
+    arch: str
+    grid: tuple[int, int]
+    clock_ghz: float
+    l1_per_core: int
+    l1_allocatable: int
+    dram_banks: int
+    dram_bank_bytes: int
+    dram_gb_s: float
+    pm_dram_gib_s: float
+    """The DRAM rate that ttnn's own performance model assumes, in GiB/s."""
+    dram_alignment: int
+    l1_alignment: int
+    pcie_write_gb_s: float
+    pcie_read_gb_s: float
+    chips: int = 1
+
+    @property
+    def cores(self) -> int:
+        return self.grid[0] * self.grid[1]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a Step comes from: the ATen node, the module path and the user's source line."""
+
+    node: str = ""
+    aten: str = ""
+    module: str = ""
+    source: str = ""
+
+
+Precision = Literal["model", "bfloat16"]
+Fidelity = Literal["LoFi", "HiFi2", "HiFi3", "HiFi4"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a user may choose about a compilation; goes in, never comes out changed."""
+
+    precision: Precision = "model"
+    math_fidelity: Fidelity | None = None
+    fallback: Literal["host", "error"] = "host"
+    memory: Literal["auto", "dram"] = "auto"
+    numerics: Literal["fast"] = "fast"
+    trace: bool = False
+    queues: Literal[1, 2] = 1
+    verify: bool = False
+    pcc: float = 0.99
+    seed: int = 0
+
+    @staticmethod
+    def of(value: Settings | dict[str, Any] | None) -> Settings:
+        """Settings from what a user wrote; an unknown name or value is refused by name."""
+        if value is None:
+            return Settings()
+        if isinstance(value, Settings):
+            return value
+        if not isinstance(value, dict):
+            raise UsageError(f"settings must be a dict or proveout.Settings, not {type(value).__name__}.")
+        hints = _hints(Settings)
+        for name, given in value.items():
+            if name not in hints:
+                raise unknown("setting", name, hints)
+            _check(name, given, hints[name])
+        return Settings(**value)
+
+
+def _check(name: str, given: object, hint: Any) -> None:
+    choices = _choices(hint)
+    if choices:
+        if given not in choices or isinstance(given, bool):
+            raise unknown(f"value for setting {name!r}:", given, map(str, choices))
+    elif hint is bool and not isinstance(given, bool):
+        raise UsageError(f"setting {name!r} takes True or False, not {given!r}.")
+    elif hint is int and (not isinstance(given, int) or isinstance(given, bool)):
+        raise UsageError(f"setting {name!r} takes a whole number, not {given!r}.")
+    elif hint is float and not (isinstance(given, (int, float)) and -1 <= given <= 1):
+        raise UsageError(f"setting {name!r} takes a number from -1 to 1, not {given!r}.")
+
+
+def _choices(hint: Any) -> tuple[Any, ...]:
+    """The values a Literal admits, also inside `Literal[…] | None`."""
+    if typing.get_origin(hint) is Literal:
+        return typing.get_args(hint)
+    if typing.get_origin(hint) in (Union, _types.UnionType):
+        parts = typing.get_args(hint)
+        return tuple(c for p in parts for c in ((None,) if p is type(None) else _choices(p)))
+    return ()
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One model with one set of inputs, found in a script."""
+
+    name: str
+    script: str
+    selector: str
+    """Stable hash of (architecture, input shapes); picks the model inside its script."""
+    class_name: str = ""
+    inputs: tuple[tuple[str, TensorSpec], ...] = ()
+    parameters: int = 0
+    parameter_bytes: int = 0
+    labels: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    script_args: str = ""
+    location: str = ""
+    """Where the model was built: file and line."""
+    calls: int = 1
+    seconds: float = 0.0
+
+    @property
+    def expects_failure(self) -> bool:
+        return ("expect", ("fail",)) in self.labels
+
+
+@dataclass(frozen=True)
+class Job:
+    """One thing to do, as pure JSON: what workers, caches and the app exchange."""
+
+    workload: Workload
+    device: str = "sim"
+    settings: Settings = Settings(precision="bfloat16")
+    do: tuple[Literal["compile", "run", "check", "benchmark"], ...] = ("check", "benchmark")
+    """`compile` alone runs nothing on the device; the others compile too."""
+    iterations: int = 20
+    warmup: int = 3
+    timeout_s: float = 600.0
+    artifacts: str = ""
+    """Folder to leave the Programs in; empty for none."""
+
+    @property
+    def key(self) -> str:
+        """Names the Record: changes whenever the model, its shapes, a setting or a version that matters does."""
+        w = self.workload
+        doing = {k: v for k, v in to_json(self).items() if k not in ("workload", "timeout_s", "artifacts")}
+        return digest([w.name, w.selector, w.script_args, doing, sorted(versions().items())])[:20]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How close one tensor is to its reference, and the verdict with its reason."""
+
+    scope: Literal["step", "output"]
+    name: str
+    pcc: float | None
+    rel_l2: float | None
+    max_abs: float | None
+    threshold: float
+    passed: bool
+    reason: str = ""
+    accumulated_pcc: float | None = None
+    origin: Origin = Origin()
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Raw samples of one quantity. `kind` says whether a clock or a model produced them; the two never mix."""
+
+    what: str
+    kind: Kind
+    device: str
+    samples_ns: tuple[int, ...]
+    conditions: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def median_ns(self) -> float:
+        return statistics.median(self.samples_ns)
+
+    @property
+    def mean_ns(self) -> float:
+        return statistics.fmean(self.samples_ns)
+
+    @property
+    def p95_ns(self) -> float | None:
+        """None where the sample cannot support a 95th percentile (fewer than 20)."""
+        if self.kind == "modelled":
+            return self.median_ns
+        return self.percentile(0.95) if len(self.samples_ns) >= 20 else None
+
+    def percentile(self, q: float) -> float:
+        ordered = sorted(self.samples_ns)
+        position = q * (len(ordered) - 1)
+        low = math.floor(position)
+        high = min(low + 1, len(ordered) - 1)
+        return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
+
+
+OpState = Literal["converted", "host", "removed"]
+
+
+@dataclass(frozen=True)
+class OpStatus:
+    """What became of one ATen node."""
+
+    node: str
+    aten: str
+    state: OpState
+    reason: str = ""
+    inputs: str = ""
+    module: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What converted, what stayed on the host and why, over all graphs of a model."""
+
+    ops: tuple[OpStatus, ...] = ()
+    num_transfers: int = 0
+    num_graphs: int = 0
+    graph_breaks: tuple[str, ...] = ()
+
+    def __add__(self, other: Coverage) -> Coverage:
+        return Coverage(
+            self.ops + other.ops,
+            self.num_transfers + other.num_transfers,
+            self.num_graphs + other.num_graphs,
+            self.graph_breaks + other.graph_breaks,
+        )
+
+    @property
+    def before(self) -> int:
+        return len(self.ops)
+
+    @property
+    def before_unique(self) -> int:
+        return len({op.aten for op in self.ops})
+
+    @property
+    def on_host(self) -> tuple[OpStatus, ...]:
+        return tuple(op for op in self.ops if op.state == "host")
+
+    @property
+    def remain(self) -> int:
+        return len(self.on_host)
+
+    @property
+    def remain_unique(self) -> int:
+        return len({op.aten for op in self.on_host})
+
+    @property
+    def host_share(self) -> float:
+        return self.remain / self.before if self.ops else 0.0
+
+    def by_op(self) -> list[tuple[str, dict[str, int], str]]:
+        """(ATen op, count per state, first reason), sorted by name: the op conversion table."""
+        rows: dict[str, tuple[dict[str, int], list[str]]] = {}
+        for op in self.ops:
+            counts, reasons = rows.setdefault(op.aten, ({}, []))
+            counts[op.state] = counts.get(op.state, 0) + 1
+            if op.reason and op.state == "host":
+                reasons.append(op.reason)
+        return [(name, counts, reasons[0] if reasons else "") for name, (counts, reasons) in sorted(rows.items())]
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """Peaks over a Program from the allocator's simulation, tile padding included. Always modelled."""
+
+    l1_peak_bytes: int = 0
+    l1_peak_per_core_bytes: int = 0
+    l1_per_core_bytes: int = 0
+    dram_peak_bytes: int = 0
+    weight_bytes: int = 0
+    fits: bool = True
+    peak_at: str = ""
+
+
+Status = Literal["passed", "failed", "expected_failure", "partial"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """All that was learnt from one Job."""
+
+    job: Job
+    status: Status
+    reason: str = ""
+    failure: str = ""
+    log: str = ""
+    coverage: Coverage = Coverage()
+    comparisons: tuple[Comparison, ...] = ()
+    timings: tuple[Timing, ...] = ()
+    memory: MemoryUse = MemoryUse()
+    accuracy: float | None = None
+    accuracy_eager: float | None = None
+    compile_s: tuple[tuple[str, float], ...] = ()
+    programs: tuple[tuple[str, int], ...] = ()
+    """(fingerprint, number of Steps) of each Program."""
+    environment: tuple[tuple[str, str], ...] = ()
+    created: str = ""
+    schema: int = SCHEMA
+
+    @property
+    def pcc(self) -> float | None:
+        """The lowest PCC over the outputs."""
+        found = [c.pcc for c in self.comparisons if c.scope == "output" and c.pcc is not None]
+        return min(found) if found else None
+
+    def timing(self, what: str) -> Timing | None:
+        return next((t for t in self.timings if t.what == what), None)
+
+
+T = TypeVar("T")
+
+
+def to_json(value: Any) -> Any:
+    """A dataclass tree as strict JSON values: no NaN, tuples as lists."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, (tuple, list)):
+        return [to_json(v) for v in value]
+    if isinstance(value, dict):
+        return {str(k): to_json(v) for k, v in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def from_json(cls: type[T], data: Any) -> T:
+    """The inverse of `to_json` for one of this module's dataclasses; raises ValueError on what does not fit."""
+    return typing.cast(T, _decode(cls, data))
+
+
+def _decode(hint: Any, data: Any) -> Any:
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        if not isinstance(data, dict):
+            raise ValueError(f"expected an object for {hint.__name__}, found {type(data).__name__}")
+        hints = _hints(hint)
+        strange = set(data) - set(hints)
+        if strange:
+            raise ValueError(f"{hint.__name__} has no field {sorted(strange)[0]!r}")
+        try:
+            return hint(**{k: _decode(hints[k], v) for k, v in data.items()})
+        except TypeError as error:
+            raise ValueError(f"{hint.__name__}: {error}") from None
+    if origin is tuple:
+        if not isinstance(data, list):
+            raise ValueError(f"expected a list, found {type(data).__name__}")
+        if args[1:] == (...,):
+            return tuple(_decode(args[0], v) for v in data)
+        return tuple(_decode(a, v) for a, v in zip(args, data, strict=True))
+    if origin in (Union, _types.UnionType):
+        if data is None:
+            return None
+        return _decode(next(a for a in args if a is not type(None)), data)
+    if hint is float and isinstance(data, int):
+        return float(data)
+    return data
+
+
+@functools.cache
+def _hints(cls: type) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
+def digest(value: Any) -> str:
+    """A stable hash of anything `to_json` takes."""
+    text = json.dumps(to_json(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """The versions that a result depends on, read without importing anything heavy."""
+    found = {}
+    for package in ("proveout", "torch"):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "source tree"
+    return found
+
+
+__all__ = [
+    "Buffer", "Comparison", "Coverage", "DRAM", "DTYPE_BYTES", "DeviceSpec", "HOST", "Job", "Kind", "L1", "Layout", "Memory",
+    "MemoryUse", "OpState", "OpStatus", "Origin", "Precision", "Record", "SCHEMA", "Settings", "ShardSpec", "Sharding",
+    "Status", "TILE", "TensorSpec", "Timing", "Workload", "digest", "from_json", "short_dtype", "to_json", "versions",
+]  # fmt: skip
