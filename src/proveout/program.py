@@ -20,7 +20,7 @@ from typing import Any, Literal, Protocol, Union
 import safetensors
 
 from proveout.errors import UsageError
-from proveout.types import DeviceSpec, Origin, TensorSpec, from_json, to_json
+from proveout.types import DeviceSpec, Origin, Settings, TensorSpec, from_json, to_json
 
 SCHEMA = 1
 FROM_TORCH, TO_TORCH, DEALLOCATE = "ttnn.from_torch", "ttnn.to_torch", "ttnn.deallocate"
@@ -150,7 +150,13 @@ class Program:
         """One Step as a line of text."""
         attrs = ", ".join(f"{k}={_format_arg(v)}" for k, v in step.attrs)
         head = ", ".join(f"%{n}: {self.specs[n]}" for n in step.outputs)
-        note = f"  # host: {step.reason}" if step.reason else f"  # {step.origin.module}" if step.origin.module else ""
+        note = (
+            f"  # host: {step.reason}"
+            if step.reason
+            else f"  # {step.origin.module}"
+            if step.origin.module
+            else ""
+        )
         return f"{head + ' = ' if head else ''}{step.kernel}({attrs}){note}"
 
     def to_json(self) -> dict[str, Any]:
@@ -182,7 +188,11 @@ class Program:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "program.json").write_text(json.dumps(self.to_json(), indent=1, allow_nan=False))
         tensors = {
-            c.name: {"dtype": self.specs[c.name].dtype, "shape": list(self.specs[c.name].shape), "data": c.data}
+            c.name: {
+                "dtype": self.specs[c.name].dtype,
+                "shape": list(self.specs[c.name].shape),
+                "data": c.data,
+            }
             for c in self.constants
         }
         (folder / "constants.safetensors").write_bytes(safetensors.serialize(tensors, None))
@@ -199,7 +209,9 @@ class Program:
             raise UsageError(f"{folder} does not hold a saved Program: {error}.") from error
         if data.get("schema") != SCHEMA:
             found = data.get("schema")
-            raise UsageError(f"{path} has schema {found}; this version reads {SCHEMA}. Compile the model again.")
+            raise UsageError(
+                f"{path} has schema {found}; this version reads {SCHEMA}. Compile the model again."
+            )
 
         def decode(step: dict[str, Any]) -> Step:
             attrs = tuple((k, _decode(v)) for k, v in step["attrs"])
@@ -225,7 +237,7 @@ class Device(Protocol):
     name: str
     spec: DeviceSpec | None
 
-    def load(self, program: Program) -> Loaded: ...
+    def load(self, program: Program, settings: Settings) -> Loaded: ...
     def close(self) -> None: ...
 
 
@@ -303,7 +315,10 @@ def verify(program: Program, infer: Infer | None = None) -> None:
             expected = tuple(infer(step, program.specs))
             found = tuple(program.specs[n] for n in step.outputs)
             if expected != found:
-                fail(step, f"specs are {list(map(str, found))} where the kernel gives {list(map(str, expected))}")
+                fail(
+                    step,
+                    f"specs are {list(map(str, found))} where the kernel gives {list(map(str, expected))}",
+                )
     for ref in refs(program.outputs):
         if ref.name not in torch_values:
             raise InvalidProgram(f"output %{ref.name} is not a torch value; a ttnn.to_torch is missing")

@@ -360,7 +360,9 @@ class Coverage:
             counts[op.state] = counts.get(op.state, 0) + 1
             if op.reason and op.state == "host":
                 reasons.append(op.reason)
-        return [(name, counts, reasons[0] if reasons else "") for name, (counts, reasons) in sorted(rows.items())]
+        return [
+            (name, counts, reasons[0] if reasons else "") for name, (counts, reasons) in sorted(rows.items())
+        ]
 
 
 @dataclass(frozen=True)

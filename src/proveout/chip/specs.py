@@ -36,9 +36,19 @@ CHIPS: dict[str, DeviceSpec] = {
     "n150": DeviceSpec(name="n150", grid=(8, 8), **_WORMHOLE),  # type: ignore[arg-type]
     "n300": DeviceSpec(name="n300", grid=(8, 7), chips=2, **_WORMHOLE),  # type: ignore[arg-type]
     "p100": DeviceSpec(
-        name="p100", grid=(11, 10), dram_banks=7, dram_bank_bytes=4_278_190_080, dram_gb_s=448.0, **_BLACKHOLE  # type: ignore[arg-type]
+        name="p100",
+        grid=(11, 10),
+        dram_banks=7,
+        dram_bank_bytes=4_278_190_080,
+        dram_gb_s=448.0,
+        **_BLACKHOLE,  # type: ignore[arg-type]
     ),
     "p150": DeviceSpec(
-        name="p150", grid=(13, 10), dram_banks=8, dram_bank_bytes=4_278_190_080, dram_gb_s=512.0, **_BLACKHOLE  # type: ignore[arg-type]
+        name="p150",
+        grid=(13, 10),
+        dram_banks=8,
+        dram_bank_bytes=4_278_190_080,
+        dram_gb_s=512.0,
+        **_BLACKHOLE,  # type: ignore[arg-type]
     ),
 }

@@ -1,1 +1,1 @@
-
+"""Where compiler and devices meet: the torch.compile entry, `Compiled`, weight residency."""

@@ -1,1 +1,45 @@
+"""Turns a store of Records into tables: terminal, Markdown, CSV, JSON and one self-contained HTML page."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from proveout.errors import EnvironmentFault, unknown
+from proveout.report import data, html, markdown
+from proveout.report.rows import Report, load
+from proveout.store import Store, write_text
+
+FORMATS: dict[str, Callable[[Report], str]] = {
+    "md": markdown.render,
+    "csv": data.render_csv,
+    "json": data.render_json,
+    "html": html.render,
+}
+
+
+def write(store: Store, folder: str | Path, formats: Iterable[str] = tuple(FORMATS)) -> list[Path]:
+    """Read a store and write `report.<format>` for each format; the same Records give the same bytes."""
+    return save(load(store), folder, formats)
+
+
+def save(report: Report, folder: str | Path, formats: Iterable[str] = tuple(FORMATS)) -> list[Path]:
+    """Write a report that is loaded already."""
+    folder = Path(folder).expanduser()
+    written = []
+    for name in formats:
+        if name not in FORMATS:
+            raise unknown("report format", name, FORMATS)
+        path = folder / f"report.{name}"
+        try:
+            write_text(path, FORMATS[name](report))
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise EnvironmentFault(
+                f"cannot write {path}: {why}. Choose another folder with -o DIR."
+            ) from error
+        written.append(path)
+    return written
+
+
+__all__ = ["FORMATS", "Report", "load", "save", "write"]

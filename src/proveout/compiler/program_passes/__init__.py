@@ -1,1 +1,9 @@
+"""Passes over the Program: `Program -> Program`, one a file, run in this order."""
 
+from proveout.compiler.program_passes.cancel import cancel
+from proveout.compiler.program_passes.deallocate import deallocate
+from proveout.compiler.program_passes.hoist import hoist
+from proveout.compiler.program_passes.place import place
+from proveout.compiler.program_passes.prune import prune
+
+__all__ = ["cancel", "deallocate", "hoist", "place", "prune"]

@@ -1,0 +1,27 @@
+# labels: name::linear author::proveout test_group::selftest task::Other licence::apache-2.0
+"""One linear layer: the smallest script that holds a model. Copy it to start your own."""
+
+import torch
+from torch import nn
+
+from proveout.parser import parse
+
+torch.manual_seed(0)
+
+(batch_size,) = parse(["batch_size"])
+
+
+class Linear(nn.Module):
+    def __init__(self, in_features: int = 64, out_features: int = 32) -> None:
+        super().__init__()
+        self.fc = nn.Linear(in_features, out_features)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc(x)
+
+
+model = Linear().eval()
+x = torch.randn(batch_size, 64)
+
+with torch.no_grad():
+    model(x)

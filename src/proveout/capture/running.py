@@ -1,0 +1,119 @@
+"""Runs a script in this process as `python script.py` would, and says in a sentence how it failed."""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+import os
+import shlex
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType, ModuleType, TracebackType
+
+from proveout.capture.mlagility import mlagility_names
+from proveout.errors import UsageError
+
+_numbers = itertools.count(1)
+
+
+def run_script(script: Path, script_args: str = "") -> tuple[ModuleType, BaseException | None]:
+    """Run a script as `__main__`; its module, and what it raised (`SystemExit` too; Ctrl-C passes through).
+
+    `sys.argv`, `sys.path`, the working folder and `__main__` are afterwards as they were. The script's module
+    is then renamed and stays importable: torch.compile looks a function's globals up by their `__name__`.
+    """
+    argv = [str(script), *split_arguments(script_args)]
+    module = ModuleType("__main__")
+    vars(module).update(__file__=str(script), __builtins__=builtins, __cached__=None)
+    raised: BaseException | None = None
+    with _as_main(module, argv), mlagility_names():
+        try:
+            code = compile(script.read_bytes(), str(script), "exec", dont_inherit=True)
+            exec(code, vars(module))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raised = error
+    module.__name__ = f"proveout_script_{next(_numbers)}"
+    sys.modules[module.__name__] = module
+    return module, raised
+
+
+def split_arguments(script_args: str) -> list[str]:
+    """Script arguments as a shell would split them."""
+    try:
+        return shlex.split(script_args)
+    except ValueError as error:
+        raise UsageError(
+            f"--script-args {script_args!r} cannot be split: {error}. Close the quotation."
+        ) from None
+
+
+def explain(script: Path, raised: BaseException | None, ran: bool) -> str:
+    """One sentence on how a script failed, empty where it did not. `ran`: a model was called to the end."""
+    when = "after its model ran" if ran else "before any model had run"
+    if raised is None or isinstance(raised, SystemExit):
+        if ran:
+            return ""
+        if raised and raised.code:
+            return f"{script.name} exited with {raised.code!r} {when}. Its log says more."
+        return (
+            f"{script.name} ran no model. A script must build a torch.nn.Module and call it: model(inputs)."
+        )
+    kind, message = type(raised).__name__, " ".join(str(raised).split())
+    if isinstance(raised, SyntaxError):
+        line = f"{_relative(script, raised.filename or script.name)}:{raised.lineno}"
+        message = f"{raised.msg}: {(raised.text or '').strip()}"
+    else:
+        frames = [
+            f"{frame.f_code.co_filename}:{number}"
+            for frame, number in traceback.walk_tb(raised.__traceback__)
+        ]
+        owned = [_relative(script, frame) for frame in frames if is_users(script, frame)]
+        line = owned[-1] if owned else script.name
+    return f"{script.name} raised {kind} at {line} {when}: {_cut(message) or 'no message'}"
+
+
+def print_traceback(script: Path, raised: BaseException) -> None:
+    """Print a script's traceback as if nothing of ours stood around it."""
+    trace: TracebackType | None = raised.__traceback__
+    while trace and trace.tb_frame.f_code.co_filename != str(script):
+        trace = trace.tb_next
+    traceback.print_exception(type(raised), raised, trace)
+
+
+def is_users(script: Path, filename: str) -> bool:
+    """Whether a file is the user's: below the script's folder, and no installed library."""
+    folder = f"{script.parent}{os.sep}"
+    return filename.startswith(folder) and not {"site-packages", "dist-packages"} & set(Path(filename).parts)
+
+
+def location(script: Path, frame: FrameType | None) -> str:
+    """The user's own line at or above a frame, innermost, as `file:line` seen from the script's folder."""
+    while frame and not is_users(script, frame.f_code.co_filename):
+        frame = frame.f_back
+    return f"{_relative(script, frame.f_code.co_filename)}:{frame.f_lineno}" if frame else script.name
+
+
+def _relative(script: Path, filename: str) -> str:
+    return filename.removeprefix(f"{script.parent}{os.sep}")
+
+
+def _cut(message: str, limit: int = 300) -> str:
+    return message if len(message) <= limit else f"{message[: limit - 1]}…"
+
+
+@contextmanager
+def _as_main(module: ModuleType, argv: list[str]) -> Iterator[None]:
+    main, folder, old_argv, old_path = sys.modules["__main__"], os.getcwd(), sys.argv, sys.path
+    sys.modules["__main__"] = module
+    sys.argv, sys.path = argv, [os.path.dirname(argv[0]), *old_path]
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+        sys.argv, sys.path = old_argv, old_path
+        os.chdir(folder)

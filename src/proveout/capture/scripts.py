@@ -1,0 +1,165 @@
+"""Which scripts a user means: files, folders, globs, lists, corpora."""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from proveout.errors import EnvironmentFault, UsageError, unknown
+
+_PACKAGE = Path(__file__).parents[1]
+
+
+def resolve(
+    names: Sequence[str], search_dirs: Sequence[str] = (), all: bool = False
+) -> list[tuple[Path, tuple[str, ...]]]:
+    """The scripts meant, each with the selectors asked for (none: all its models), sorted, each script once.
+
+    A name is a script (`linear.py`, `linear.py::HASH,HASH`), a folder, a glob, a `.txt` list of names, or a
+    script below one of the search dirs. A search dir is a folder or the name of a corpus. With `all`, every
+    script of the search dirs is meant; without search dirs, of every corpus.
+    """
+    folders = [_folder(name) for name in search_dirs]
+    chosen: dict[Path, set[str] | None] = {}
+    if all:
+        for folder in folders or [corpora_folder()]:
+            _choose(chosen, _scripts_of(folder), ())
+    for name in names:
+        pattern, selectors = _split(name)
+        _choose(chosen, _look_up(pattern, folders, Path.cwd()), selectors)
+    if not chosen:
+        raise UsageError(
+            "no script was named. Name one (linear.py), or take a whole corpus: --all --search-dir selftest"
+        )
+    return [(path, tuple(sorted(chosen[path] or ()))) for path in sorted(chosen)]
+
+
+def corpora_folder() -> Path:
+    """The folder of the corpora: inside the installed package, or at the root of a source tree."""
+    places = (_PACKAGE / "corpora", _PACKAGE.parents[1] / "corpora")
+    for place in places:
+        if place.is_dir():
+            return place
+    raise EnvironmentFault(
+        f"the corpora are missing; looked in {places[0]} and {places[1]}. Install proveout again."
+    )
+
+
+def _choose(chosen: dict[Path, set[str] | None], scripts: Iterable[Path], selectors: tuple[str, ...]) -> None:
+    """Add scripts; one named both with and without selectors is meant as a whole."""
+    for script in scripts:
+        before = chosen.get(script, set())
+        chosen[script] = None if before is None or not selectors else before | set(selectors)
+
+
+def _split(name: str) -> tuple[str, tuple[str, ...]]:
+    pattern, mark, tail = name.partition("::")
+    selectors = tuple(tail.split(",")) if mark else ()
+    for selector in selectors:
+        if not re.fullmatch("[0-9a-f]{12}", selector):
+            raise UsageError(
+                f"{name!r}: {selector!r} is not a hash of 12 hex digits. Run: proveout discover {pattern}"
+            )
+    return pattern, selectors
+
+
+def _look_up(pattern: str, folders: Sequence[Path], base: Path) -> list[Path]:
+    """The scripts that one name means, seen from `base` first and from the search dirs next."""
+    for place in (base, *folders):
+        path = Path(os.path.abspath(place / Path(pattern).expanduser()))
+        if path.is_dir():
+            return _scripts_of(path)
+        if path.is_file():
+            return _listed(path, folders) if path.suffix == ".txt" else [_python(path)]
+        if glob.has_magic(pattern):
+            hits = sorted(map(Path, glob.glob(str(path), recursive=True)))
+            scripts = [
+                s for hit in hits for s in (_scripts_of(hit) if hit.is_dir() else [hit]) if s.suffix == ".py"
+            ]
+            if scripts:
+                return scripts
+    if pattern in _corpora():
+        return _scripts_of(_corpora()[pattern])
+    below = sorted({s for folder in folders for s in _scripts_below(folder) if _ends_with(s, pattern)})
+    if len(below) == 1:
+        return below
+    if below:
+        raise UsageError(f"{pattern!r} means {len(below)} scripts: {_listing(below)}. Name one by its path.")
+    raise _missing(pattern, folders, base)
+
+
+def _python(path: Path) -> Path:
+    if path.suffix != ".py":
+        raise UsageError(f"{path} is not a Python script (*.py), a folder, or a list of scripts (*.txt).")
+    return path
+
+
+def _listed(path: Path, folders: Sequence[Path]) -> list[Path]:
+    """The scripts that a list names, one a line; `#` starts a comment."""
+    lines = [line.partition("#")[0].strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    scripts = [s for line in lines if line for s in _look_up(line, (Path.cwd(), *folders), path.parent)]
+    if not scripts:
+        raise UsageError(f"{path} lists no scripts. Write one name a line.")
+    return scripts
+
+
+def _folder(name: str) -> Path:
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return Path(os.path.abspath(path))
+    corpora = _corpora()
+    if name not in corpora:
+        raise unknown("search dir (neither a folder here nor a corpus)", name, corpora)
+    return corpora[name]
+
+
+def _corpora() -> dict[str, Path]:
+    return {
+        path.name: path for path in sorted(corpora_folder().iterdir()) if path.is_dir() and _public(path.name)
+    }
+
+
+def _scripts_of(folder: Path) -> list[Path]:
+    scripts = _scripts_below(folder)
+    if not scripts:
+        raise UsageError(
+            f"{folder} holds no scripts (*.py whose name does not start with `_`). Name another folder."
+        )
+    return scripts
+
+
+def _scripts_below(folder: Path) -> list[Path]:
+    found = (path for path in folder.rglob("*.py") if path.is_file())
+    return sorted(path for path in found if all(map(_public, path.relative_to(folder).parts)))
+
+
+def _public(name: str) -> bool:
+    return not name.startswith(("_", "."))
+
+
+def _ends_with(script: Path, pattern: str) -> bool:
+    tail = Path(pattern).parts
+    return script.parts[-len(tail) :] == tail
+
+
+def _missing(pattern: str, folders: Sequence[Path], base: Path) -> UsageError:
+    """Says what was looked for, where, and what comes near."""
+    places = ", ".join(map(str, (base, *folders)))
+    known = {str(script.relative_to(corpora_folder())): script for script in _scripts_below(corpora_folder())}
+    for folder in (base, *folders):
+        known |= {path.name: path for path in sorted(folder.glob("*.py"))}
+    names = {name: Path(name).name for name in known}
+    near = difflib.get_close_matches(Path(pattern).name, sorted(set(names.values())), n=3)
+    matches = sorted(name for name in known if names[name] in near)[:5]
+    hint = f" Near: {', '.join(matches)}." if matches else ""
+    corpus = next((Path(m).parts[0] for m in matches if names[m] == pattern and len(Path(m).parts) > 1), None)
+    step = f" Add: --search-dir {corpus}" if corpus else " Name a script, a folder, a glob or a list (*.txt)."
+    return UsageError(f"no script {pattern!r}; looked in {places}.{hint}{step}")
+
+
+def _listing(paths: Sequence[Path]) -> str:
+    return ", ".join(map(str, paths[:5])) + (" …" if len(paths) > 5 else "")

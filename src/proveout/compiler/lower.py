@@ -1,0 +1,224 @@
+"""ATen graph in, flat list of Steps out: each node through its op's row, or to the host with the reason."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from proveout.compiler.emit import Emitter
+from proveout.compiler.profile import Profile
+from proveout.errors import CompileError
+from proveout.kernels.table import dtype_name
+from proveout.ops.table import Refused, Value, ops
+from proveout.program import Arg, Name, Program, Ref
+from proveout.types import OpStatus, Origin, Settings, TensorSpec, short_dtype
+
+
+class Unlowerable(Exception):
+    """The graph as a whole cannot become a Program (a higher-order op, an opaque argument): it runs in eager."""
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A Program before its passes, what became of each node, and which argument is which input or weight."""
+
+    program: Program
+    statuses: tuple[OpStatus, ...]
+    input_positions: tuple[int, ...]
+    weight_positions: tuple[int, ...]
+
+
+def lower(gm: GraphModule, weights: frozenset[int], profile: Profile, settings: Settings, name: str) -> Lowered:
+    """Lower a functional ATen graph. `weights` are the positions of placeholders that are parameters or buffers."""
+    emitter = Emitter(profile)
+    env: dict[Node, Any] = {}
+    statuses: list[OpStatus] = []
+    inputs: list[tuple[int, str]] = []
+    resident: list[tuple[int, str]] = []
+    outputs: tuple[Arg, ...] = ()
+    position = -1
+    for node in gm.graph.nodes:
+        if node.op == "placeholder":
+            position += 1
+            value = node.meta.get("val")
+            if isinstance(value, torch.Tensor):
+                env[node] = emitter.torch_value(emitter.fresh(node.name), value)
+                (resident if position in weights else inputs).append((position, env[node].name))
+            elif isinstance(value, (int, float, bool)) or value is None:
+                env[node] = value
+            else:
+                raise Unlowerable(f"the graph takes a {type(value).__name__}")
+        elif node.op == "get_attr":
+            tensor = _attribute(gm, node.target)
+            if not isinstance(tensor, torch.Tensor):
+                raise Unlowerable(f"the graph holds a {type(tensor).__name__} (a higher-order op)")
+            env[node] = emitter.constant(tensor)
+        elif node.op == "output":
+            outputs = tuple(
+                Ref(emitter.on_host(v)) if isinstance(v, Value) else v for v in (_read(a, env) for a in node.args[0])
+            )
+        elif node.target is operator.getitem:
+            env[node] = _read(node.args[0], env)[node.args[1]]
+        elif isinstance(node.target, torch._ops.OpOverload):
+            env[node], status = _lower_node(emitter, node, env, settings)
+            statuses.append(status)
+        else:
+            raise Unlowerable(f"the graph calls {node.target}, which is not an ATen op")
+    program = Program(
+        name=name,
+        target=profile.target,
+        inputs=tuple(n for _, n in inputs),
+        weights=tuple(n for _, n in resident),
+        constants=tuple(emitter.constants.values()),
+        outputs=outputs,
+        setup=(),
+        body=tuple(emitter.steps),
+        specs=emitter.specs,
+    )
+    return Lowered(program, tuple(statuses), tuple(i for i, _ in inputs), tuple(i for i, _ in resident))
+
+
+def _lower_node(emitter: Emitter, node: Node, env: dict[Node, Any], settings: Settings) -> tuple[Any, OpStatus]:
+    aten = str(node.target)
+    emitter.origin = origin = origin_of(node)
+    arguments = bind(node, env)
+    tensors = _output_tensors(node)
+    emitter.outs = [None if t is None else Value("", tuple(t.shape), dtype_name(t.dtype)) for t in tensors]
+    emitter.used_outputs = _used_outputs(node)
+    before = len(emitter.steps)
+    reason = ""
+    try:
+        with emitter.attempt():
+            row = ops().get(aten)
+            if row is None:
+                raise Refused("no row in the op table")
+            told = row.guard(**arguments) if row.guard else None
+            if told:
+                raise Refused(told)
+            result = row.lower(emitter, **arguments)
+            _check_shapes(node, result, emitter)
+    except Refused as refusal:
+        reason = str(refusal)
+        if settings.fallback == "error":
+            place = f" at {origin.source}" if origin.source else ""
+            raise CompileError(
+                f"{aten} stays on the host: {reason}{place}. Change the model there, or set fallback='host'."
+            ) from None
+        result = _fall_back(emitter, node, arguments, tensors, reason)
+    state = "host" if reason else "converted" if len(emitter.steps) > before else "removed"
+    note = reason or ("" if state == "converted" else "nothing to do on this device")
+    status = OpStatus(node.name, aten, state, note, _variation(arguments), origin.module, origin.source)
+    return result, status
+
+
+def _check_shapes(node: Node, result: Any, emitter: Emitter) -> None:
+    given = result if isinstance(result, tuple) else (result,)
+    for index, (value, expected) in enumerate(zip(given, emitter.outs, strict=True)):
+        if value is None and emitter.used(index) and expected is not None:
+            raise Refused(f"output {index} has no lowering")
+        if value is not None and expected is not None:
+            found, wanted = (value.shape, value.dtype), (expected.shape, expected.dtype)
+            assert found == wanted, f"lowering of {node.target} gives {found}, eager gives {wanted}"
+
+
+def _fall_back(
+    emitter: Emitter, node: Node, arguments: dict[str, Any], tensors: Sequence[torch.Tensor | None], reason: str
+) -> Any:
+    attrs = {name: _host_arg(emitter, value) for name, value in arguments.items()}
+    specs = [TensorSpec(tuple(t.shape), dtype_name(t.dtype)) for t in tensors if t is not None]
+    names = iter(emitter.step(str(node.target), attrs, specs, reason))
+    values = [None if t is None else emitter.torch_value(next(names), t) for t in tensors]
+    return values[0] if isinstance(node.meta["val"], torch.Tensor) else tuple(values)
+
+
+def _host_arg(emitter: Emitter, value: Any) -> Arg:
+    if isinstance(value, Value):
+        return Ref(emitter.on_host(value))
+    if isinstance(value, (list, tuple)):
+        return tuple(_host_arg(emitter, v) for v in value)
+    if isinstance(value, (torch.memory_format, torch.layout)):
+        return Name(str(value))
+    if isinstance(value, torch.device):
+        return str(value)
+    if isinstance(value, _Dtype):
+        return Name(f"torch.{value}")
+    if value is None or isinstance(value, (bool, int, float, complex, str)):
+        return value
+    raise Unlowerable(f"an op takes a {type(value).__name__}")
+
+
+class _Dtype(str):
+    """A dtype by name, told apart from an ordinary string argument."""
+
+
+def bind(node: Node, env: dict[Node, Any]) -> dict[str, Any]:
+    """A call's arguments by the names of its schema, tensors as Values, dtypes by name."""
+    schema = node.target._schema.arguments  # type: ignore[union-attr]
+    bound = {argument.name: _read(a, env) for argument, a in zip(schema, node.args)}
+    return {**bound, **{k: _read(v, env) for k, v in node.kwargs.items()}}
+
+
+def _read(arg: Any, env: dict[Node, Any]) -> Any:
+    if isinstance(arg, Node):
+        return env[arg]
+    if isinstance(arg, (list, tuple)):
+        return [_read(a, env) for a in arg] if isinstance(arg, list) else tuple(_read(a, env) for a in arg)
+    return _Dtype(dtype_name(arg)) if isinstance(arg, torch.dtype) else arg
+
+
+def _attribute(gm: GraphModule, target: Any) -> Any:
+    found: Any = gm
+    for part in str(target).split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _output_tensors(node: Node) -> list[torch.Tensor | None]:
+    value = node.meta["val"]
+    items = value if isinstance(value, (list, tuple)) else [value]
+    if not all(v is None or isinstance(v, torch.Tensor) for v in items):
+        raise Unlowerable(f"{node.target} gives something that is not a tensor")
+    return list(items)
+
+
+def _used_outputs(node: Node) -> frozenset[int]:
+    if isinstance(node.meta["val"], torch.Tensor):
+        return frozenset({0})
+    used = {u.args[1] for u in node.users if u.target is operator.getitem and u.users}
+    return frozenset(int(i) for i in used)  # type: ignore[arg-type]
+
+
+def _variation(arguments: dict[str, Any]) -> str:
+    """How an op was called: shapes and dtypes of tensors, other arguments by value."""
+
+    def show(value: Any) -> str:
+        if isinstance(value, Value):
+            return f"{short_dtype(value.dtype)}[{','.join(map(str, value.shape))}]"
+        if isinstance(value, (list, tuple)):
+            return "[" + ", ".join(map(show, value)) + "]"
+        return str(value)
+
+    return ", ".join(f"{k}={show(v)}" for k, v in arguments.items())
+
+
+def origin_of(node: Node) -> Origin:
+    """The node's ATen op, module path and the user's source line, from what Dynamo kept."""
+    stack = node.meta.get("nn_module_stack") or {}
+    path = next(reversed([v[0] for v in stack.values()]), "") if stack else ""
+    module = re.sub(r"^(L\['\w+'\]|L__\w+?___)\.?", "", path).replace("._modules", "")
+    module = re.sub(r"\['([^']+)'\]", r".\1", module).strip(".")
+    source = ""
+    for file, line in _frames(node.meta.get("stack_trace") or ""):
+        source = f"{file}:{line}"
+    return Origin(node.name, str(node.target), module, source)
+
+
+def _frames(trace: str) -> Iterator[tuple[str, str]]:
+    for match in re.finditer(r'File "([^"]+)", line (\d+)', trace):
+        yield match.group(1), match.group(2)

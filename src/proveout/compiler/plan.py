@@ -1,0 +1,29 @@
+"""What a Program will cost on a chip, told without running it: time per Step, memory at its peak. Modelled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proveout.kernels.cost import StepTime, memory_use, program_ns, step_times
+from proveout.program import Program
+from proveout.types import DeviceSpec, MemoryUse, Settings
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Modelled figures of one Program on one chip."""
+
+    chip: str
+    total_ns: int
+    steps: tuple[StepTime, ...]
+    memory: MemoryUse
+
+    @property
+    def ideal_ns(self) -> int:
+        """ttnn's performance-model ideal, summed over the kernels."""
+        return sum(t.kernel.ideal_ns for t in self.steps if t.kernel)
+
+
+def make_plan(program: Program, chip: DeviceSpec, settings: Settings) -> Plan:
+    times = step_times(program, chip, settings)
+    return Plan(chip.name, program_ns(times, settings), tuple(times), memory_use(program, chip))

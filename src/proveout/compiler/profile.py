@@ -1,0 +1,46 @@
+"""Target profiles: which device dtype stands for which of eager's, and why some have none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from proveout.ops.table import INT32, Range, Refused
+from proveout.program import Name
+from proveout.types import Precision
+
+INTEGER_RANGE: dict[str, Range] = {
+    "int8": (-(2**7), 2**7 - 1),
+    "int16": (-(2**15), 2**15 - 1),
+    "int64": (-(2**63), 2**63 - 1),
+    "uint8": (0, 2**8 - 1),
+    "bool": (0, 1),
+}
+
+
+@dataclass(frozen=True)
+class Profile:
+    """`ttnn`: tiles, transfers, six dtypes. `torch`: every dtype is native and everything is in one place."""
+
+    target: Literal["ttnn", "torch"]
+    precision: Precision = "model"
+
+    def device_dtype(self, dtype: str, range: Range | None = None) -> str:
+        """The device dtype for eager's, given what is proven about the values; Refused says why there is none."""
+        if dtype == "float32" and self.precision == "bfloat16":
+            return "bfloat16"
+        if self.target == "torch" or dtype in ("float32", "bfloat16", "int32", "uint32"):
+            return dtype
+        if dtype == "bool":
+            return "int32"
+        if dtype in INTEGER_RANGE:
+            if range is None:
+                raise Refused(f"{dtype} values that are not proven to fit 32 bits")
+            low, high = max(INT32[0], INTEGER_RANGE[dtype][0]), min(INT32[1], INTEGER_RANGE[dtype][1])
+            if not (low <= range[0] and range[1] <= high):
+                raise Refused(f"{dtype} values from {range[0]} to {range[1]} do not fit the device's int32")
+            return "int32"
+        raise Refused(f"{dtype} is not a dtype of this device")
+
+    def dtype_name(self, device_dtype: str) -> Name:
+        return Name(f"{self.target}.{device_dtype}")

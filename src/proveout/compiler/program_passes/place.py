@@ -1,0 +1,50 @@
+"""Puts results of the body into L1 where they fit while they live, and into DRAM where they do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from proveout.chip.memory import Arena, bytes_per_bank
+from proveout.errors import OutOfMemory
+from proveout.kernels.signatures import parameters
+from proveout.kernels.table import MEMORY_NAMES, infer
+from proveout.program import Program, Step
+from proveout.types import DRAM, HOST, L1, DeviceSpec, TensorSpec
+
+L1_SHARE = 0.5
+"""Of each core's L1, for tensors; the rest is left to the kernels' circular buffers."""
+
+
+def place(program: Program, chip: DeviceSpec) -> Program:
+    last_use = {name: i for i, step in enumerate(program.body) for name in (*step.uses, *step.outputs)}
+    arena = Arena("L1", int(chip.l1_allocatable * L1_SHARE))
+    specs: dict[str, TensorSpec] = dict(program.specs)
+    body = []
+    for index, step in enumerate(program.body):
+        if not step.on_host and step.outputs and specs[step.outputs[0]].memory != HOST:
+            step = _placed(step, specs, arena, chip)
+        body.append(step)
+        for name in (*step.uses, *step.outputs):
+            if last_use[name] == index:
+                arena.free(name)
+    return replace(program, body=tuple(body), specs=specs)
+
+
+def _placed(step: Step, specs: dict[str, TensorSpec], arena: Arena, chip: DeviceSpec) -> Step:
+    """The Step with a memory_config where ttnn's default, the first operand's memory, is not what we want."""
+    movable = "memory_config" in parameters(step.kernel)
+    default = infer(step, specs)
+    wanted = L1 if movable else default[0].memory
+    for name, spec in zip(step.outputs, default):
+        if wanted == L1:
+            try:
+                arena.allocate(name, bytes_per_bank(replace(spec, memory=L1), chip))
+            except OutOfMemory:
+                wanted = DRAM
+    if wanted == DRAM:
+        for name in step.outputs:
+            arena.free(name)
+    if movable and wanted != default[0].memory:
+        step = replace(step, attrs=(*step.attrs, ("memory_config", MEMORY_NAMES[wanted])))
+    specs.update(zip(step.outputs, infer(step, specs)))
+    return step

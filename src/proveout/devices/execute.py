@@ -1,0 +1,149 @@
+"""Turns a Program's Steps into one Python function over torch tensors: the kernels' meanings, called in order.
+
+Shared by every device that computes with torch. Placement is dropped, deallocation becomes `del`, and names such as
+`ttnn.bfloat16` are resolved once, here.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from proveout.kernels.table import PLACEMENT, call_meaning, kernels, resolve, torch_dtype
+from proveout.program import DEALLOCATE, FROM_TORCH, TO_TORCH, Arg, Constant, Program, Ref, Step
+from proveout.types import TensorSpec
+
+PURE_LAYOUT = ("ttnn.to_layout", "ttnn.to_memory_config")
+"""Steps that do nothing to numbers."""
+
+
+def aten_op(name: str) -> Callable[..., Any]:
+    """The callable behind a host Step's name, `aten.nonzero.default` or `mylib.op.default`."""
+    found: Any = torch.ops
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found  # type: ignore[no-any-return]
+
+
+def constant_tensor(constant: Constant, spec: TensorSpec) -> torch.Tensor:
+    dtype = torch_dtype(spec.dtype)
+    if not constant.data:
+        return torch.empty(spec.shape, dtype=dtype)
+    return torch.frombuffer(bytearray(constant.data), dtype=dtype).reshape(spec.shape)
+
+
+def run_step(step: Step, values: Mapping[str, Any]) -> tuple[Any, ...]:
+    """One Step, now: its outputs."""
+    attrs = {k: _concrete(v, values) for k, v in step.attrs}
+    if step.on_host:
+        out = aten_op(step.kernel)(**attrs)
+    else:
+        out = call_meaning(kernels()[step.kernel], attrs)
+    return tuple(out) if isinstance(out, (tuple, list)) else (out,)
+
+
+def _concrete(arg: Arg, values: Mapping[str, Any]) -> Any:
+    if isinstance(arg, Ref):
+        return values[arg.name]
+    return [_concrete(a, values) for a in arg] if isinstance(arg, tuple) else resolve(arg)
+
+
+class Transfers:
+    """Counts crossings between host and device as they happen."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(**attrs: Any) -> Any:
+            self.count += 1
+            return function(**attrs)
+
+        return call
+
+
+def body_function(program: Program, stable: Sequence[str], transfers: Transfers) -> Callable[..., list[Any]]:
+    """The body as `f(*inputs, *stable) -> outputs`; `stable` are the values that setup, weights and constants give."""
+    used = {n for s in program.body for n in s.uses} | {r.name for o in program.outputs for r in _refs(o)}
+    params = [*program.inputs, *stable]
+    variable = {name: f"v{i}" for i, name in enumerate(program.specs)}
+    scope: dict[str, Any] = {}
+    lines = [f"def body({', '.join(variable[p] for p in params)}):"]
+    fresh = needs_copy(program)
+
+    def bind(value: Any) -> str:
+        name = f"c{len(scope)}"
+        scope[name] = value
+        return name
+
+    def text(arg: Arg) -> str:
+        if isinstance(arg, Ref):
+            return variable[arg.name]
+        if isinstance(arg, tuple):
+            if any(True for _ in _refs(arg)):
+                return "[" + ", ".join(map(text, arg)) + "]"
+            return bind([_concrete(a, {}) for a in arg])
+        value = resolve(arg)
+        return repr(value) if value is None or type(value) in (bool, int, str) else bind(value)
+
+    functions: dict[str, str] = {}
+    for step in program.body:
+        if step.kernel == DEALLOCATE:
+            lines.append(f"    del {variable[step.uses[0]]}")
+            continue
+        outputs = [variable[n] for n in step.outputs]
+        if step.kernel in PURE_LAYOUT and "dtype" not in dict(step.attrs):
+            lines.append(f"    {outputs[0]} = {variable[step.uses[0]]}")
+            continue
+        if step.kernel not in functions:
+            function = aten_op(step.kernel) if step.on_host else kernels()[step.kernel].meaning
+            if step.kernel in (FROM_TORCH, TO_TORCH):
+                function = transfers.counted(function)
+            functions[step.kernel] = bind(function)
+        skip = frozenset() if step.on_host else PLACEMENT
+        arguments = ", ".join(f"{k}={text(v)}" for k, v in step.attrs if k not in skip)
+        target = f"{outputs[0]} = " if len(outputs) == 1 else f"{', '.join(outputs)}, = " if outputs else ""
+        call = f"{functions[step.kernel]}({arguments})"
+        if step.on_host and len(outputs) == 1 and _gives_tuple(step.kernel):
+            call = f"{call}[0]"
+        lines.append(f"    {target}{call}")
+        lines += [f"    del {variable[n]}" for n in step.outputs if n not in used]
+    results = [
+        f"{text(o)}.clone()" if index in fresh else text(o) for index, o in enumerate(program.outputs)
+    ]
+    lines.append(f"    return [{', '.join(results)}]")
+    exec(compile("\n".join(lines), f"<program {program.name}>", "exec"), scope)
+    function: Callable[..., list[Any]] = scope["body"]
+    return function
+
+
+def _gives_tuple(name: str) -> bool:
+    returns = aten_op(name)._schema.returns  # type: ignore[attr-defined]
+    return len(returns) > 1 or (len(returns) == 1 and str(returns[0].type).startswith("List"))
+
+
+def needs_copy(program: Program) -> frozenset[int]:
+    """Outputs that share memory with an input, a weight or an earlier output, where eager's own do not."""
+    root = {name: name for name in (*program.inputs, *program.weights, *(c.name for c in program.constants))}
+    taken = set(root.values())
+    for step in program.steps:
+        for name in step.outputs:
+            shares = step.uses and not step.on_host and kernels()[step.kernel].view
+            root[name] = root.get(step.uses[0], step.uses[0]) if shares else name
+    copies = set()
+    for index, output in enumerate(program.outputs):
+        if isinstance(output, Ref):
+            if root[output.name] in taken:
+                copies.add(index)
+            taken.add(root[output.name])
+    return frozenset(copies)
+
+
+def _refs(arg: Arg) -> list[Ref]:
+    if isinstance(arg, Ref):
+        return [arg]
+    return [r for a in arg for r in _refs(a)] if isinstance(arg, tuple) else []

@@ -1,0 +1,45 @@
+"""This machine's CPU: the Program's torch meaning, kernel by kernel or compiled by Inductor. Times are measured."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any, Literal
+
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from proveout.devices.resident import Body, Resident
+from proveout.errors import EnvironmentFault
+from proveout.program import Program
+from proveout.types import DeviceSpec, Settings
+
+
+class Cpu:
+    """The CPU, in one of two modes."""
+
+    spec: DeviceSpec | None = None
+
+    def __init__(self, mode: Literal["eager", "inductor"] = "eager") -> None:
+        if mode == "inductor" and not any(map(shutil.which, ("g++", "clang++", "c++"))):
+            raise EnvironmentFault("device 'cpu:inductor' needs a C++ compiler. Install g++, or use device 'cpu'.")
+        self.name = "cpu" if mode == "eager" else "cpu:inductor"
+        self.mode = mode
+
+    def load(self, program: Program, settings: Settings) -> Resident:
+        return Resident(program, wrap=with_inductor if self.mode == "inductor" else None)
+
+    def close(self) -> None:
+        """Nothing is held outside the loaded Programs."""
+
+
+def with_inductor(body: Body, example: list[Any]) -> Body:
+    """The body traced once and handed to Inductor; shapes are static, as the Program's are."""
+    from torch._inductor.compile_fx import compile_fx
+
+    graph = make_fx(body, tracing_mode="fake")(*example)
+    compiled = compile_fx(graph, example)
+
+    def run(*arguments: Any) -> list[torch.Tensor]:
+        return list(compiled(*arguments))
+
+    return run

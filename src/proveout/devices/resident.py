@@ -1,0 +1,93 @@
+"""A Program loaded on a device that computes with torch: setup results kept, and remade when their weights change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from proveout.devices.execute import Transfers, body_function, constant_tensor, run_step
+from proveout.program import DEALLOCATE, Program, Result, refs
+
+Body = Callable[..., list[Any]]
+
+
+class Resident:
+    """Implements `Loaded`. `wrap` may replace the body function by a faster one with the same meaning."""
+
+    def __init__(
+        self, program: Program, modelled_ns: int | None = None, wrap: Callable[[Body, list[Any]], Body] | None = None
+    ) -> None:
+        self.program = program
+        self.modelled_ns = modelled_ns
+        self.transfers = Transfers()
+        self._wrap = wrap
+        self._values: dict[str, Any] = {
+            c.name: constant_tensor(c, program.specs[c.name]) for c in program.constants
+        }
+        self._depends = _dependencies(program)
+        self._stable = _stable_names(program)
+        self._tensors: list[Any] = []
+        self._live: dict[str, bool] = {}
+        self._body = body_function(program, self._stable, self.transfers)
+        self._wrapped: Body | None = None
+        self._run_setup(set(program.weights) if program.weights else {""})
+
+    def set_weights(self, weights: Mapping[str, torch.Tensor]) -> None:
+        # `.data` shares the storage but not the autograd graph, so it does not keep the parameter itself alive.
+        self._values.update({name: tensor.data for name, tensor in weights.items()})
+        self._run_setup(set(weights))
+
+    def _run_setup(self, changed: set[str]) -> None:
+        if any(w not in self._values for w in self.program.weights):
+            return
+        with torch.no_grad():
+            for step, depends in zip(self.program.setup, self._depends):
+                if step.kernel != DEALLOCATE and (depends & changed or any(n not in self._values for n in step.outputs)):
+                    self._values.update(zip(step.outputs, run_step(step, self._values)))
+        self._tensors = [self._values[n] for n in self._stable]
+        self._live = {w: self._reads_live(w) for w in self.program.weights}
+
+    def _reads_live(self, weight: str) -> bool:
+        storage = self._values[weight].untyped_storage().data_ptr()
+        made = (n for s, d in zip(self.program.setup, self._depends) if weight in d for n in s.outputs)
+        return all(self._values[n].untyped_storage().data_ptr() == storage for n in made)
+
+    def holds_live(self, weight: str) -> bool:
+        return self._live.get(weight, False)
+
+    def run(self, inputs: Sequence[Any]) -> Result:
+        before = self.transfers.count
+        with torch.no_grad():
+            if self._wrap is not None:
+                if self._wrapped is None:
+                    self._wrapped = self._wrap(self._body, [*inputs, *self._tensors])
+                outputs = self._wrapped(*inputs, *self._tensors)
+            else:
+                outputs = self._body(*inputs, *self._tensors)
+        return Result(outputs, self.transfers.count - before, self.modelled_ns)
+
+    def value(self, name: str) -> Any:
+        """A weight, a constant or a setup result, for replays that check Step by Step."""
+        return self._values[name]
+
+
+def _dependencies(program: Program) -> list[frozenset[str]]:
+    """For each setup Step, the weights it depends on."""
+    roots: dict[str, frozenset[str]] = {w: frozenset({w}) for w in program.weights}
+    out = []
+    for step in program.setup:
+        depends = frozenset().union(*(roots.get(n, frozenset()) for n in step.uses))
+        roots.update(dict.fromkeys(step.outputs, depends))
+        out.append(depends)
+    return out
+
+
+def _stable_names(program: Program) -> list[str]:
+    """What the body reads that is not an input and not its own."""
+    own = {n for s in program.body for n in s.outputs} | set(program.inputs)
+    reads = [n for s in program.body for n in s.uses] + [r.name for r in refs(program.outputs)]
+    return list(dict.fromkeys(n for n in reads if n not in own))
+
+

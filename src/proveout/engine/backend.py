@@ -1,0 +1,103 @@
+"""The torch.compile backend: `torch.compile(model, backend="proveout")`, with no import and no options."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from functorch.compile import default_partition, make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
+from torch.fx import GraphModule
+
+from proveout.compiler import CompiledGraph
+from proveout.compiler.decompositions import decompositions
+from proveout.devices.registry import DeviceInfo, find, open_device
+from proveout.engine.graph import GraphFunction
+from proveout.errors import UsageError, unknown
+from proveout.program import Device
+from proveout.types import Settings
+
+OPTIONS = ("device", "settings")
+
+
+def backend(gm: GraphModule, example_inputs: list[torch.Tensor], *, options: Any = None, **rest: Any) -> Any:
+    """The entry point that Dynamo finds by the name `proveout`."""
+    if rest:
+        raise unknown("argument of torch.compile for this backend", next(iter(rest)), ["options"])
+    return Capture.from_options(options)(gm, example_inputs)
+
+
+@dataclass
+class Capture:
+    """A configured backend. It keeps the graphs it made, for those who want to look at them afterwards."""
+
+    device: Device
+    info: DeviceInfo
+    settings: Settings
+    dry: bool = False
+    graphs: list[GraphFunction] = field(default_factory=list)
+    compiled: list[CompiledGraph] = field(default_factory=list)
+    keep: bool = False
+
+    @staticmethod
+    def of(device: str | Device = "sim", settings: Settings | dict[str, Any] | None = None, **rest: Any) -> Capture:
+        """Check what a user gave, before any work."""
+        chosen = Settings.of(settings)
+        if isinstance(device, str):
+            return Capture(open_device(device), find(device), chosen, **rest)
+        if not hasattr(device, "load"):
+            raise UsageError(f"device must be a name or an open device, not {type(device).__name__}.")
+        return Capture(device, find(device.name), chosen, **rest)
+
+    @staticmethod
+    def from_options(options: Any) -> Capture:
+        if options is None:
+            options = {}
+        if not isinstance(options, dict):
+            options = getattr(options, "proveout_options", None)
+            if not isinstance(options, dict):
+                raise UsageError("options must be a dict with 'device' and 'settings'.")
+        for name in options:
+            if name not in OPTIONS:
+                raise unknown("option", name, OPTIONS)
+        return Capture.of(options.get("device", "sim"), options.get("settings"))
+
+    def __call__(self, gm: GraphModule, example_inputs: list[torch.Tensor]) -> Any:
+        compiler = aot_autograd(
+            fw_compiler=self._compiler("forward"),
+            bw_compiler=self._compiler("backward"),
+            inference_compiler=self._compiler("inference"),
+            decompositions=decompositions(),
+            partition_fn=default_partition,
+        )
+        return compiler(gm, example_inputs)
+
+    def _compiler(self, phase: str) -> Callable[[GraphModule, list[Any]], Any]:
+        def compile_one(gm: GraphModule, example_inputs: list[Any]) -> Any:
+            weights = _resident_positions(phase)
+            name = f"graph{next(_numbers)}_{phase}"
+            function = GraphFunction(gm, weights, self.device, self.info, self.settings, name)
+            function.dry = self.dry
+            if self.keep:
+                self.graphs.append(function)
+                function.on_compiled = self.compiled.append
+            function.prepare()
+            return make_boxed_func(function)
+
+        return compile_one
+
+
+_numbers = itertools.count()
+
+
+def _resident_positions(phase: str) -> frozenset[int]:
+    """Arguments that are parameters or buffers which the graph itself does not write to."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = context.fw_metadata if context is not None else None
+    if phase == "backward" or metadata is None:
+        return frozenset()
+    written = {i for i, info in enumerate(metadata.input_info) if info.mutates_data or info.mutates_metadata}
+    return frozenset(metadata.static_input_indices) - written

@@ -1,0 +1,183 @@
+"""`proveout.compile`: a model, its inputs and a device in; a callable that can be looked into out."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._dynamo.exc import BackendCompilerFailed
+
+from proveout.compiler import CompiledGraph
+from proveout.compiler.plan import Plan
+from proveout.engine.backend import Capture
+from proveout.errors import CaptureError, ProveoutError, UsageError
+from proveout.program import Device, Program
+from proveout.types import Coverage, MemoryUse, Settings
+
+
+def compile(
+    model: torch.nn.Module,
+    inputs: Any = (),
+    *,
+    device: str | Device = "sim",
+    settings: Settings | Mapping[str, Any] | None = None,
+    dry_run: bool = False,
+) -> Compiled:
+    """Compile a model for the given inputs (a tensor, a tuple of positional or a dict of keyword arguments).
+
+    All graphs of the model are captured by one call on these inputs; buffers, inputs and random state are put back
+    afterwards. With `dry_run` nothing runs on the device, not even then.
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise UsageError(f"model must be a torch.nn.Module, not {type(model).__name__}.")
+    chosen = dict(settings) if isinstance(settings, Mapping) else settings
+    capture = Capture.of(device, chosen, dry=dry_run, keep=True)
+    compiled = Compiled(model, capture)
+    args, kwargs = as_call(inputs)
+    with _undisturbed(model, (args, kwargs)):
+        compiled(*args, **kwargs)
+    return compiled
+
+
+def as_call(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What users give as inputs, as a call's arguments."""
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
+    if isinstance(inputs, Sequence) and not isinstance(inputs, str):
+        return tuple(inputs), {}
+    return (inputs,), {}
+
+
+class Compiled:
+    """A compiled model. In eval mode it runs without autograd; to train, use torch.compile(backend="proveout")."""
+
+    def __init__(self, model: torch.nn.Module, capture: Capture) -> None:
+        self.model = model
+        self._capture = capture
+        self._function = _own_entry(model, capture)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        grad = torch.enable_grad() if self.model.training else torch.no_grad()
+        try:
+            with grad:
+                return self._function(*args, **kwargs)
+        except BackendCompilerFailed as failure:
+            cause = root_cause(failure)
+            if isinstance(cause, ProveoutError):
+                raise cause from None
+            raise
+        except torch._dynamo.exc.TorchDynamoException as failure:
+            raise CaptureError(f"PyTorch could not capture the model: {str(failure).splitlines()[0]}") from failure
+
+    @property
+    def device(self) -> str:
+        return self._capture.device.name
+
+    @property
+    def settings(self) -> Settings:
+        return self._capture.settings
+
+    @property
+    def graphs(self) -> tuple[CompiledGraph, ...]:
+        return tuple(self._capture.compiled)
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        return tuple(g.program for g in self.graphs)
+
+    @property
+    def program(self) -> Program:
+        """The model's Program; where it has several graphs, the one with the most Steps."""
+        return max(self.programs, key=lambda p: len(p.steps))
+
+    @property
+    def coverage(self) -> Coverage:
+        return functools.reduce(lambda a, b: a + b, (g.coverage for g in self.graphs), Coverage())
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        return tuple(g.plan for g in self.graphs if g.plan)
+
+    @property
+    def plan(self) -> Plan | None:
+        """Modelled cost of the largest Program; None on devices that are not modelled."""
+        return max(self.plans, key=lambda p: p.total_ns, default=None)
+
+    @property
+    def modelled_ns(self) -> int | None:
+        """Modelled device time of the last call, over all its graphs."""
+        times = [g.last_modelled_ns for g in self._capture.graphs]
+        known = [t for t in times if t is not None]
+        return sum(known) if known else None
+
+    @property
+    def num_transfers(self) -> int:
+        """Transfers counted during the last call, over all its graphs."""
+        return sum(g.last_transfers for g in self._capture.graphs)
+
+    @property
+    def memory(self) -> MemoryUse:
+        """Peaks over all graphs; their weights are resident together."""
+        uses = [p.memory for p in self.plans]
+        if not uses:
+            return MemoryUse()
+        worst = max(uses, key=lambda m: m.l1_peak_bytes)
+        dram = max(m.dram_peak_bytes for m in uses)
+        return MemoryUse(
+            worst.l1_peak_bytes,
+            worst.l1_peak_per_core_bytes,
+            worst.l1_per_core_bytes,
+            dram,
+            sum(m.weight_bytes for m in uses),
+            all(m.fits for m in uses),
+            worst.peak_at,
+        )
+
+    @property
+    def stages_s(self) -> tuple[tuple[str, float], ...]:
+        """Seconds per compile stage, over all graphs."""
+        total: dict[str, float] = {}
+        for graph in self.graphs:
+            for stage, seconds in graph.stages_s:
+                total[stage] = total.get(stage, 0.0) + seconds
+        return tuple(total.items())
+
+
+def _own_entry(model: torch.nn.Module, capture: Capture) -> Any:
+    """A torch.compile of this model alone: other compilations of its class do not share or crowd its cache."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return model(*args, **kwargs)
+
+    return torch.compile(call, backend=capture)
+
+
+def root_cause(error: BaseException) -> BaseException:
+    """The first error of a chain: what Dynamo wrapped."""
+    seen = error
+    while True:
+        inner = getattr(seen, "inner_exception", None) or seen.__cause__
+        if inner is None or inner is seen:
+            return seen
+        seen = inner
+
+
+@contextlib.contextmanager
+def _undisturbed(model: torch.nn.Module, inputs: Any) -> Iterator[None]:
+    """Put back buffers, tensor inputs, gradients and the random state after a call made only to compile."""
+    from torch.utils._pytree import tree_leaves
+
+    tensors = [*model.buffers(), *(t for t in tree_leaves(inputs) if isinstance(t, torch.Tensor))]
+    saved = [(t, t.detach().clone(), t._version if not t.is_inference() else None) for t in tensors]
+    random = torch.get_rng_state()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(random)
+        with torch.no_grad():
+            for tensor, before, version in saved:
+                if version is None or tensor._version != version:
+                    tensor.copy_(before)

@@ -1,0 +1,207 @@
+"""One captured graph as a callable: compiled per concrete shapes, loaded once, its weights kept fresh."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from proveout.compiler import CompiledGraph, compile_graph
+from proveout.compiler.lower import Unlowerable, origin_of
+from proveout.compiler.profile import Profile
+from proveout.devices.registry import DeviceInfo
+from proveout.engine.watch import Seen, look, when_gone
+from proveout.program import Device, Loaded
+from proveout.types import Coverage, OpStatus, Settings
+
+MAX_SHAPES = 32
+"""Shape buckets kept per graph; the least recently used is dropped."""
+
+
+class GraphFunction:
+    """What Dynamo calls. Static graphs compile at once; graphs with symbolic sizes once per set of concrete sizes."""
+
+    def __init__(
+        self, gm: GraphModule, weights: frozenset[int], device: Device, info: DeviceInfo, settings: Settings, name: str
+    ) -> None:
+        self.gm, self.weights, self.device, self.settings, self.name = gm, weights, device, settings, name
+        self.profile = Profile(info.target, settings.precision)  # type: ignore[arg-type]
+        self.strides = [_strides(v) for v in _output_values(gm)]
+        self.lock = threading.RLock()
+        self.variants: OrderedDict[Any, Variant | str] = OrderedDict()
+        self.on_compiled: Callable[[CompiledGraph], None] = lambda compiled: None
+        self.dry = False
+        self.last_modelled_ns: int | None = None
+        self.last_transfers = 0
+        self.is_static = not _has_symbols(gm)
+
+    def prepare(self) -> None:
+        """Compile now where that is possible without concrete arguments."""
+        if self.is_static:
+            self._variant((), None)
+
+    def __call__(self, *arguments: Any) -> list[Any]:
+        key = () if self.is_static else tuple(_concrete(a) for a in arguments)
+        with self.lock:
+            variant = self._variant(key, arguments)
+            if self.dry or isinstance(variant, str):
+                return list(self.gm(*arguments))
+            outputs = variant.run(arguments)
+            self.last_modelled_ns, self.last_transfers = variant.modelled_ns, variant.num_transfers
+        return [_with_strides(o, s) for o, s in zip(outputs, self.strides)] if self.is_static else outputs
+
+    def _variant(self, key: Any, arguments: Sequence[Any] | None) -> Variant | str:
+        if key in self.variants:
+            self.variants.move_to_end(key)
+            return self.variants[key]
+        gm = self.gm if self.is_static else _specialise(self.gm, arguments or ())
+        made: Variant | str
+        if isinstance(gm, str):
+            made = gm
+        else:
+            try:
+                made = self._compile(gm)
+            except Unlowerable as reason:
+                made = str(reason)
+        if isinstance(made, str):
+            self._report_eager(made)
+        self.variants[key] = made
+        if len(self.variants) > MAX_SHAPES:
+            self.variants.popitem(last=False)
+        return made
+
+    def _compile(self, gm: GraphModule) -> Variant:
+        compiled = compile_graph(
+            gm,
+            weights=self.weights,
+            profile=self.profile,
+            settings=self.settings,
+            chip=self.device.spec,
+            name=self.name,
+        )
+        variant = Variant(compiled, lambda: self.device.load(compiled.program, self.settings))
+        self.on_compiled(compiled)
+        return variant
+
+    def _report_eager(self, reason: str) -> None:
+        """A graph that runs in eager counts in full: every op on the host, for this reason."""
+        nodes = [n for n in self.gm.graph.nodes if isinstance(n.target, torch._ops.OpOverload)]
+        origins = [origin_of(n) for n in nodes]
+        statuses = tuple(OpStatus(o.node, o.aten, "host", reason, "", o.module, o.source) for o in origins)
+        from proveout.program import Program
+
+        empty = Program(self.name, self.profile.target, (), (), (), (), (), (), {})
+        self.on_compiled(CompiledGraph(empty, Coverage(statuses, 0, 1), None, (), ()))
+
+
+class Variant:
+    """One Program with the weights it was last given."""
+
+    def __init__(self, compiled: CompiledGraph, load: Callable[[], Loaded]) -> None:
+        self.compiled = compiled
+        self._load = load
+        self._loaded: Loaded | None = None
+        self._seen: dict[str, Seen] = {}
+        self._alive: list[weakref.ref[torch.Tensor]] = []
+        self.modelled_ns: int | None = None
+        self.num_transfers = 0
+        self._weights = tuple(zip(compiled.program.weights, compiled.weight_positions))
+
+    def run(self, arguments: Sequence[Any]) -> list[Any]:
+        loaded = self._loaded
+        if loaded is None:
+            loaded = self._loaded = self._load()
+        changed = {}
+        for name, position in self._weights:
+            seen = self._seen.get(name)
+            if seen is None or not seen.still(arguments[position]):
+                changed[name] = arguments[position]
+        if changed:
+            self._renew(loaded, changed)
+        result = loaded.run([arguments[i] for i in self.compiled.input_positions])
+        self.modelled_ns, self.num_transfers = result.modelled_ns, result.num_transfers
+        return result.outputs
+
+    def _renew(self, loaded: Loaded, changed: dict[str, torch.Tensor]) -> None:
+        loaded.set_weights(changed)
+        for name, tensor in changed.items():
+            self._seen[name] = look(tensor, loaded.holds_live(name))
+        this = weakref.ref(self)
+
+        def drop() -> None:
+            variant = this()
+            if variant is not None:
+                variant.unload()
+
+        self._alive = [r for r in self._alive if r() is not None]
+        self._alive += [when_gone(t, drop) for t in changed.values()]
+
+    def unload(self) -> None:
+        """Forget everything held for a model that is gone; a later call loads again."""
+        self._loaded = None
+        self._seen.clear()
+        self._alive.clear()
+
+
+def _specialise(gm: GraphModule, arguments: Sequence[Any]) -> GraphModule | str:
+    """The graph for these concrete sizes, or why there is none (sizes that depend on data)."""
+    names = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    try:
+        traced = make_fx(_without_symbols(gm), tracing_mode="fake")(*arguments)
+    except Exception as error:  # PyTorch raises many kinds here; every one means "not with these sizes"
+        return f"its sizes depend on data ({type(error).__name__})"
+    for node, original in zip((n for n in traced.graph.nodes if n.op == "placeholder"), names):
+        if not isinstance(node.meta.get("val"), torch.Tensor):
+            value = arguments[names.index(original)]
+            node.meta["val"] = value if not isinstance(value, torch.Tensor) else node.meta.get("val")
+    return traced
+
+
+def _without_symbols(gm: GraphModule) -> Callable[..., Any]:
+    def run(*arguments: Any) -> Any:
+        return torch.fx.Interpreter(gm).run(*arguments)
+
+    return run
+
+
+def _has_symbols(gm: GraphModule) -> bool:
+    def symbolic(value: Any) -> bool:
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return True
+        if isinstance(value, torch.Tensor):
+            return any(isinstance(s, torch.SymInt) for s in value.shape)
+        return isinstance(value, (list, tuple)) and any(map(symbolic, value))
+
+    return any(symbolic(n.meta.get("val")) for n in gm.graph.nodes)
+
+
+def _concrete(argument: Any) -> Any:
+    if isinstance(argument, torch.Tensor):
+        return (tuple(argument.shape), argument.dtype)
+    return argument
+
+
+def _output_values(gm: GraphModule) -> list[Any]:
+    output = next(n for n in gm.graph.nodes if n.op == "output")
+    return [a.meta.get("val") if isinstance(a, torch.fx.Node) else None for a in output.args[0]]
+
+
+def _strides(value: Any) -> tuple[int, ...] | None:
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+        return None
+    return tuple(value.stride()) if all(isinstance(s, int) for s in value.stride()) else None
+
+
+def _with_strides(value: Any, strides: tuple[int, ...] | None) -> Any:
+    """Outputs have eager's strides: later code, views above all, may rely on them."""
+    if strides is None or not isinstance(value, torch.Tensor) or value.stride() == strides:
+        return value
+    if any(n > 1 and a != b for n, a, b in zip(value.shape, value.stride(), strides)):
+        return torch.empty_strided(value.shape, strides, dtype=value.dtype).copy_(value)
+    return value.as_strided(value.shape, strides)

@@ -1,0 +1,69 @@
+"""Attention kept whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+
+from proveout.chip.time import MATRIX, Work
+from proveout.kernels.table import Kernel, Specs
+from proveout.types import TILE, TensorSpec
+
+Tensor = torch.Tensor
+
+
+def sdpa(
+    input_tensor_q: Tensor,
+    input_tensor_k: Tensor,
+    input_tensor_v: Tensor,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = True,
+    scale: float | None = None,
+) -> Tensor:
+    """ttnn's default is causal."""
+    return F.scaled_dot_product_attention(
+        input_tensor_q,
+        input_tensor_k,
+        input_tensor_v,
+        attn_mask=attn_mask,
+        is_causal=is_causal,
+        scale=scale,
+        enable_gqa=input_tensor_q.shape[1] != input_tensor_k.shape[1],
+    )
+
+
+def sdpa_refuses(specs: Specs) -> str | None:
+    q, k, v = (specs[f"input_tensor_{x}"] for x in "qkv")
+    if len(q.shape) != 4:
+        return f"ttnn SDPA takes 4 dimensions, not {len(q.shape)}"
+    if q.shape[-1] % TILE or v.shape[-1] % TILE:
+        return f"ttnn SDPA takes a head size that is a multiple of {TILE}, not {q.shape[-1]}"
+    if q.shape[-1] != v.shape[-1]:
+        return "ttnn SDPA takes one head size for queries and values"
+    causal, mask = specs.get("is_causal", True), specs.get("attn_mask")
+    if causal and q.shape[-2] != k.shape[-2]:
+        return "ttnn SDPA that is causal takes as many queries as keys"
+    if mask is not None and mask.shape[-2:] != (q.shape[-2], k.shape[-2]):
+        return "ttnn SDPA takes a mask of the full (queries, keys) shape"
+    return None
+
+
+def sdpa_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
+    q: TensorSpec = specs["input_tensor_q"]
+    k: TensorSpec = specs["input_tensor_k"]
+    batch, heads, queries, depth = q.padded_shape
+    pairs = queries * k.padded_shape[-2] * (0.5 if specs.get("is_causal", True) else 1.0)
+    return Work(2.0 * pairs * 2 * depth * heads * batch, MATRIX, phased=True)
+
+
+KERNELS = [
+    Kernel(
+        "ttnn.transformer.scaled_dot_product_attention",
+        sdpa,
+        sdpa_work,
+        dtypes=frozenset({"bfloat16", "bfloat8_b", "bfloat4_b"}),
+        refuse=sdpa_refuses,
+    ),
+]

@@ -1,0 +1,97 @@
+"""Modelled time and memory of whole Programs; the compiler's plan and the device's clock both read it here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proveout.chip.memory import Arena, bytes_per_bank
+from proveout.chip.time import (
+    TRACED_GAP_NS,
+    UNTRACED_GAP_NS,
+    KernelTime,
+    default_fidelity,
+    kernel_time,
+    transfer_ns,
+)
+from proveout.errors import OutOfMemory
+from proveout.kernels.table import flat_specs, kernels, specs_of
+from proveout.program import DEALLOCATE, FROM_TORCH, Program, Step
+from proveout.types import DeviceSpec, MemoryUse, Settings
+
+CIRCULAR_TILES = 8
+"""Tiles of circular buffer that a kernel holds per core: two per operand and result, doubled."""
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """One body Step on the modelled chip. Host Steps have no modelled time: the host is not modelled."""
+
+    step: Step
+    ns: int
+    kernel: KernelTime | None = None
+
+
+def step_times(program: Program, chip: DeviceSpec, settings: Settings) -> list[StepTime]:
+    """Modelled time of every Step of the body, in order."""
+    out = []
+    for step in program.body:
+        if step.on_host or step.kernel == DEALLOCATE:
+            continue
+        if step.is_transfer:
+            to_device = step.kernel == FROM_TORCH
+            spec = program.specs[step.outputs[0] if to_device else step.uses[0]]
+            out.append(StepTime(step, transfer_ns(spec, chip, to_device)))
+            continue
+        specs = specs_of(step, program.specs)
+        outputs = [program.specs[n] for n in step.outputs]
+        operands = [s for v in specs.values() for s in flat_specs(v)]
+        fidelity = settings.math_fidelity or default_fidelity([s.dtype for s in operands], chip)
+        time = kernel_time(kernels()[step.kernel].work(specs, outputs), [*operands, *outputs], chip, fidelity)
+        out.append(StepTime(step, time.kernel_ns, time))
+    return out
+
+
+def program_ns(times: list[StepTime], settings: Settings) -> int:
+    """Modelled time of one call: transfers, kernels and the gaps between them; dispatch overlaps the device."""
+    gap = TRACED_GAP_NS if settings.trace else UNTRACED_GAP_NS
+    kernels_ns = sum(max(t.ns, gap) if not settings.trace else t.ns + gap for t in times if t.kernel)
+    return kernels_ns + sum(t.ns for t in times if not t.kernel)
+
+
+def memory_use(program: Program, chip: DeviceSpec) -> MemoryUse:
+    """Simulate the allocator over a Program: setup results stay, body values live until they are deallocated."""
+    circular = CIRCULAR_TILES * 4096
+    l1 = Arena("L1", chip.l1_allocatable - circular)
+    dram = Arena("DRAM", chip.dram_bank_bytes)
+    arenas = {"l1": l1, "dram": dram}
+    peak_at, fits, reason = "", True, ""
+    weight_bytes = 0
+    for index, step in enumerate(program.steps):
+        if step.kernel == DEALLOCATE:
+            for name in step.uses:
+                arenas[program.specs[name].memory.buffer].free(name)
+            continue
+        for name in step.outputs:
+            spec = program.specs[name]
+            arena = arenas.get(spec.memory.buffer)
+            if arena is None:
+                continue
+            before = l1.peak
+            try:
+                arena.allocate(name, bytes_per_bank(spec, chip))
+            except OutOfMemory as error:
+                fits, reason = False, reason or str(error)
+            if l1.peak > before:
+                peak_at = step.kernel
+            if index < len(program.setup):
+                weight_bytes += spec.nbytes
+    per_core = l1.peak + (circular if any(not s.on_host for s in program.body) else 0)
+    return MemoryUse(
+        l1_peak_bytes=per_core * chip.cores,
+        l1_peak_per_core_bytes=per_core,
+        l1_per_core_bytes=chip.l1_allocatable,
+        dram_peak_bytes=dram.peak * chip.dram_banks,
+        weight_bytes=weight_bytes,
+        fits=fits,
+        peak_at=reason or peak_at,
+    )

@@ -1,0 +1,170 @@
+"""Element-wise kernels: unary, binary, ternary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from proveout.chip.time import Work
+from proveout.kernels.table import FLOAT, INT, Kernel, Specs
+from proveout.types import TensorSpec
+
+Tensor = torch.Tensor
+ANY = FLOAT | INT
+
+
+def vector_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
+    return Work(math.prod(outputs[0].padded_shape))
+
+
+def multiply_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
+    return Work(math.prod(outputs[0].padded_shape), phased=True)
+
+
+def _unary(name: str, function: Callable[..., Tensor], dtypes: frozenset[str] = FLOAT) -> Kernel:
+    def meaning(input_tensor: Tensor, **parameters: Any) -> Tensor:
+        return function(input_tensor, **parameters)
+
+    return Kernel(f"ttnn.{name}", meaning, vector_work, dtypes=dtypes)
+
+
+def _predicate(name: str, function: Callable[[Tensor], Tensor], dtypes: frozenset[str] = FLOAT) -> Kernel:
+    """ttnn gives 0 and 1 in the operand's own dtype."""
+
+    def meaning(input_tensor: Tensor) -> Tensor:
+        return function(input_tensor).to(input_tensor.dtype)
+
+    return Kernel(f"ttnn.{name}", meaning, vector_work, dtypes=dtypes)
+
+
+def gelu(x: Tensor, variant: str = "Accurate") -> Tensor:
+    return F.gelu(x, approximate="tanh" if variant == "Tanh" else "none")
+
+
+UNARY = [
+    _unary("relu", torch.relu, ANY),
+    _unary("relu6", F.relu6),
+    _unary("gelu", gelu),
+    _unary("silu", F.silu),
+    _unary("mish", F.mish),
+    _unary("tanh", torch.tanh),
+    _unary("sigmoid", torch.sigmoid),
+    _unary("exp", torch.exp),
+    _unary("expm1", torch.expm1),
+    _unary("log", torch.log),
+    _unary("log1p", torch.log1p),
+    _unary("sqrt", torch.sqrt),
+    _unary("rsqrt", torch.rsqrt),
+    _unary("reciprocal", torch.reciprocal),
+    _unary("square", torch.square),
+    _unary("neg", torch.neg, FLOAT | {"int32"}),
+    _unary("abs", torch.abs, ANY),
+    _unary("sign", torch.sign),
+    _unary("floor", torch.floor),
+    _unary("ceil", torch.ceil),
+    _unary("trunc", torch.trunc),
+    _unary("sin", torch.sin),
+    _unary("cos", torch.cos),
+    _unary("erf", torch.erf),
+    _unary("hardswish", F.hardswish),
+    _unary("hardsigmoid", F.hardsigmoid),
+    _unary("elu", lambda x, alpha=1.0: F.elu(x, alpha)),
+    _unary("softplus", lambda x, beta=1.0, threshold=20.0: F.softplus(x, beta, threshold)),
+    _unary("leaky_relu", lambda x, negative_slope: F.leaky_relu(x, negative_slope)),
+    _unary("hardtanh", lambda x, min_val=-1.0, max_val=1.0: F.hardtanh(x, min_val, max_val)),
+    _unary("clamp", lambda x, min=None, max=None: torch.clamp(x, min, max), ANY),
+    _predicate("isnan", torch.isnan),
+    _predicate("isinf", torch.isinf),
+    _predicate("isfinite", torch.isfinite),
+    _predicate("logical_not", torch.logical_not, ANY),
+]
+
+
+def _binary(
+    name: str,
+    function: Callable[[Any, Any], Tensor],
+    dtypes: frozenset[str] = ANY,
+    scalar: str = "input_tensor_b",
+    work: Callable[[Specs, Sequence[TensorSpec]], Work] = vector_work,
+) -> Kernel:
+    """A tensor with a tensor or a number; `scalar` is what ttnn calls the second operand when it is a number."""
+
+    def meaning(input_tensor_a: Any, dtype: torch.dtype | None = None, **other: Any) -> Tensor:
+        second = other["input_tensor_b"] if "input_tensor_b" in other else other[scalar]
+        out = function(input_tensor_a, second)
+        wanted = dtype or _operand_dtype(input_tensor_a, second)
+        return out if out.dtype == wanted else out.to(wanted)
+
+    return Kernel(f"ttnn.{name}", meaning, work, dtypes=dtypes)
+
+
+def _operand_dtype(a: Any, b: Any) -> torch.dtype:
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return torch.promote_types(a.dtype, b.dtype)
+    dtype: torch.dtype = a.dtype if isinstance(a, Tensor) else b.dtype
+    return dtype
+
+
+def _logical(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Any, Any], Tensor]:
+    return lambda a, b: function(torch.as_tensor(a) != 0, torch.as_tensor(b) != 0)
+
+
+BINARY = [
+    _binary("add", torch.add),
+    _binary("subtract", torch.sub),
+    _binary("multiply", torch.mul, work=multiply_work),
+    _binary("div", torch.true_divide, FLOAT, scalar="value", work=multiply_work),
+    _binary("rsub", torch.rsub, scalar="input_b"),
+    _binary("maximum", lambda a, b: torch.maximum(a, _like(b, a)), scalar="input_b"),
+    _binary("minimum", lambda a, b: torch.minimum(a, _like(b, a)), scalar="input_b"),
+    _binary("remainder", torch.remainder, FLOAT),
+    _binary("eq", torch.eq),
+    _binary("ne", torch.ne),
+    _binary("lt", torch.lt),
+    _binary("le", torch.le),
+    _binary("gt", torch.gt),
+    _binary("ge", torch.ge),
+    _binary("logical_and", _logical(torch.logical_and)),
+    _binary("logical_or", _logical(torch.logical_or)),
+    _binary("logical_xor", _logical(torch.logical_xor)),
+    _binary("bitwise_and", torch.bitwise_and, INT, scalar="input_b"),
+    _binary("bitwise_or", torch.bitwise_or, INT, scalar="input_b"),
+    _binary("bitwise_xor", torch.bitwise_xor, INT, scalar="input_b"),
+]
+
+
+def _like(value: Any, tensor: Tensor) -> Tensor:
+    return (
+        value
+        if isinstance(value, Tensor)
+        else torch.full((), value, dtype=tensor.dtype, device=tensor.device)
+    )
+
+
+def power(input_tensor: Any, exponent: Any) -> Tensor:
+    return torch.pow(input_tensor, exponent)
+
+
+def where(predicate: Tensor, true_value: Any, false_value: Any) -> Tensor:
+    return torch.where(
+        predicate if predicate.dtype == torch.bool else predicate != 0, true_value, false_value
+    )
+
+
+def _where_refuses(specs: Specs) -> str | None:
+    values = [v for k, v in specs.items() if k != "predicate" and isinstance(v, TensorSpec)]
+    if len({v.dtype for v in values}) > 1:
+        return "ttnn.where takes two values of one dtype"
+    return None
+
+
+KERNELS = [
+    *UNARY,
+    *BINARY,
+    Kernel("ttnn.pow", power, multiply_work, dtypes=FLOAT),
+    Kernel("ttnn.where", where, vector_work, refuse=_where_refuses),
+]

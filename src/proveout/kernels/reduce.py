@@ -1,0 +1,46 @@
+"""Reductions and argmax."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from proveout.chip.time import REDUCE, Work
+from proveout.kernels.table import FLOAT, INT, Kernel, Specs
+from proveout.types import TensorSpec
+
+Tensor = torch.Tensor
+
+
+def reduce_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
+    return Work(math.prod(specs["input_tensor"].padded_shape), REDUCE)
+
+
+def _reduction(name: str, function: Callable[..., Tensor], dtypes: frozenset[str]) -> Kernel:
+    def meaning(input_tensor: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+        dims = (
+            tuple(range(input_tensor.dim()))
+            if dim is None
+            else (dim,)
+            if isinstance(dim, int)
+            else tuple(dim)
+        )
+        return function(input_tensor, dims, keepdim).to(input_tensor.dtype)
+
+    return Kernel(f"ttnn.{name}", meaning, reduce_work, dtypes=dtypes)
+
+
+def argmax(input_tensor: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    return torch.argmax(input_tensor, dim, keepdim).to(torch.uint32)
+
+
+KERNELS = [
+    _reduction("sum", lambda x, d, k: torch.sum(x, d, k), FLOAT | INT),
+    _reduction("mean", lambda x, d, k: torch.mean(x, d, k), FLOAT),
+    _reduction("max", torch.amax, FLOAT | INT),
+    _reduction("min", torch.amin, FLOAT | INT),
+    Kernel("ttnn.argmax", argmax, reduce_work, layout="row_major", out_layout="row_major", dtypes=FLOAT),
+]

@@ -1,0 +1,185 @@
+"""The kernel table: ttnn name -> torch meaning, output rule, refusals and cost. One family a file."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from proveout.chip.time import Work
+from proveout.program import Arg, Name, Ref, Step
+from proveout.types import DRAM, HOST, L1, Layout, Memory, TensorSpec
+
+FAMILIES = ("transfer", "eltwise", "matmul", "reduce", "movement", "norm", "attention", "conv", "embedding")
+
+Specs = Mapping[str, Any]
+"""Attributes with every tensor replaced by its TensorSpec (tuples of them for lists)."""
+
+PLACEMENT = frozenset(
+    {
+        "memory_config",
+        "compute_kernel_config",
+        "compute_config",
+        "program_config",
+        "conv_config",
+        "device",
+        "core_grid",
+    }
+)
+"""Attributes that say where or how, never what: a meaning does not see them."""
+
+FLOAT = frozenset({"float32", "bfloat16", "bfloat8_b", "bfloat4_b"})
+INT = frozenset({"int32", "uint32"})
+
+
+def no_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
+    return Work()
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One row: what a ttnn function means and what it asks of its operands."""
+
+    name: str
+    meaning: Callable[..., Any]
+    """A torch function with ttnn's own argument names; its dtypes are the device's."""
+    work: Callable[[Specs, Sequence[TensorSpec]], Work] = no_work
+    layout: Layout | None = "tile"
+    """The layout that tensor operands must have; None takes any."""
+    out_layout: Layout | None = None
+    """The layout of the result where it is not the operands'."""
+    dtypes: frozenset[str] | None = None
+    """Device dtypes that tensor operands may have; None takes any."""
+    refuse: Callable[[Specs], str | None] | None = None
+    """ttnn's own refusals, told from specs; None means accepted."""
+    host_operands: frozenset[str] = field(default_factory=frozenset)
+    """Operands that stay host-side ttnn tensors in row-major layout (conv weights: ttnn prepares them)."""
+    view: bool = False
+    """Whether the meaning may return a view of its operand."""
+
+
+@functools.cache
+def kernels() -> dict[str, Kernel]:
+    """All rows by name; a duplicate is an error."""
+    table: dict[str, Kernel] = {}
+    for family in FAMILIES:
+        for kernel in importlib.import_module(f"proveout.kernels.{family}").KERNELS:
+            assert kernel.name not in table, f"two rows for {kernel.name}"
+            table[kernel.name] = kernel
+    return table
+
+
+def refusal(kernel: Kernel, specs: Specs) -> str | None:
+    """Why ttnn would refuse this call, or None."""
+    for name, value in specs.items():
+        for spec in flat_specs(value):
+            if (
+                kernel.dtypes is not None
+                and spec.dtype not in kernel.dtypes
+                and name not in kernel.host_operands
+            ):
+                return f"{kernel.name} takes {' or '.join(sorted(kernel.dtypes))}, not {spec.dtype}"
+    return kernel.refuse(specs) if kernel.refuse else None
+
+
+def flat_specs(value: Any) -> list[TensorSpec]:
+    """The TensorSpecs inside one attribute."""
+    if isinstance(value, TensorSpec):
+        return [value]
+    return [s for v in value for s in flat_specs(v)] if isinstance(value, (tuple, list)) else []
+
+
+def infer(step: Step, specs: Mapping[str, TensorSpec], target: str = "ttnn") -> tuple[TensorSpec, ...]:
+    """The rule: output specs of a ttnn Step from its operands'. Shape and dtype come from the meaning itself."""
+    kernel = kernels()[step.kernel]
+    attrs = tuple((k, _spec_of(v, specs)) for k, v in step.attrs)
+    return _infer(kernel, attrs, target)
+
+
+@functools.lru_cache(maxsize=4096)
+def _infer(kernel: Kernel, attrs: tuple[tuple[str, Any], ...], target: str) -> tuple[TensorSpec, ...]:
+    given = dict(attrs)
+    out = kernel.meaning(**{k: _meta(v) for k, v in attrs if k not in PLACEMENT})
+    if out is None:
+        return ()
+    tensors = out if isinstance(out, (tuple, list)) else (out,)
+    if target == "torch" or kernel.name == "ttnn.to_torch":
+        return tuple(TensorSpec(tuple(t.shape), dtype_name(t.dtype)) for t in tensors)
+    operands = [s for v in given.values() for s in flat_specs(v)]
+    layout: Layout = operands[0].layout if operands else "row_major"
+    if "layout" in given:
+        layout = resolve(given["layout"])
+    layout = kernel.out_layout or layout
+    memory = operands[0].memory if operands and operands[0].memory != HOST else DRAM
+    if "memory_config" in given:
+        memory = resolve(given["memory_config"])
+    elif kernel.name == "ttnn.from_torch" and "device" not in given:
+        memory = HOST
+    return tuple(TensorSpec(tuple(t.shape), dtype_name(t.dtype), layout, memory) for t in tensors)
+
+
+def _spec_of(arg: Arg, specs: Mapping[str, TensorSpec]) -> Any:
+    if isinstance(arg, Ref):
+        return specs[arg.name]
+    return tuple(_spec_of(a, specs) for a in arg) if isinstance(arg, tuple) else arg
+
+
+def specs_of(step: Step, specs: Mapping[str, TensorSpec]) -> dict[str, Any]:
+    """A Step's attributes with values replaced by their specs: what rules, refusals and costs look at."""
+    return {k: _spec_of(v, specs) for k, v in step.attrs}
+
+
+def _meta(value: Any) -> Any:
+    if isinstance(value, TensorSpec):
+        return torch.empty(value.shape, dtype=torch_dtype(value.dtype), device="meta")
+    if isinstance(value, tuple):
+        return tuple(_meta(v) for v in value)
+    return resolve(value)
+
+
+def call_meaning(kernel: Kernel, attrs: Mapping[str, Any]) -> Any:
+    """Run a meaning on torch tensors; names (`ttnn.bfloat16`) are resolved, placement is dropped."""
+    return kernel.meaning(**{k: _resolve_deep(v) for k, v in attrs.items() if k not in PLACEMENT})
+
+
+def _resolve_deep(value: Any) -> Any:
+    return tuple(_resolve_deep(v) for v in value) if isinstance(value, tuple) else resolve(value)
+
+
+_STORED_AS = {"bfloat8_b": torch.bfloat16, "bfloat4_b": torch.bfloat16}
+_NAMES: dict[str, Any] = {
+    "ttnn.TILE_LAYOUT": "tile",
+    "ttnn.ROW_MAJOR_LAYOUT": "row_major",
+    "ttnn.DRAM_MEMORY_CONFIG": DRAM,
+    "ttnn.L1_MEMORY_CONFIG": L1,
+    "ttnn.GeluVariant.Accurate": "Accurate",
+    "ttnn.GeluVariant.Tanh": "Tanh",
+    "device": None,
+}
+LAYOUT_NAMES = {"tile": Name("ttnn.TILE_LAYOUT"), "row_major": Name("ttnn.ROW_MAJOR_LAYOUT")}
+MEMORY_NAMES: dict[Memory, Name] = {DRAM: Name("ttnn.DRAM_MEMORY_CONFIG"), L1: Name("ttnn.L1_MEMORY_CONFIG")}
+
+
+def resolve(value: Any) -> Any:
+    """A Name as the Python object it stands for in torch's world; anything else as it is."""
+    if not isinstance(value, Name):
+        return value
+    if value.text in _NAMES:
+        return _NAMES[value.text]
+    kind, _, name = value.text.partition(".")
+    if name in _STORED_AS:
+        return _STORED_AS[name]
+    return getattr(torch, name) if kind in ("ttnn", "torch") else value
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    dtype: torch.dtype = _STORED_AS.get(name) or getattr(torch, name)
+    return dtype
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

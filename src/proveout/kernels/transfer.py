@@ -1,0 +1,47 @@
+"""Crossing between torch and ttnn, and changes of layout, memory and dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from proveout.kernels.table import Kernel
+
+
+def from_torch(
+    tensor: torch.Tensor, dtype: torch.dtype | None = None, layout: str | None = None
+) -> torch.Tensor:
+    return tensor.to(dtype) if dtype is not None else tensor
+
+
+def to_torch(tensor: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
+    return tensor.to(dtype) if dtype is not None else tensor
+
+
+def to_layout(tensor: torch.Tensor, layout: str, dtype: torch.dtype | None = None) -> torch.Tensor:
+    return tensor.to(dtype) if dtype is not None else tensor
+
+
+def to_memory_config(tensor: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
+    return tensor.to(dtype) if dtype is not None else tensor
+
+
+def typecast(input_tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    if not dtype.is_floating_point and input_tensor.is_floating_point():
+        return input_tensor.trunc().to(dtype)
+    return input_tensor.to(dtype)
+
+
+def deallocate(tensor: torch.Tensor, force: bool = True) -> Any:
+    return None
+
+
+KERNELS = [
+    Kernel("ttnn.from_torch", from_torch, layout=None, view=True),
+    Kernel("ttnn.to_torch", to_torch, layout=None, view=True),
+    Kernel("ttnn.to_layout", to_layout, layout=None, view=True),
+    Kernel("ttnn.to_memory_config", to_memory_config, layout=None, view=True),
+    Kernel("ttnn.typecast", typecast, view=True),
+    Kernel("ttnn.deallocate", deallocate, layout=None),
+]

@@ -1,0 +1,234 @@
+"""Convolution and pooling. ttnn works on flattened channels-last tensors: [1, 1, batch*height*width, channels]."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from proveout.ops.samples import randn
+from proveout.ops.table import Builder, Op, Refused, Sample, Value
+from proveout.program import Name
+
+Ints = Sequence[int]
+
+
+def guard_convolution(weight: Value, transposed: bool, **rest: Any) -> str | None:
+    if transposed:
+        return "transposed convolution has no lowering yet"
+    if weight.rank not in (3, 4):
+        return f"convolution over {weight.rank - 2} dimensions has no ttnn kernel that takes it"
+    return None
+
+
+def lower_convolution(
+    b: Builder,
+    input: Value,
+    weight: Value,
+    bias: Value | None,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    transposed: bool,
+    output_padding: Ints,
+    groups: int,
+) -> Value:
+    """One dimension is two with a height of one."""
+    if weight.rank == 3:
+        input = b.reshape(input, (*input.shape[:2], 1, input.shape[2]))
+        weight = b.reshape(weight, (*weight.shape[:2], 1, weight.shape[2]))
+        stride, padding, dilation = (1, *stride), (0, *padding), (1, *dilation)
+    n, c, h, w = input.shape
+    out_channels, _, kh, kw = weight.shape
+    attrs: dict[str, Any] = {"bias_tensor": b.reshape(bias, (1, 1, 1, out_channels))} if bias else {}
+    out = b.call(
+        "ttnn.conv2d",
+        input_tensor=_flat(b, input),
+        weight_tensor=weight,
+        device=Name("device"),
+        in_channels=c,
+        out_channels=out_channels,
+        batch_size=n,
+        input_height=h,
+        input_width=w,
+        kernel_size=(kh, kw),
+        stride=tuple(stride),
+        padding=tuple(padding),
+        dilation=tuple(dilation),
+        groups=groups,
+        dtype=b.dtype(input.dtype),
+        **attrs,
+    )
+    spatial = b.out.shape[2:] if len(b.out.shape) == 4 else (1, b.out.shape[2])
+    return b.reshape(_unflat(b, out, n, spatial), b.out.shape)
+
+
+def _flat(b: Builder, x: Value) -> Value:
+    n, c, h, w = x.shape
+    return b.reshape(b.permute(x, (0, 2, 3, 1)), (1, 1, n * h * w, c))
+
+
+def _unflat(b: Builder, x: Value, n: int, spatial: Ints) -> Value:
+    return b.permute(b.reshape(x, (n, *spatial, x.shape[-1])), (0, 3, 1, 2))
+
+
+def _pair(values: Ints, default: Ints = ()) -> tuple[int, int]:
+    values = tuple(values) or tuple(default)
+    return (values[0], values[0]) if len(values) == 1 else (values[0], values[1])
+
+
+def lower_max_pool2d(
+    b: Builder,
+    self: Value,
+    kernel_size: Ints,
+    stride: Ints = (),
+    padding: Ints = (0, 0),
+    dilation: Ints = (1, 1),
+    ceil_mode: bool = False,
+) -> tuple[Value | None, ...]:
+    if b.used(1):
+        raise Refused("ttnn's pooling indices are not eager's")
+    window, step = _pair(kernel_size), _pair(stride, kernel_size)
+    edge, gap = _pair(padding), _pair(dilation)
+    x = b.reshape(self, (1,) * (4 - self.rank) + self.shape)
+    n, c, h, w = x.shape
+    attrs = {
+        "batch_size": n, "input_h": h, "input_w": w, "channels": c, "kernel_size": window, "stride": step,
+        "padding": edge, "dilation": gap, "ceil_mode": ceil_mode,
+    }  # fmt: skip
+    spatial = b.out.shape[-2:]
+    if b.refuses("ttnn.max_pool2d", input_tensor=x, **attrs) is None:
+        out = _unflat(b, b.call("ttnn.max_pool2d", input_tensor=_flat(b, x), **attrs), n, spatial)
+    else:
+        out = _over_windows(b, x, "ttnn.maximum", -math.inf, window, step, edge, gap, spatial)
+    return b.reshape(out, b.out.shape), None
+
+
+def lower_avg_pool2d(
+    b: Builder,
+    self: Value,
+    kernel_size: Ints,
+    stride: Ints = (),
+    padding: Ints = (0, 0),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Value:
+    window, step, edge = _pair(kernel_size), _pair(stride, kernel_size), _pair(padding)
+    x = b.reshape(self, (1,) * (4 - self.rank) + self.shape)
+    n, c, h, w = x.shape
+    attrs = {
+        "batch_size": n, "input_h": h, "input_w": w, "channels": c, "kernel_size": window, "stride": step,
+        "padding": edge, "ceil_mode": ceil_mode, "count_include_pad": count_include_pad,
+        "divisor_override": divisor_override,
+    }  # fmt: skip
+    spatial = b.out.shape[-2:]
+    if b.refuses("ttnn.avg_pool2d", input_tensor=x, **attrs) is None:
+        out = _unflat(b, b.call("ttnn.avg_pool2d", input_tensor=_flat(b, x), **attrs), n, spatial)
+    else:
+        total = _over_windows(b, x, "ttnn.add", 0.0, window, step, edge, (1, 1), spatial)
+        ones = torch.ones(1, 1, h, w, dtype=torch.float64)
+        share = F.avg_pool2d(ones, window, step, edge, ceil_mode, count_include_pad, divisor_override)
+        inside = F.avg_pool2d(ones, window, step, edge, ceil_mode, True, 1)
+        scale = (share / inside).to(getattr(torch, self.dtype))
+        out = b.call("ttnn.multiply", input_tensor_a=total, input_tensor_b=b.constant(scale))
+    return b.reshape(out, b.out.shape)
+
+
+def _over_windows(
+    b: Builder,
+    x: Value,
+    kernel: str,
+    empty: float,
+    window: Ints,
+    step: Ints,
+    edge: Ints,
+    gap: Ints,
+    spatial: Ints,
+) -> Value:
+    """Pooling in float32, which ttnn's pool kernels refuse: one strided slice for each place in the window, combined."""
+    n, c, h, w = x.shape
+    reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(spatial, step, window, gap)]
+    after = [max(0, r - size - e) for r, size, e in zip(reach, (h, w), edge)]
+    if any(edge) or any(after):
+        padding = ((0, 0), (0, 0), (edge[0], after[0]), (edge[1], after[1]))
+        x = b.call("ttnn.pad", input_tensor=b.layout(x, "row_major"), padding=padding, value=empty)
+    out: Value | None = None
+    for i, j in itertools.product(range(window[0]), range(window[1])):
+        y0, x0 = i * gap[0], j * gap[1]
+        place = b.call(
+            "ttnn.slice",
+            input_tensor=x,
+            slice_start=(0, 0, y0, x0),
+            slice_end=(n, c, y0 + (spatial[0] - 1) * step[0] + 1, x0 + (spatial[1] - 1) * step[1] + 1),
+            slice_step=(1, 1, *step),
+        )
+        out = place if out is None else b.call(kernel, input_tensor_a=out, input_tensor_b=place)
+    assert out is not None
+    return out
+
+
+def convolution_samples() -> Iterator[Sample]:
+    def case(
+        name: str,
+        x: Ints,
+        w: Ints,
+        bias: bool = True,
+        stride: int = 1,
+        pad: int = 0,
+        dil: int = 1,
+        groups: int = 1,
+    ) -> Sample:
+        rank = len(w) - 2
+        args = (
+            randn(*x),
+            randn(*w),
+            randn(w[0]) if bias else None,
+            [stride] * rank,
+            [pad] * rank,
+            [dil] * rank,
+        )
+        return Sample((*args, False, [0] * rank, groups), name=name)
+
+    yield case("3x3", (2, 3, 9, 11), (8, 3, 3, 3), pad=1)
+    yield case("1x1, no bias", (2, 16, 5, 5), (8, 16, 1, 1), bias=False)
+    yield case("strided", (1, 4, 9, 9), (8, 4, 3, 3), stride=2, pad=1)
+    yield case("dilated", (1, 4, 9, 9), (8, 4, 3, 3), dil=2)
+    yield case("depthwise", (2, 8, 7, 7), (8, 1, 3, 3), pad=1, groups=8)
+    yield case("grouped", (2, 8, 7, 7), (12, 4, 3, 3), groups=2)
+    yield case("one dimension", (2, 4, 20), (6, 4, 5), stride=2, pad=2)
+    yield case("three dimensions", (1, 2, 5, 5, 5), (3, 2, 2, 2, 2))
+    transposed = (randn(1, 4, 5, 5), randn(4, 6, 3, 3), None, [2, 2], [1, 1], [1, 1], True, [1, 1], 1)
+    yield Sample(transposed, name="transposed")
+
+
+def pool_samples(extra: Sequence[Sample]) -> Any:
+    def make() -> Iterator[Sample]:
+        yield Sample((randn(2, 3, 8, 10), [2, 2]))
+        yield Sample((randn(2, 3, 9, 11), [3, 3], [2, 2], [1, 1]), name="padded")
+        yield Sample((randn(2, 3, 9, 11, dtype=torch.bfloat16), [3], [2], [1]), name="bfloat16")
+        yield Sample((randn(3, 9, 11), [3, 2], [1, 2]), name="no batch")
+        yield from extra
+
+    return make
+
+
+MAX_EXTRA = (
+    Sample((randn(1, 2, 10, 10), [3, 3], [2, 2], [1, 1], [2, 2], True), name="dilated, ceil"),
+    Sample((randn(1, 2, 10, 9), [2, 2], [2, 2], [0, 0], [1, 1], True), name="ceil"),
+)
+AVERAGE_EXTRA = (
+    Sample((randn(1, 2, 9, 9), [3, 3], [2, 2], [1, 1], False, False), name="padding does not count"),
+    Sample((randn(1, 2, 10, 10), [3, 3], [2, 2], [1, 1], True, True), name="ceil"),
+    Sample((randn(1, 2, 10, 10), [3, 3], [2, 2], [1, 1], True, False, 5), name="divisor"),
+)
+
+OPS = [
+    Op("aten.convolution.default", lower_convolution, guard_convolution, convolution_samples),
+    Op("aten.max_pool2d_with_indices.default", lower_max_pool2d, samples=pool_samples(MAX_EXTRA)),
+    Op("aten.avg_pool2d.default", lower_avg_pool2d, samples=pool_samples(AVERAGE_EXTRA)),
+]

@@ -1,0 +1,518 @@
+"""Element-wise ATen ops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from proveout.ops.samples import ODD, bools, ints, randn, uniform
+from proveout.ops.table import Builder, Op, Range, Refused, Sample, Value
+from proveout.program import Name
+
+Operand = Value | int | float | bool
+Samples = Callable[[], Iterator[Sample]]
+
+
+def result_type(*operands: Operand) -> str:
+    """Eager's type promotion, Python numbers and 0-d tensors included."""
+    a, c = (
+        torch.empty(v.shape, dtype=getattr(torch, v.dtype), device="meta") if isinstance(v, Value) else v
+        for v in operands
+    )
+    return str(torch.result_type(a, c)).removeprefix("torch.")
+
+
+def _as(b: Builder, x: Operand, dtype: str) -> Operand:
+    if isinstance(x, Value):
+        return b.cast(x, dtype)
+    if isinstance(x, complex):
+        raise Refused("complex numbers have no kernel")
+    if dtype.startswith("int"):
+        if not -(2**31) <= x < 2**31:
+            raise Refused(f"the number {x} does not fit 32 bits")
+        return int(x)
+    return float(x) if dtype != "bool" else bool(x)
+
+
+def _range(x: Operand) -> Range | None:
+    if isinstance(x, Value):
+        return x.range
+    return (int(x), int(x)) if math.isfinite(x) else None
+
+
+def _interval(function: Callable[[int, int], int], a: Operand, c: Operand) -> Range | None:
+    """Bounds of a monotone or bilinear function of two bounded integers: they lie at the corners."""
+    left, right = _range(a), _range(c)
+    if left is None or right is None:
+        return None
+    corners = [function(x, y) for x in left for y in right]
+    return min(corners), max(corners)
+
+
+# ---- unary -----------------------------------------------------------------------------------------------------
+
+
+def unary(aten: str, kernel: str, samples: Samples, **parameters: Any) -> Op:
+    def lower(b: Builder, self: Value) -> Value:
+        return b.call(kernel, input_tensor=b.cast(self, b.out.dtype), gives=b.out.dtype, **parameters)
+
+    return Op(f"aten.{aten}.default", lower, samples=samples)
+
+
+def real() -> Iterator[Sample]:
+    yield Sample((randn(*ODD),))
+    yield Sample((randn(33),), name="1-d")
+    yield Sample((randn(),), name="0-d")
+    yield Sample((randn(4, 6).t(),), name="transposed")
+    yield Sample((randn(4, 6, dtype=torch.bfloat16),), name="bfloat16")
+    yield Sample((ints(3, 4),), name="int64")
+
+
+def positive() -> Iterator[Sample]:
+    yield Sample((uniform(*ODD, low=0.1, high=4.0),))
+    yield Sample((uniform(40, low=0.1, high=4.0, dtype=torch.bfloat16),), name="bfloat16")
+
+
+def special() -> Iterator[Sample]:
+    yield Sample((torch.tensor([0.0, -0.0, 1.5, -2.5, math.inf, -math.inf, math.nan]),), name="special")
+    yield Sample((randn(*ODD),))
+
+
+def floats() -> Iterator[Sample]:
+    yield from (s for s in real() if s.name != "int64")
+
+
+UNARY = [
+    unary("tanh", "ttnn.tanh", real),
+    unary("sigmoid", "ttnn.sigmoid", real),
+    unary("silu", "ttnn.silu", floats),
+    unary("mish", "ttnn.mish", floats),
+    unary("exp", "ttnn.exp", real),
+    unary("expm1", "ttnn.expm1", real),
+    unary("log", "ttnn.log", positive),
+    unary("log1p", "ttnn.log1p", positive),
+    unary("sqrt", "ttnn.sqrt", positive),
+    unary("rsqrt", "ttnn.rsqrt", positive),
+    unary("reciprocal", "ttnn.reciprocal", positive),
+    unary("sin", "ttnn.sin", real),
+    unary("cos", "ttnn.cos", real),
+    unary("erf", "ttnn.erf", real),
+    unary("floor", "ttnn.floor", special),
+    unary("ceil", "ttnn.ceil", special),
+    unary("trunc", "ttnn.trunc", special),
+    unary("sign", "ttnn.sign", special),
+    unary("hardswish", "ttnn.hardswish", floats),
+    unary("hardsigmoid", "ttnn.hardsigmoid", floats),
+]
+
+
+def _known(x: Value, image: Callable[[int, int], Range]) -> Range | None:
+    return image(*x.range) if x.range else None
+
+
+def lower_relu(b: Builder, self: Value) -> Value:
+    bounds = _known(self, lambda lo, hi: (max(lo, 0), max(hi, 0)))
+    return b.call("ttnn.relu", input_tensor=self, range=bounds)
+
+
+def lower_neg(b: Builder, self: Value) -> Value:
+    return b.call("ttnn.neg", input_tensor=self, range=_known(self, lambda lo, hi: (-hi, -lo)))
+
+
+def lower_abs(b: Builder, self: Value) -> Value:
+    bounds = _known(self, lambda lo, hi: (0, max(abs(lo), abs(hi))))
+    return b.call("ttnn.abs", input_tensor=self, range=bounds)
+
+
+def lower_gelu(b: Builder, self: Value, approximate: str = "none") -> Value:
+    variant = Name("ttnn.GeluVariant.Tanh" if approximate == "tanh" else "ttnn.GeluVariant.Accurate")
+    return b.call("ttnn.gelu", input_tensor=self, variant=variant)
+
+
+def lower_elu(b: Builder, self: Value, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Value:
+    if input_scale != 1 or scale != 1:
+        raise Refused("ttnn.elu has no scale")
+    return b.call("ttnn.elu", input_tensor=self, alpha=float(alpha))
+
+
+def lower_softplus(b: Builder, self: Value, beta: float = 1, threshold: float = 20) -> Value:
+    return b.call("ttnn.softplus", input_tensor=self, beta=float(beta), threshold=float(threshold))
+
+
+def lower_leaky_relu(b: Builder, self: Value, negative_slope: float = 0.01) -> Value:
+    return b.call("ttnn.leaky_relu", input_tensor=self, negative_slope=float(negative_slope))
+
+
+def lower_hardtanh(b: Builder, self: Value, min_val: float = -1, max_val: float = 1) -> Value:
+    return lower_clamp(b, self, min_val, max_val)
+
+
+def lower_clamp(b: Builder, self: Value, min: float | None = None, max: float | None = None) -> Value:
+    x = b.cast(self, b.out.dtype)
+    limits = {k: _as(b, v, b.out.dtype) for k, v in (("min", min), ("max", max)) if v is not None}
+    bounds = None
+    if x.range and not x.is_float:
+        low, high = limits.get("min", x.range[0]), limits.get("max", x.range[1])
+        assert isinstance(low, int)
+        assert isinstance(high, int)
+        bounds = (_clip(x.range[0], low, high), _clip(x.range[1], low, high))
+    return b.call("ttnn.clamp", input_tensor=x, range=bounds, **limits)
+
+
+def _clip(x: int, low: int, high: int) -> int:
+    return min(max(x, low), high)
+
+
+def lower_clamp_tensor(b: Builder, self: Value, min: Value | None = None, max: Value | None = None) -> Value:
+    x = b.cast(self, b.out.dtype)
+    for kernel, limit in (("ttnn.maximum", min), ("ttnn.minimum", max)):
+        if limit is not None:
+            x = b.call(kernel, input_tensor_a=x, input_tensor_b=b.cast(limit, b.out.dtype))
+    return x
+
+
+def predicate(aten: str, kernel: str) -> Op:
+    def lower(b: Builder, self: Value) -> Value:
+        if not self.is_float:
+            raise Refused(f"{kernel} takes floating-point numbers, not {self.dtype}")
+        return b.call(kernel, input_tensor=self, gives="bool")
+
+    return Op(f"aten.{aten}.default", lower, samples=special)
+
+
+def lower_logical_not(b: Builder, self: Value) -> Value:
+    return b.call("ttnn.eq", input_tensor_a=self, input_tensor_b=0, dtype=b.dtype("bool"), gives="bool")
+
+
+def gelu_samples() -> Iterator[Sample]:
+    yield from floats()
+    yield Sample((randn(*ODD),), {"approximate": "tanh"}, "tanh")
+
+
+def clamp_samples() -> Iterator[Sample]:
+    yield Sample((randn(*ODD), -0.5, 0.5))
+    yield Sample((randn(*ODD), None, 0.5), name="no minimum")
+    yield Sample((randn(*ODD), 0.25), name="no maximum")
+    yield Sample((randn(*ODD), 0.5, -0.5), name="crossed")
+    yield Sample((bools(4, 4).long(), 0, 3), name="int64")
+    yield Sample((bools(4, 4).long(), 0.5, 3), name="int64 with float limits")
+
+
+def parameter_samples(*values: float) -> Samples:
+    def make() -> Iterator[Sample]:
+        yield from floats()
+        yield Sample((randn(*ODD), *values), name="parameters")
+
+    return make
+
+
+# ---- binary ----------------------------------------------------------------------------------------------------
+
+
+def _pair(b: Builder, a: Operand, c: Operand, dtype: str, scalar: str = "input_tensor_b") -> dict[str, Any]:
+    second = _as(b, c, dtype)
+    return {
+        "input_tensor_a": _as(b, a, dtype),
+        "input_tensor_b" if isinstance(second, Value) else scalar: second,
+    }
+
+
+def _scaled(b: Builder, x: Operand, alpha: float, dtype: str) -> Operand:
+    if alpha == 1:
+        return x
+    if not isinstance(x, Value):
+        return x * alpha
+    bounds = _interval(lambda p, q: p * q, x, alpha)
+    return b.call("ttnn.multiply", **_pair(b, x, alpha, dtype), gives=dtype, range=bounds)
+
+
+def lower_add(b: Builder, self: Operand, other: Operand, alpha: float = 1) -> Value:
+    dtype = b.out.dtype
+    if dtype == "bool":
+        return b.call("ttnn.logical_or", **_pair(b, self, other, dtype), gives=dtype)
+    second = _scaled(b, other, alpha, dtype)
+    bounds = _interval(lambda x, y: x + y, self, second)
+    return b.call("ttnn.add", **_pair(b, self, second, dtype), gives=dtype, range=bounds)
+
+
+def lower_sub(b: Builder, self: Operand, other: Operand, alpha: float = 1) -> Value:
+    dtype = b.out.dtype
+    second = _scaled(b, other, alpha, dtype)
+    bounds = _interval(lambda x, y: x - y, self, second)
+    return b.call("ttnn.subtract", **_pair(b, self, second, dtype), gives=dtype, range=bounds)
+
+
+def lower_rsub(b: Builder, self: Value, other: Operand, alpha: float = 1) -> Value:
+    dtype = b.out.dtype
+    first = _scaled(b, self, alpha, dtype)
+    bounds = _interval(lambda x, y: y - x, first, other)
+    return b.call("ttnn.rsub", **_pair(b, first, other, dtype, "input_b"), gives=dtype, range=bounds)
+
+
+def lower_mul(b: Builder, self: Operand, other: Operand) -> Value:
+    dtype = b.out.dtype
+    if dtype == "bool":
+        return b.call("ttnn.logical_and", **_pair(b, self, other, dtype), gives=dtype)
+    bounds = _interval(lambda x, y: x * y, self, other)
+    return b.call("ttnn.multiply", **_pair(b, self, other, dtype), gives=dtype, range=bounds)
+
+
+def lower_div(b: Builder, self: Operand, other: Operand, rounding_mode: str | None = None) -> Value:
+    dtype = b.out.dtype
+    if not dtype.startswith(("float", "bfloat")):
+        raise Refused("integer division has no exact kernel")
+    out = b.call("ttnn.div", **_pair(b, self, other, dtype, "value"), gives=dtype)
+    if rounding_mode is None:
+        return out
+    return b.call("ttnn.floor" if rounding_mode == "floor" else "ttnn.trunc", input_tensor=out)
+
+
+def lower_pow(b: Builder, self: Operand, exponent: Operand) -> Value:
+    dtype = b.out.dtype
+    if not dtype.startswith(("float", "bfloat")):
+        raise Refused("integer powers have no kernel")
+    return b.call("ttnn.pow", input_tensor=_as(b, self, dtype), exponent=_as(b, exponent, dtype), gives=dtype)
+
+
+def extremum(kernel: str, pick: Callable[[int, int], int]) -> Callable[..., Value]:
+    def lower(b: Builder, self: Value, other: Operand) -> Value:
+        bounds = _interval(pick, self, other)
+        return b.call(
+            kernel, **_pair(b, self, other, b.out.dtype, "input_b"), gives=b.out.dtype, range=bounds
+        )
+
+    return lower
+
+
+def comparison(kernel: str) -> Callable[..., Value]:
+    def lower(b: Builder, self: Value, other: Operand) -> Value:
+        dtype = result_type(self, other)
+        return b.call(kernel, **_pair(b, self, other, dtype), dtype=b.dtype("bool"), gives="bool")
+
+    return lower
+
+
+def logical(kernel: str) -> Callable[..., Value]:
+    def lower(b: Builder, self: Value, other: Value) -> Value:
+        truths = [x if x.dtype == "bool" else _truth(b, x) for x in (self, other)]
+        return b.call(kernel, input_tensor_a=truths[0], input_tensor_b=truths[1], gives="bool")
+
+    return lower
+
+
+def _truth(b: Builder, x: Value) -> Value:
+    return b.call("ttnn.ne", input_tensor_a=x, input_tensor_b=0, dtype=b.dtype("bool"), gives="bool")
+
+
+def bitwise(on_bool: str, on_int: str) -> Callable[..., Value]:
+    def lower(b: Builder, self: Value, other: Operand) -> Value:
+        if b.out.dtype == "bool":
+            return b.call(on_bool, **_pair(b, self, other, "bool"), gives="bool")
+        known = _range(self), _range(other)
+        bounds = None
+        if all(r and r[0] >= 0 for r in known):
+            bits = max(r[1] for r in known if r).bit_length()
+            bounds = (0, 2**bits - 1)
+        return b.call(
+            on_int, **_pair(b, self, other, b.out.dtype, "input_b"), gives=b.out.dtype, range=bounds
+        )
+
+    return lower
+
+
+def lower_bitwise_not(b: Builder, self: Value) -> Value:
+    if self.dtype == "bool":
+        return lower_logical_not(b, self)
+    flipped = b.call("ttnn.neg", input_tensor=self, range=_known(self, lambda lo, hi: (-hi, -lo)))
+    return b.call(
+        "ttnn.subtract",
+        input_tensor_a=flipped,
+        input_tensor_b=1,
+        range=_known(self, lambda lo, hi: (~hi, ~lo)),
+    )
+
+
+def lower_where(b: Builder, condition: Value, self: Value, other: Value) -> Value:
+    dtype = b.out.dtype
+    bounds = _interval(lambda x, y: x, self, other), _interval(lambda x, y: y, self, other)
+    known = (min(r[0] for r in bounds if r), max(r[1] for r in bounds if r)) if all(bounds) else None
+    truth = condition if condition.dtype == "bool" else _truth(b, condition)
+    return b.call(
+        "ttnn.where",
+        predicate=truth,
+        true_value=b.cast(self, dtype),
+        false_value=b.cast(other, dtype),
+        gives=dtype,
+        range=known,
+    )
+
+
+def lower_masked_fill(b: Builder, self: Value, mask: Value, value: Operand) -> Value:
+    if isinstance(value, Value):
+        return lower_where(b, mask, value, self)
+    shape = torch.broadcast_shapes(self.shape, mask.shape)
+    filled = b.constant(torch.full((), value, dtype=getattr(torch, b.out.dtype)))
+    return lower_where(b, mask, filled, b.expand(self, shape))
+
+
+def tensor_pairs() -> Iterator[Sample]:
+    yield Sample((randn(*ODD), randn(*ODD) + 0.1))
+    yield Sample((randn(*ODD), randn(7)), name="broadcast")
+    yield Sample((randn(1, 3, 1, 7), randn(2, 1, 5, 1)), name="both broadcast")
+    yield Sample((randn(*ODD), randn()), name="0-d other")
+    yield Sample((randn(4, 4), randn(4, 4, dtype=torch.bfloat16)), name="mixed dtypes")
+    yield Sample((randn(4, 4), ints(4, 4, low=1)), name="float and int64")
+    yield Sample((bools(4, 4), randn(4, 4)), name="bool and float")
+    yield Sample((ints(4, 4), ints(4, 4, low=1)), name="int64")
+    yield Sample((bools(4, 4).int(), ints(4, 4, low=1, dtype=torch.int32)), name="int32")
+    yield Sample((randn(0, 4), randn(0, 4)), name="no element")
+
+
+def alpha_pairs() -> Iterator[Sample]:
+    yield from tensor_pairs()
+    yield Sample((randn(*ODD), randn(*ODD)), {"alpha": 0.5}, "alpha")
+    yield Sample((ints(4, 4), ints(4, 4)), {"alpha": 3}, "int alpha")
+
+
+def scalar_pairs() -> Iterator[Sample]:
+    yield Sample((randn(*ODD), 1.5))
+    yield Sample((randn(*ODD), 2), name="int")
+    yield Sample((ints(4, 4), 2), name="int64")
+    yield Sample((ints(4, 4), 2.5), name="int64 and float")
+    yield Sample((bools(4, 4), 3), name="bool and int")
+
+
+def order_pairs() -> Iterator[Sample]:
+    yield from (s for s in tensor_pairs() if s.name != "mixed dtypes")
+    yield Sample(
+        (torch.tensor([1.0, math.nan, -math.inf]), torch.tensor([1.0, 1.0, math.inf])), name="special"
+    )
+
+
+def truth_pairs() -> Iterator[Sample]:
+    yield Sample((bools(4, 5), bools(4, 5).t().contiguous().t()))
+    yield Sample((bools(4, 1, 5), bools(3, 1)), name="broadcast")
+    yield Sample((randn(4, 5).round(), bools(4, 5)), name="float and bool")
+
+
+def bit_pairs() -> Iterator[Sample]:
+    yield Sample((bools(4, 5), bools(4, 5)))
+    yield Sample((ints(4, 5, low=0), ints(4, 5, low=0)), name="int64")
+
+
+def power_scalars() -> Iterator[Sample]:
+    yield Sample((randn(*ODD), 3.0))
+    yield Sample((randn(*ODD), 2), name="int exponent")
+    yield Sample((uniform(*ODD, low=0.2, high=3.0), 0.5), name="root")
+    yield Sample((uniform(*ODD, low=0.2, high=3.0), -1.5), name="negative")
+    yield Sample((ints(4, 4), 2), name="int64")
+
+
+def where_samples() -> Iterator[Sample]:
+    yield Sample((bools(*ODD), randn(*ODD), randn(*ODD)))
+    yield Sample((bools(5, 7), randn(*ODD), torch.tensor(-math.inf)), name="broadcast, -inf")
+    yield Sample((bools(4, 4), torch.tensor(1), torch.tensor(0)), name="0-d int64")
+    yield Sample((bools(4, 4), randn(4, 4), torch.tensor(0, dtype=torch.int64)), name="mixed dtypes")
+
+
+def rounded() -> Iterator[Sample]:
+    for mode in (None, "floor", "trunc"):
+        yield Sample((randn(*ODD) * 9, 2.0 + uniform(*ODD)), {"rounding_mode": mode}, str(mode))
+    yield Sample((ints(4, 4), ints(4, 4, low=1)), {"rounding_mode": "floor"}, "int64 floor")
+
+
+def _both(
+    name: str, lower: Callable[..., Value], tensors: Samples, scalars: Samples = scalar_pairs
+) -> list[Op]:
+    return [
+        Op(f"aten.{name}.Tensor", lower, samples=tensors),
+        Op(f"aten.{name}.Scalar", lower, samples=scalars),
+    ]
+
+
+OPS = [
+    *UNARY,
+    Op("aten.relu.default", lower_relu, samples=real),
+    Op("aten.neg.default", lower_neg, samples=real),
+    Op("aten.abs.default", lower_abs, samples=real),
+    Op("aten.gelu.default", lower_gelu, samples=gelu_samples),
+    Op("aten.elu.default", lower_elu, samples=parameter_samples(0.7)),
+    Op("aten.softplus.default", lower_softplus, samples=parameter_samples(2.0, 1.0)),
+    Op("aten.leaky_relu.default", lower_leaky_relu, samples=parameter_samples(0.2)),
+    Op("aten.hardtanh.default", lower_hardtanh, samples=parameter_samples(-0.3, 0.6)),
+    Op("aten.clamp.default", lower_clamp, samples=clamp_samples),
+    Op(
+        "aten.clamp.Tensor",
+        lower_clamp_tensor,
+        samples=lambda: iter(
+            [Sample((randn(*ODD), randn(7) - 1, randn(7))), Sample((randn(*ODD), None, randn(7)))]
+        ),
+    ),
+    predicate("isnan", "ttnn.isnan"),
+    predicate("isinf", "ttnn.isinf"),
+    Op(
+        "aten.logical_not.default",
+        lower_logical_not,
+        samples=lambda: iter([Sample((bools(4, 4),)), *special()]),
+    ),
+    Op(
+        "aten.bitwise_not.default",
+        lower_bitwise_not,
+        samples=lambda: iter([Sample((bools(4, 4),)), Sample((ints(4, 4),))]),
+    ),
+    *_both("add", lower_add, alpha_pairs),
+    *_both(
+        "sub",
+        lower_sub,
+        lambda: (s for s in alpha_pairs() if "bool and" not in s.name),
+        lambda: (s for s in scalar_pairs() if "bool" not in s.name),
+    ),
+    *_both("mul", lower_mul, tensor_pairs),
+    *_both("div", lower_div, tensor_pairs),
+    Op("aten.div.Tensor_mode", lower_div, samples=rounded),
+    Op(
+        "aten.rsub.Scalar",
+        lower_rsub,
+        samples=lambda: (
+            Sample((s.args[0], s.args[1], 2), s.kwargs, s.name)
+            for s in scalar_pairs()
+            if "bool" not in s.name
+        ),
+    ),
+    Op("aten.pow.Tensor_Scalar", lower_pow, samples=power_scalars),
+    Op(
+        "aten.pow.Tensor_Tensor",
+        lower_pow,
+        samples=lambda: iter([Sample((uniform(*ODD, low=0.2, high=2.0), randn(7)))]),
+    ),
+    Op("aten.pow.Scalar", lower_pow, samples=lambda: iter([Sample((2.0, randn(*ODD)))])),
+    Op("aten.maximum.default", extremum("ttnn.maximum", max), samples=order_pairs),
+    Op("aten.minimum.default", extremum("ttnn.minimum", min), samples=order_pairs),
+    *(
+        op
+        for name in ("eq", "ne", "lt", "le", "gt", "ge")
+        for op in _both(name, comparison(f"ttnn.{name}"), order_pairs)
+    ),
+    *(
+        Op(f"aten.logical_{n}.default", logical(f"ttnn.logical_{n}"), samples=truth_pairs)
+        for n in ("and", "or", "xor")
+    ),
+    *(
+        Op(f"aten.bitwise_{n}.Tensor", bitwise(f"ttnn.logical_{n}", f"ttnn.bitwise_{n}"), samples=bit_pairs)
+        for n in ("and", "or", "xor")
+    ),
+    Op("aten.where.self", lower_where, samples=where_samples),
+    Op(
+        "aten.masked_fill.Scalar",
+        lower_masked_fill,
+        samples=lambda: iter([Sample((randn(*ODD), bools(5, 7), -math.inf))]),
+    ),
+    Op(
+        "aten.masked_fill.Tensor",
+        lower_masked_fill,
+        samples=lambda: iter([Sample((randn(*ODD), bools(5, 7), torch.tensor(2.0)))]),
+    ),
+]

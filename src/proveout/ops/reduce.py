@@ -1,0 +1,165 @@
+"""Reductions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from proveout.ops.samples import ODD, bools, ints, randn
+from proveout.ops.table import Builder, Op, Range, Refused, Sample, Value, normal_dim
+
+Dims = int | Sequence[int] | None
+
+
+def reduced(
+    b: Builder,
+    kernel: str,
+    x: Value,
+    dim: Dims,
+    keepdim: bool,
+    range: Range | None = None,
+    gives: str | None = None,
+) -> Value:
+    """Reduce over `dim` (all where None or empty, as eager reads it); a 0-d tensor counts as one element."""
+    if x.rank == 0:
+        x = b.reshape(x, (1,))
+        return b.reshape(
+            b.call(kernel, input_tensor=x, dim=(0,), keepdim=False, range=range, gives=gives), ()
+        )
+    dims = tuple(dim) if isinstance(dim, Sequence) else (dim,) if dim is not None else ()
+    axes = tuple(sorted(normal_dim(d, x.rank) for d in dims)) or tuple(_count(x.rank))
+    return b.call(kernel, input_tensor=x, dim=axes, keepdim=keepdim, range=range, gives=gives)
+
+
+def _count(rank: int) -> range:
+    return range(rank)
+
+
+def _size(x: Value, dim: Dims) -> int:
+    dims = tuple(dim) if isinstance(dim, Sequence) else (dim,) if dim is not None else ()
+    return math.prod(x.shape[normal_dim(d, x.rank)] for d in dims) if dims and x.rank else math.prod(x.shape)
+
+
+def lower_sum(
+    b: Builder, self: Value, dim: Dims = None, keepdim: bool = False, dtype: str | None = None
+) -> Value:
+    x = b.cast(self, b.out.dtype)
+    bounds = None
+    if x.range:
+        n = _size(x, dim)
+        bounds = (min(x.range[0] * n, 0), max(x.range[1] * n, 0))
+    return reduced(b, "ttnn.sum", x, dim, keepdim, bounds)
+
+
+def lower_mean(
+    b: Builder, self: Value, dim: Dims = None, keepdim: bool = False, dtype: str | None = None
+) -> Value:
+    return reduced(b, "ttnn.mean", b.cast(self, b.out.dtype), dim, keepdim)
+
+
+def extremum(kernel: str) -> Callable[..., Value]:
+    def lower(b: Builder, self: Value, dim: Dims = None, keepdim: bool = False) -> Value:
+        return reduced(b, kernel, self, dim, keepdim, self.range)
+
+    return lower
+
+
+def truth(kernel: str) -> Callable[..., Value]:
+    def lower(b: Builder, self: Value, dim: Dims = None, keepdim: bool = False) -> Value:
+        if b.out.dtype != "bool":
+            raise Refused("any and all of uint8 give uint8")
+        ne = {"input_tensor_a": self, "input_tensor_b": 0, "dtype": b.dtype("bool"), "gives": "bool"}
+        x = self if self.dtype == "bool" else b.call("ttnn.ne", **ne)
+        return reduced(b, kernel, x, dim, keepdim, gives="bool")
+
+    return lower
+
+
+def lower_var(
+    b: Builder, self: Value, dim: Dims = None, correction: float | None = None, keepdim: bool = False
+) -> Value:
+    """Mean of squared distances, scaled for the correction; two passes, as eager's own result is the exact one."""
+    n = _size(self, dim)
+    count = n - (1 if correction is None else correction)
+    if count <= 0:
+        raise Refused("a variance over too few elements is not a number")
+    mean = reduced(b, "ttnn.mean", self, dim, True)
+    distance = b.call("ttnn.subtract", input_tensor_a=self, input_tensor_b=mean)
+    squares = b.call("ttnn.square", input_tensor=distance)
+    out = reduced(b, "ttnn.mean", squares, dim, keepdim)
+    return out if count == n else b.call("ttnn.multiply", input_tensor_a=out, input_tensor_b=n / count)
+
+
+def dims(*, extra: Sequence[Sample] = ()) -> Callable[[], Iterator[Sample]]:
+    def make() -> Iterator[Sample]:
+        yield Sample((randn(*ODD), [-1]))
+        yield Sample((randn(*ODD), [1, -1], True), name="two, keepdim")
+        yield Sample((randn(*ODD), []), name="empty list")
+        yield Sample((randn(), [0]), name="0-d")
+        yield Sample((randn(40, 33, dtype=torch.bfloat16), [0]), name="bfloat16")
+        yield from extra
+
+    return make
+
+
+def whole() -> Iterator[Sample]:
+    yield Sample((randn(*ODD),))
+    yield Sample((randn(),), name="0-d")
+    yield Sample((bools(4, 5),), name="bool")
+
+
+def floats() -> Iterator[Sample]:
+    yield from (s for s in whole() if s.name != "bool")
+
+
+def truths(*rest: Any) -> Callable[[], Iterator[Sample]]:
+    return lambda: iter([Sample((bools(4, 5), *rest)), Sample((randn(4, 5).round(), *rest), name="float")])
+
+
+SUM_EXTRA = (
+    Sample((bools(4, 5), [1]), name="bool counts"),
+    Sample((ints(4, 5), [1]), name="int64"),
+    Sample((randn(4, 5), [1]), {"dtype": torch.bfloat16}, "dtype"),
+)
+
+OPS = [
+    Op(
+        "aten.sum.dim_IntList",
+        lower_sum,
+        samples=dims(extra=(*SUM_EXTRA, Sample((randn(*ODD), None), name="None"))),
+    ),
+    Op("aten.sum.default", lower_sum, samples=whole),
+    Op(
+        "aten.mean.dim",
+        lower_mean,
+        samples=dims(extra=(Sample((bools(4, 5), [1]), {"dtype": torch.float32}, "dtype"),)),
+    ),
+    Op("aten.mean.default", lower_mean, samples=floats),
+    Op(
+        "aten.amax.default",
+        extremum("ttnn.max"),
+        samples=dims(extra=(Sample((bools(4, 5).long(), [1]), name="int64"),)),
+    ),
+    Op("aten.amin.default", extremum("ttnn.min"), samples=dims()),
+    Op("aten.max.default", extremum("ttnn.max"), samples=whole),
+    Op("aten.min.default", extremum("ttnn.min"), samples=whole),
+    Op("aten.any.default", truth("ttnn.max"), samples=truths()),
+    Op("aten.any.dim", truth("ttnn.max"), samples=truths(-1, True)),
+    Op("aten.any.dims", truth("ttnn.max"), samples=truths([0, 1])),
+    Op("aten.all.default", truth("ttnn.min"), samples=truths()),
+    Op("aten.all.dim", truth("ttnn.min"), samples=truths(0)),
+    Op(
+        "aten.var.correction",
+        lower_var,
+        samples=lambda: iter(
+            [
+                Sample((randn(*ODD), [-1]), {"correction": 0}),
+                Sample((randn(*ODD), [1, 2]), {"correction": 1, "keepdim": True}),
+                Sample((randn(*ODD),), name="all"),
+            ]
+        ),
+    ),
+]

@@ -1,0 +1,60 @@
+"""The standard parameters of a model script, read from its command line."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from proveout.errors import unknown
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One standard parameter; its default's type is its type."""
+
+    default: int | float
+    help: str
+
+
+PARAMETERS: dict[str, Parameter] = {
+    "batch_size": Parameter(1, "batch size of the inputs"),
+    "max_seq_length": Parameter(128, "length of the input sequence, in tokens"),
+    "max_audio_seq_length": Parameter(25600, "length of the audio input, in samples"),
+    "height": Parameter(224, "height of the input image"),
+    "width": Parameter(224, "width of the input image"),
+    "num_channels": Parameter(3, "channels of the input image"),
+    "k": Parameter(8, "graph networks: order of the filter, or number of neighbours"),
+    "alpha": Parameter(2.2, "graph networks: share of the initial features, or slope of the attention"),
+    "out_channels": Parameter(16, "graph networks: features of each node in the output"),
+    "num_layers": Parameter(8, "graph networks: number of layers"),
+    "in_channels": Parameter(1433, "graph networks: features of each node in the input"),
+}
+
+
+def parse(names: Sequence[str]) -> list[Any]:
+    """`batch_size, width = parse(["batch_size", "width"])`: always a list, as MLAgility's `parse` gives.
+
+    A name that is not standard is a UsageError; a flag that the script does not take ends it, exit code 2.
+    """
+    wanted = [names] if isinstance(names, str) else list(names)
+    for name in wanted:
+        if name not in PARAMETERS:
+            raise unknown("parameter", name, PARAMETERS)
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    for name in dict.fromkeys(wanted):
+        parameter = PARAMETERS[name]
+        parser.add_argument(
+            f"--{name}", type=type(parameter.default), default=parameter.default, help=parameter.help
+        )
+    values, strange = parser.parse_known_args()
+    if strange:
+        taken = ", ".join(f"--{name}" for name in dict.fromkeys(wanted)) or "no parameters"
+        parser.error(f"unknown parameter {strange[0]}; this script takes {taken}")
+    return [getattr(values, name) for name in wanted]
+
+
+__all__ = ["PARAMETERS", "Parameter", "parse"]

@@ -1,0 +1,42 @@
+"""HTML elements that escape whatever is put into them."""
+
+from __future__ import annotations
+
+import html
+
+VOID = {"input", "meta"}
+OWN_LINE = {
+    "body",
+    "details",
+    "div",
+    "footer",
+    "g",
+    "head",
+    "header",
+    "meta",
+    "section",
+    "summary",
+    "tr",
+    "ul",
+}
+"""Elements that end with a line break, so that two reports can be compared with `diff`."""
+
+
+class Html(str):
+    """Text that is markup already; any other string is escaped."""
+
+
+def el(tag: str, *children: str, **attributes: object) -> Html:
+    """One element. `class_` and `data_sort` mean `class` and `data-sort`; None and False leave one out."""
+    given = "".join(
+        f" {name.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{html.escape(str(value))}"')
+        for name, value in attributes.items()
+        if value is not None and value is not False
+    )
+    end = "\n" if tag in OWN_LINE else ""
+    return Html(f"<{tag}{given}>{end}" if tag in VOID else f"<{tag}{given}>{join(*children)}</{tag}>{end}")
+
+
+def join(*children: str) -> Html:
+    """Markup and text one after the other, text escaped."""
+    return Html("".join(child if isinstance(child, Html) else html.escape(child) for child in children))

@@ -1,0 +1,59 @@
+"""The report as Markdown: the table of models, what its columns mean, and each model's op conversion."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from proveout.report.rows import COLUMNS, OP_STATE, Report, unreadable_lines
+from proveout.store import op_rows
+
+
+def render(report: Report) -> str:
+    columns = [c for c in COLUMNS if "markdown" in c.places]
+    models = _table(
+        [c.title for c in columns],
+        [[escape(c.text(flat)) for c in columns] for flat in report.rows],
+        [c.numeric for c in columns],
+    )
+    parts = [
+        "## Supported Models",
+        "Each row is one model on one device. Times are `measured` by a clock or `modelled` by the embedded "
+        "model of the chip, and say which.",
+        models,
+        *_unreadable(report),
+        "### Explanation of Metrics",
+        "\n".join(f"**{c.title}**: {c.explain}  " for c in columns),
+        "### Op conversion status per model",
+        ", ".join(f"{state.symbol} {state.words}" for state in OP_STATE.values())
+        + ". A host op runs in PyTorch on the CPU, with transfers around it.",
+    ]
+    for record, flat in zip(report.records, report.rows, strict=True):
+        ops = op_rows(record)
+        cells = [
+            [f"`{op['aten']}`", OP_STATE[op["state"]].symbol, str(op["count"]), escape(op["reason"])]
+            for op in ops
+        ]
+        parts += [
+            f"#### {escape(flat['model'])} on {escape(flat['device'])}",
+            _table(["aten ops", "status", "count", "reason"], cells, [False, False, True, False])
+            if cells
+            else "No graph was captured.",
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def escape(text: str) -> str:
+    """Text that Markdown shows as it is, on one line."""
+    line = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\|`*\[\]~])|(?<!\w)_|_(?!\w)", lambda found: "\\" + found.group(), line)
+
+
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
+    rule = ["---:" if right else ":---" for right in numeric]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (titles, rule, *rows))
+
+
+def _unreadable(report: Report) -> list[str]:
+    head, *files = unreadable_lines(report) or [""]
+    return [head, "\n".join(f"- {escape(line)}" for line in files)] if files else []

@@ -1,0 +1,128 @@
+"""The report as a table in a terminal, whatever its width."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from proveout.report.rows import NOTHING, STATUS, Column, Report, columns_for, unreadable_lines
+from proveout.store import Row, op_rows
+from proveout.types import Record
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+UNLIMITED = 250
+"""Columns to use where there is no terminal to ask."""
+COLOURS = {"passed": "green", "failed": "red", "expected_failure": "yellow", "partial": "yellow"}
+
+
+def render(report: Report, width: int | None = None, colour: bool = False) -> str:
+    """The whole report: table, reasons, unreadable files."""
+    parts = [table(report.rows, width, colour), *reasons(report.rows), *unreadable_lines(report)]
+    return "\n".join(part for part in parts if part)
+
+
+def table(rows: Sequence[Row], width: int | None = None, colour: bool = False) -> str:
+    """One line a Record; the least important columns go first when the terminal is narrow."""
+    if not rows:
+        return ""
+    width = width or shutil.get_terminal_size((UNLIMITED, 24)).columns
+    shown, hidden = _fitting(rows, width)
+    drawn = _table()
+    for column in shown:
+        drawn.add_column(
+            column.short,
+            justify="right" if column.numeric else "left",
+            overflow="fold",
+            max_width=_limit(column, width),
+        )
+    for flat in rows:
+        drawn.add_row(*(_cell(column, flat) for column in shown))
+    note = f"Not shown for want of width: {', '.join(c.short for c in hidden)}." if hidden else ""
+    return _print(drawn, width, colour) + note
+
+
+def reasons(rows: Sequence[Row]) -> list[str]:
+    """Why each Record that did not simply pass is as it is."""
+    return [
+        f"{STATUS[flat['status']].mark} {flat['model']} on {flat['device']}: {flat['reason']}"
+        for flat in rows
+        if flat["reason"]
+    ]
+
+
+def host_ops(record: Record) -> list[str]:
+    """The ops that no kernel serves, with the reason: what a dry run is for."""
+    found = [flat for flat in op_rows(record) if flat["state"] == "host"]
+    return [
+        f"  {flat['aten']} ×{flat['count']} stays on the host: {flat['reason'] or 'no reason given'}"
+        for flat in found
+    ]
+
+
+def grid(titles: Sequence[str], rows: Sequence[Sequence[object]], colour: bool = False) -> str:
+    """Any other small table, in the same dress."""
+    from rich.text import Text
+
+    drawn = _table()
+    for index, title in enumerate(titles):
+        numeric = all(
+            isinstance(cells[index], (int, float)) and not isinstance(cells[index], bool) for cells in rows
+        )
+        drawn.add_column(title, justify="right" if numeric and rows else "left", overflow="fold")
+    for cells in rows:
+        drawn.add_row(*(Text("" if cell is None else str(cell)) for cell in cells))
+    return _print(drawn, shutil.get_terminal_size((UNLIMITED, 24)).columns, colour)
+
+
+def _cell(column: Column, flat: Row) -> Text:
+    from rich.text import Text
+
+    if column.key == "status":
+        return Text(STATUS[flat["status"]].words, style=COLOURS[flat["status"]])
+    text = column.text(flat)
+    return Text(text, style="dim" if text == NOTHING else "")
+
+
+def _limit(column: Column, width: int) -> int | None:
+    """Where a column's text wraps; None where it may not."""
+    return {"model": max(16, width // 4), "status": 10}.get(column.key)
+
+
+def _fitting(rows: Sequence[Row], width: int) -> tuple[list[Column], list[Column]]:
+    """The columns that have something to say and fit, and those that would not fit."""
+    from rich.cells import cell_len
+
+    def needs(column: Column) -> int:
+        longest = max(cell_len(_cell(column, flat).plain) for flat in rows)
+        return 3 + max(cell_len(column.short), min(longest, _limit(column, width) or longest))
+
+    shown = columns_for("terminal", rows)
+    hidden: list[Column] = []
+    while sum(map(needs, shown)) > width and any(c.drop for c in shown):
+        least = min((c for c in shown if c.drop), key=lambda c: c.drop)
+        shown.remove(least)
+        hidden.append(least)
+    return shown, hidden
+
+
+def _table() -> Table:
+    from rich import box
+    from rich.table import Table
+
+    return Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+
+
+def _print(renderable: Table, width: int, colour: bool) -> str:
+    from rich.console import Console
+
+    out = io.StringIO()
+    console = Console(
+        file=out, width=width, force_terminal=colour, color_system="standard" if colour else None
+    )
+    console.print(renderable)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"

@@ -1,0 +1,395 @@
+"""Records on disk: one JSON file each, its raw samples beside it as Parquet, and DuckDB to ask them all."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+import platform
+import re
+import secrets
+import types
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, Union
+
+from proveout.errors import EnvironmentFault, UsageError
+from proveout.types import SCHEMA, Coverage, Job, MemoryUse, Record, Timing, from_json, to_json
+
+SAMPLES_IN_JSON = 1000
+"""Samples of one timing that its JSON file keeps; the Parquet file beside it always holds all."""
+
+Row = dict[str, Any]
+BadFile = tuple[Path, str]
+
+
+def default_folder() -> Path:
+    """Where Records go unless the user says otherwise: `$PROVEOUT_CACHE`, or a folder below the home."""
+    return Path(os.environ.get("PROVEOUT_CACHE") or "~/.cache/proveout").expanduser()
+
+
+def machine() -> str:
+    """This machine's name, fit for a folder."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", platform.node()).strip("-") or "machine"
+
+
+class Store:
+    """A folder of Records, `<folder>/<machine>/<job key>.json`. Writers need no lock; merging is copying."""
+
+    def __init__(self, folder: str | Path | None = None) -> None:
+        self.folder = Path(folder).expanduser() if folder else default_folder()
+
+    def path(self, job: Job) -> Path:
+        return self.folder / machine() / f"{job.key}.json"
+
+    def check_writable(self) -> None:
+        """Raise EnvironmentFault now rather than after an hour's work."""
+        probe = self.folder / machine() / f".{secrets.token_hex(8)}.tmp"
+        with self._faults():
+            probe.parent.mkdir(parents=True, exist_ok=True)
+            probe.touch()
+            probe.unlink()
+
+    def write(self, record: Record) -> Path:
+        """Keep one Record: its samples first, its JSON last, each complete or not there at all."""
+        path = self.path(record.job)
+        kept = [dataclasses.replace(t, samples_ns=t.samples_ns[:SAMPLES_IN_JSON]) for t in record.timings]
+        document = to_json(dataclasses.replace(record, timings=tuple(kept)))
+        text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
+        with self._faults():
+            if record.timings:
+                _write_samples(path.with_suffix(".parquet"), record.timings)
+            else:
+                path.with_suffix(".parquet").unlink(missing_ok=True)
+            write_text(path, text + "\n")
+        return path
+
+    def get(self, job: Job) -> Record | None:
+        """What this machine has already learnt about a Job; None when nothing readable is there."""
+        try:
+            return _read(self.path(job))
+        except (OSError, _BadRecord):
+            return None
+
+    def remove(self, job: Job) -> None:
+        """Forget one Record; already gone is fine."""
+        with self._faults():
+            for suffix in (".json", ".parquet"):
+                self.path(job).with_suffix(suffix).unlink(missing_ok=True)
+
+    def records(self) -> tuple[list[Record], list[BadFile]]:
+        """All Records in a fixed order, and the files that could not be read, each with the reason."""
+        good, bad = [], []
+        for path in sorted(self.folder.glob("*/*.json")):
+            try:
+                good.append(_on_machine(_read(path), path.parent.name))
+            except OSError as error:
+                bad.append((path, error.strerror or str(error)))
+            except _BadRecord as error:
+                bad.append((path, str(error)))
+        return sorted(good, key=_order), bad
+
+    def query(self, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Ask the readable Records in SQL; see `TABLES`."""
+        return query(self.records()[0], sql)
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise EnvironmentFault(
+                f"cannot write to the cache {self.folder}: {why}. Choose another with --cache-dir DIR."
+            ) from error
+
+
+# ---------------------------------------------------------------------------------------------- files
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path in the same folder that becomes `path` at the end, or is gone when anything fails."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.parent / f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp"
+    try:
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole file or none of it."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+def _write_samples(path: Path, timings: Sequence[Timing]) -> None:
+    import duckdb
+
+    samples = [(t.what, t.kind, t.device, ns) for t in timings for ns in t.samples_ns]
+    with replacing(path) as temporary, duckdb.connect() as connection:
+        quoted = str(temporary).replace("'", "''")
+        try:
+            connection.execute(
+                "create table samples as select unnest(?::varchar[]) as what, unnest(?::varchar[]) as kind,"
+                " unnest(?::varchar[]) as device, unnest(?::bigint[]) as sample_ns",
+                [[sample[column] for sample in samples] for column in range(4)],
+            )
+            connection.execute(f"copy samples to '{quoted}' (format parquet, use_tmp_file false)")
+        except duckdb.IOException as error:
+            raise OSError(_first_line(error)) from error
+
+
+def _read_samples(path: Path) -> dict[tuple[str, str, str], tuple[int, ...]]:
+    import duckdb
+
+    quoted = str(path).replace("'", "''")
+    with duckdb.connect() as connection:
+        try:
+            found = connection.execute(f"select what, kind, device, sample_ns from '{quoted}'").fetchall()
+        except duckdb.Error:
+            return {}
+    samples: dict[tuple[str, str, str], list[int]] = {}
+    for what, kind, device, ns in found:
+        samples.setdefault((what, kind, device), []).append(ns)
+    return {name: tuple(values) for name, values in samples.items()}
+
+
+# -------------------------------------------------------------------------------------------- reading
+
+
+class _BadRecord(ValueError):
+    """A file that is not a Record this version can read."""
+
+
+def _read(path: Path) -> Record:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise _BadRecord(f"is not JSON: {_first_line(error)}") from None
+    if not isinstance(data, dict):
+        raise _BadRecord(f"holds a JSON {type(data).__name__}, not a Record")
+    if data.get("schema") != SCHEMA:
+        raise _BadRecord(f"has schema {data.get('schema')}; this version reads {SCHEMA}")
+    try:
+        record = from_json(Record, data)
+    except ValueError as error:
+        raise _BadRecord(f"is not a Record: {error}") from None
+    for problem in _misfits(Record, record, "Record"):
+        raise _BadRecord(f"is not a Record: {problem}")
+    return _with_all_samples(record, path.with_suffix(".parquet"))
+
+
+def _misfits(hint: Any, value: Any, where: str) -> Iterator[str]:
+    """Where a decoded value is not what the dataclasses declare: `from_json` checks shapes, not leaves."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        for name, inner in _hints(hint).items():
+            yield from _misfits(inner, getattr(value, name), f"{where}.{name}")
+    elif origin is tuple:
+        inners = [args[0]] * len(value) if args[1:] == (...,) else args
+        for index, (inner, item) in enumerate(zip(inners, value, strict=True)):
+            yield from _misfits(inner, item, f"{where}[{index}]")
+    elif origin in (Union, types.UnionType):
+        if value is not None:
+            yield from _misfits(next(a for a in args if a is not type(None)), value, where)
+    elif origin is Literal:
+        if value not in args:
+            yield f"{where} is {value!r}, not one of {', '.join(map(str, args))}"
+    elif not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+        yield f"{where} is {value!r}, not {hint.__name__}"
+
+
+_hints = functools.cache(typing.get_type_hints)
+
+
+def _with_all_samples(record: Record, parquet: Path) -> Record:
+    """The Record with the samples back that its JSON was too small to keep."""
+    if not any(len(t.samples_ns) == SAMPLES_IN_JSON for t in record.timings) or not parquet.exists():
+        return record
+    samples = _read_samples(parquet)
+    whole = [
+        dataclasses.replace(t, samples_ns=samples.get((t.what, t.kind, t.device), t.samples_ns))
+        for t in record.timings
+    ]
+    return dataclasses.replace(record, timings=tuple(whole))
+
+
+def _on_machine(record: Record, name: str) -> Record:
+    """A Record that says where it was made, if only by the folder it lies in."""
+    if "machine" in dict(record.environment):
+        return record
+    return dataclasses.replace(record, environment=(*record.environment, ("machine", name)))
+
+
+def _order(record: Record) -> tuple[str, ...]:
+    flat = row(record)
+    return tuple(str(flat[k]) for k in ("model", "device", "precision", "did", "script", "machine", "key"))
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+# --------------------------------------------------------------------------------------------- tables
+
+
+def row(record: Record) -> Row:
+    """One Record as flat columns: what reports print and the table `records` holds; None is unknown."""
+    job, memory = record.job, record.memory
+    coverage = record.coverage if record.coverage != Coverage() else None
+    modelled = memory != MemoryUse()
+    original, compiled = record.timing("eager"), record.timing("compiled")
+    return {
+        "key": job.key,
+        "model": job.workload.name,
+        "script": job.workload.script,
+        "selector": job.workload.selector,
+        "class_name": job.workload.class_name,
+        "device": job.device,
+        "precision": job.settings.precision,
+        "did": "+".join(job.do),
+        "status": record.status,
+        "reason": record.reason,
+        "failure": record.failure,
+        "parameters": job.workload.parameters,
+        "ops_before": coverage and coverage.before,
+        "ops_before_unique": coverage and coverage.before_unique,
+        "ops_remain": coverage and coverage.remain,
+        "ops_remain_unique": coverage and coverage.remain_unique,
+        "transfers": coverage and coverage.num_transfers,
+        "graphs": coverage and coverage.num_graphs,
+        "pcc": record.pcc,
+        "accuracy": record.accuracy,
+        "accuracy_eager": record.accuracy_eager,
+        "original_ms": _median_ms(original),
+        "original_kind": original and original.kind,
+        "compiled_ms": _median_ms(compiled),
+        "compiled_kind": compiled and compiled.kind,
+        "host_ms": _median_ms(record.timing("simulation")),
+        "compile_s": sum(seconds for _, seconds in record.compile_s) if record.compile_s else None,
+        "l1_peak_bytes": memory.l1_peak_bytes if modelled else None,
+        "dram_peak_bytes": memory.dram_peak_bytes if modelled else None,
+        "weight_bytes": memory.weight_bytes if modelled else None,
+        "fits": memory.fits if modelled else None,
+        "created": record.created,
+        "machine": dict(record.environment).get("machine", ""),
+        "labels": json.dumps(dict(to_json(job.workload.labels)), ensure_ascii=False),
+        "settings": json.dumps(to_json(job.settings)),
+    }
+
+
+def op_rows(record: Record) -> list[Row]:
+    """What became of the model's ATen ops: one row for each op, state and reason."""
+    counts: dict[tuple[str, str, str], int] = {}
+    for op in record.coverage.ops:
+        name = (op.aten, op.state, op.reason)
+        counts[name] = counts.get(name, 0) + 1
+    return [
+        {"aten": aten, "state": state, "reason": reason, "count": count}
+        for (aten, state, reason), count in sorted(counts.items())
+    ]
+
+
+def timing_rows(record: Record) -> list[Row]:
+    """One row for each timing; measured and modelled ones are rows of their own."""
+    return [
+        {
+            "what": t.what,
+            "kind": t.kind,
+            "device": t.device,
+            "median_ns": t.median_ns if t.samples_ns else None,
+            "mean_ns": t.mean_ns if t.samples_ns else None,
+            "p95_ns": t.p95_ns if t.samples_ns else None,
+            "n": len(t.samples_ns),
+        }
+        for t in record.timings
+    ]
+
+
+def comparison_rows(record: Record) -> list[Row]:
+    """One row for each tensor that was compared with its reference."""
+    return [
+        {
+            "scope": c.scope,
+            "name": c.name,
+            "pcc": c.pcc,
+            "accumulated_pcc": c.accumulated_pcc,
+            "rel_l2": c.rel_l2,
+            "max_abs": c.max_abs,
+            "threshold": c.threshold,
+            "passed": c.passed,
+            "reason": c.reason,
+            "module": c.origin.module,
+            "source": c.origin.source,
+        }
+        for c in record.comparisons
+    ]
+
+
+def _median_ms(timing: Timing | None) -> float | None:
+    return timing.median_ns / 1e6 if timing and timing.samples_ns else None
+
+
+_COLUMNS = {
+    "records": """
+        key varchar, model varchar, script varchar, selector varchar, class_name varchar, device varchar,
+        precision varchar, did varchar, status varchar, reason varchar, failure varchar, parameters bigint,
+        ops_before bigint, ops_before_unique bigint, ops_remain bigint, ops_remain_unique bigint,
+        transfers bigint, graphs bigint, pcc double, accuracy double, accuracy_eager double,
+        original_ms double, original_kind varchar, compiled_ms double, compiled_kind varchar, host_ms double,
+        compile_s double,
+        l1_peak_bytes bigint, dram_peak_bytes bigint, weight_bytes bigint, fits boolean, created varchar,
+        machine varchar, labels varchar, settings varchar""",
+    "ops": "key varchar, model varchar, aten varchar, state varchar, reason varchar, count bigint",
+    "timings": """key varchar, model varchar, what varchar, kind varchar, device varchar, median_ns double,
+        mean_ns double, p95_ns double, n bigint""",
+    "comparisons": """key varchar, model varchar, scope varchar, name varchar, pcc double,
+        accumulated_pcc double, rel_l2 double, max_abs double, threshold double, passed boolean,
+        reason varchar, module varchar, source varchar""",
+}
+TABLES: dict[str, dict[str, str]] = {
+    table: dict(column.split() for column in text.split(",")) for table, text in _COLUMNS.items()
+}
+"""The tables that `query` offers: each column with its type."""
+
+_ROWS: dict[str, Callable[[Record], list[Row]]] = {
+    "records": lambda record: [row(record)],
+    "ops": op_rows,
+    "timings": timing_rows,
+    "comparisons": comparison_rows,
+}
+
+
+def query(records: Sequence[Record], sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """The answer's columns and rows; a mistake in the SQL is a UsageError that lists what there is to ask."""
+    import duckdb
+
+    with duckdb.connect() as connection:
+        for table, columns in TABLES.items():
+            rows = [
+                {"key": record.job.key, "model": record.job.workload.name} | found
+                for record in records
+                for found in _ROWS[table](record)
+            ]
+            declared = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+            connection.execute(f"create table {table} ({declared})")
+            # Whole columns at once: row by row, DuckDB takes a hundred times as long.
+            values = ", ".join(f"unnest(?::{kind}[])" for kind in columns.values())
+            connection.execute(
+                f"insert into {table} select {values}", [[r[c] for r in rows] for c in columns]
+            )
+        try:
+            answer = connection.execute(sql)
+            names = [name for name, *_ in answer.description or ()]
+            return names, answer.fetchall() if names else []
+        except duckdb.Error as error:
+            there = "; ".join(f"{table} ({', '.join(columns)})" for table, columns in TABLES.items())
+            raise UsageError(f"{_first_line(error)} Tables: {there}.") from error

@@ -1,0 +1,158 @@
+"""Small, seeded models in eval mode with their inputs, built from configs: nothing is downloaded.
+
+Heads are 32 wide and sequences 32 long (whole tiles), biases and norms are not at their trivial initial values,
+and weights are large enough for outputs to vary: a wrong bias, mask or statistic shows in the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+Sample = tuple[nn.Module, dict[str, Tensor]]
+
+SEQ, VOCAB = 32, 1000
+_TEXT: dict[str, Any] = {"vocab_size": VOCAB, "initializer_range": 0.1}
+_TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+_ENCODER = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 512}
+_DECODER = {"n_embd": 128, "n_layer": 2, "n_head": 4, "n_positions": 64, "use_cache": False}
+
+
+def bert() -> Sample:
+    """Question answering on a batch of two: the second sequence is padded after 20 tokens."""
+    from transformers import BertConfig, BertForQuestionAnswering
+
+    model = _seeded(lambda: BertForQuestionAnswering(BertConfig(**_TEXT, **_ENCODER, pad_token_id=0)))
+    mask = torch.ones(2, SEQ, dtype=torch.long)
+    mask[1, 20:] = 0
+    segments = torch.zeros(2, SEQ, dtype=torch.long)
+    segments[:, 12:] = 1
+    return model, {"input_ids": _ids(2) * mask, "attention_mask": mask, "token_type_ids": segments}
+
+
+def albert() -> Sample:
+    """Masked language modelling, with one layer's weights shared by both layers."""
+    from transformers import AlbertConfig, AlbertForMaskedLM
+
+    config = AlbertConfig(**_TEXT, **_ENCODER, **_TOKENS, embedding_size=64)
+    return _seeded(lambda: AlbertForMaskedLM(config)), {"input_ids": _ids(1)}
+
+
+def gpt2() -> Sample:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(**_TEXT, **_TOKENS, **_DECODER)
+    return _seeded(lambda: GPT2LMHeadModel(config)), {"input_ids": _ids(1)}
+
+
+def codegen() -> Sample:
+    """Rotary positions and a parallel feed-forward; its merged QKV is cut for four accelerators."""
+    from transformers import CodeGenConfig, CodeGenForCausalLM
+
+    config = CodeGenConfig(**_TEXT, **_TOKENS, **_DECODER, rotary_dim=16)
+    return _seeded(lambda: CodeGenForCausalLM(config)), {"input_ids": _ids(1)}
+
+
+def resnet18() -> Sample:
+    """ResNet-18's blocks and depths at half its widths."""
+    from transformers import ResNetConfig, ResNetForImageClassification
+
+    config = ResNetConfig(
+        layer_type="basic",
+        depths=[2, 2, 2, 2],
+        hidden_sizes=[32, 64, 128, 256],
+        embedding_size=32,
+        num_labels=10,
+    )
+    return _seeded(lambda: ResNetForImageClassification(config)), {"pixel_values": _image(3, 64)}
+
+
+def mobilenet_v2() -> Sample:
+    from transformers import MobileNetV2Config, MobileNetV2ForImageClassification
+
+    config = MobileNetV2Config(image_size=64, depth_multiplier=0.5, num_labels=10)
+    return _seeded(lambda: MobileNetV2ForImageClassification(config)), {"pixel_values": _image(3, 64)}
+
+
+def mnist_cnn() -> Sample:
+    """PyTorch's MNIST example, on 3 x 32 x 32 images."""
+    return _seeded(MnistCnn), {"x": _image(3, 32)}
+
+
+class MnistCnn(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 32, kernel_size=3)
+        self.conv2 = nn.Conv2d(32, 64, kernel_size=3)
+        self.fc1 = nn.Linear(64 * 14 * 14, 128)
+        self.fc2 = nn.Linear(128, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.conv1(x))
+        x = torch.relu(self.conv2(x))
+        x = nn.functional.max_pool2d(x, 2).flatten(1)
+        return nn.functional.log_softmax(self.fc2(torch.relu(self.fc1(x))), dim=1)
+
+
+def bert_4x256() -> Sample:
+    """For benchmarks: four layers, hidden 256, the real vocabulary, sequence 128."""
+    from transformers import BertConfig, BertModel
+
+    config = BertConfig(
+        vocab_size=30522,
+        hidden_size=256,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        intermediate_size=1024,
+        initializer_range=0.06,
+    )
+    return _seeded(lambda: BertModel(config)), {"input_ids": _ids(1, length=128, vocabulary=30522)}
+
+
+MODELS: dict[str, Callable[[], Sample]] = {
+    "bert": bert,
+    "albert": albert,
+    "gpt2": gpt2,
+    "codegen": codegen,
+    "resnet18": resnet18,
+    "mobilenet_v2": mobilenet_v2,
+    "mnist_cnn": mnist_cnn,
+}
+BIG: dict[str, Callable[[], Sample]] = {"bert_4x256": bert_4x256}
+
+
+def _seeded(build: Callable[[], nn.Module]) -> nn.Module:
+    """Build a model from seed 0, then move its biases, norms and statistics off their initial values.
+
+    Image models get He's weights, which keep the signal's size from layer to layer; text models have theirs from
+    the config's `initializer_range`.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = build().eval()
+        is_image_model = any(isinstance(part, nn.Conv2d) for part in model.modules())
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if parameter.dim() > 1 and is_image_model:
+                    nn.init.kaiming_normal_(parameter)
+                if parameter.dim() == 1:
+                    start = 0.0 if name.endswith("bias") else 1.0
+                    parameter.copy_(start + 0.1 * torch.randn_like(parameter))
+            for name, buffer in model.named_buffers():
+                if name.endswith("running_mean"):
+                    buffer.normal_(0.0, 0.1)
+                elif name.endswith("running_var"):
+                    buffer.uniform_(0.5, 1.5)
+    return model
+
+
+def _ids(batch: int, length: int = SEQ, vocabulary: int = VOCAB) -> Tensor:
+    """Token ids above the special ones."""
+    return torch.randint(3, vocabulary, (batch, length), generator=torch.Generator().manual_seed(1))
+
+
+def _image(channels: int, size: int) -> Tensor:
+    return torch.randn(1, channels, size, size, generator=torch.Generator().manual_seed(1))
