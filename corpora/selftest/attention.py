@@ -25,9 +25,7 @@ class Attention(nn.Module):
     def forward(self, x_BSW: torch.Tensor) -> torch.Tensor:
         batch, length, width = x_BSW.shape
         split = (batch, length, self.heads, width // self.heads)
-        q_BHSD, k_BHSD, v_BHSD = (
-            part.view(split).transpose(1, 2) for part in self.qkv(x_BSW).chunk(3, dim=-1)
-        )
+        q_BHSD, k_BHSD, v_BHSD = (part.view(split).transpose(1, 2) for part in self.qkv(x_BSW).chunk(3, dim=-1))
         scores_BHSS = q_BHSD @ k_BHSD.transpose(-2, -1) / math.sqrt(width // self.heads)
         mixed_BHSD = scores_BHSS.softmax(dim=-1) @ v_BHSD
         return self.out(mixed_BHSD.transpose(1, 2).reshape(batch, length, width))

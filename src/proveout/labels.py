@@ -14,9 +14,7 @@ def load_from_cache(cache_dir: str | Path, build_name: str) -> dict[str, list[st
     """The labels of the Record whose workload is named `build_name`, as `{"author": ["google"], …}`."""
     folder = Path(cache_dir)
     if not folder.is_dir():
-        raise UsageError(
-            f"{folder} is not a folder. Name the folder that `--cache-dir` named when benchmarking."
-        )
+        raise UsageError(f"{folder} is not a folder. Name the folder that `--cache-dir` named when benchmarking.")
     names = set()
     for name, labels in _workloads(folder):
         if name == build_name:

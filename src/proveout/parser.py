@@ -42,14 +42,10 @@ def parse(names: Sequence[str]) -> list[Any]:
     for name in wanted:
         if name not in PARAMETERS:
             raise unknown("parameter", name, PARAMETERS)
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
+    parser = argparse.ArgumentParser(allow_abbrev=False, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     for name in dict.fromkeys(wanted):
         parameter = PARAMETERS[name]
-        parser.add_argument(
-            f"--{name}", type=type(parameter.default), default=parameter.default, help=parameter.help
-        )
+        parser.add_argument(f"--{name}", type=type(parameter.default), default=parameter.default, help=parameter.help)
     values, strange = parser.parse_known_args()
     if strange:
         taken = ", ".join(f"--{name}" for name in dict.fromkeys(wanted)) or "no parameters"

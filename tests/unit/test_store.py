@@ -141,7 +141,9 @@ def test_parquet_holds_every_sample_with_its_kind(tmp_path: Path) -> None:
 
     path = Store(tmp_path / "it's here").write(make_record())
     quoted = str(path.with_suffix(".parquet")).replace("'", "''")
-    found = duckdb.sql(f"select what, kind, device, count(*) from '{quoted}' group by all order by all").fetchall()
+    found = duckdb.sql(
+        f"select what, kind, device, count(*) from '{quoted}' group by all order by all"
+    ).fetchall()
     assert found == [
         ("compiled", "modelled", "sim:n150", 1),
         ("eager", "measured", "cpu", 20),
@@ -157,8 +159,14 @@ def test_parquet_holds_every_sample_with_its_kind(tmp_path: Path) -> None:
         (lambda text: "[]", "holds a JSON list, not a Record"),
         (lambda text: text.replace('"schema": 1', '"schema": 3'), "has schema 3; this version reads 1"),
         (lambda text: text.replace('"status"', '"mood"'), "has no field 'mood'"),
-        (lambda text: text.replace('"passed"', '"splendid"', 1), "Record.status is 'splendid', not one of passed"),
-        (lambda text: text.replace('"parameters": 4160', '"parameters": "4160"'), "parameters is '4160', not int"),
+        (
+            lambda text: text.replace('"passed"', '"splendid"', 1),
+            "Record.status is 'splendid', not one of passed",
+        ),
+        (
+            lambda text: text.replace('"parameters": 4160', '"parameters": "4160"'),
+            "parameters is '4160', not int",
+        ),
         (lambda text: text.replace("42000", "true"), "samples_ns[0] is True, not int"),
     ],
 )
@@ -194,7 +202,11 @@ def test_records_come_in_the_same_order_whatever_the_order_of_writing(tmp_path: 
             Store(tmp_path / folder).write(record)
     one, two = (Store(tmp_path / folder).records()[0] for folder in ("one", "two"))
     assert one == two
-    assert [(r.job.workload.name, r.job.device) for r in one[:3]] == [("a", "cpu"), ("a", "sim:n150"), ("b", "cpu")]
+    assert [(r.job.workload.name, r.job.device) for r in one[:3]] == [
+        ("a", "cpu"),
+        ("a", "sim:n150"),
+        ("b", "cpu"),
+    ]
 
 
 def test_removing_a_record_removes_its_samples_too(tmp_path: Path) -> None:

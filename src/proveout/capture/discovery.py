@@ -36,9 +36,7 @@ def discover(script: Path, *, script_args: str = "", timeout_s: float = 300.0) -
     split_arguments(script_args)  # a quotation left open is refused before anything runs
     with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
         result = Path(folder, "found.json")
-        outcome = run_python(
-            "proveout.capture.child", [str(script), script_args, str(result)], timeout_s=timeout_s
-        )
+        outcome = run_python("proveout.capture.child", [str(script), script_args, str(result)], timeout_s=timeout_s)
         found = json.loads(result.read_text() if result.exists() else '{"workloads": [], "error": ""}')
     workloads = tuple(from_json(Workload, one) for one in found["workloads"])
     error = found["error"] or ("" if outcome.ok else _story(script, outcome, ran=bool(workloads)))

@@ -62,9 +62,7 @@ def names_of(stem: str, models: Sequence[tuple[str, str, Inputs]]) -> list[str]:
 def _suffixes(variants: list[Inputs]) -> list[str]:
     """For each variant the fewest input shapes that tell it from the others; nothing for a single one."""
     tables = [dict(inputs) for inputs in variants]
-    columns = [
-        (name, text) for text in (_shape, _dtype) for name in dict.fromkeys(n for t in tables for n in t)
-    ]
+    columns = [(name, text) for text in (_shape, _dtype) for name in dict.fromkeys(n for t in tables for n in t)]
     suffixes = [""] * len(variants)
     for name, text in columns:
         longer = [f"{s}{'+' if s else '@'}{text(table.get(name))}" for s, table in zip(suffixes, tables)]

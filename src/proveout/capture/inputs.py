@@ -47,9 +47,7 @@ def snapshot(
     import torch
     from torch.utils._python_dispatch import _disable_current_modes
 
-    memo: dict[int, Any] = {
-        id(part): part for part in (*module.modules(), *module.parameters(), *module.buffers())
-    }
+    memo: dict[int, Any] = {id(part): part for part in (*module.modules(), *module.parameters(), *module.buffers())}
     # No mode of the script's own (a FLOP counter, a default device) may see these clones, and a clone made in
     # inference mode could not be compiled later.
     with torch.inference_mode(False), torch.no_grad(), _disable_current_modes():

@@ -47,9 +47,7 @@ def split_arguments(script_args: str) -> list[str]:
     try:
         return shlex.split(script_args)
     except ValueError as error:
-        raise UsageError(
-            f"--script-args {script_args!r} cannot be split: {error}. Close the quotation."
-        ) from None
+        raise UsageError(f"--script-args {script_args!r} cannot be split: {error}. Close the quotation.") from None
 
 
 def explain(script: Path, raised: BaseException | None, ran: bool) -> str:
@@ -60,18 +58,13 @@ def explain(script: Path, raised: BaseException | None, ran: bool) -> str:
             return ""
         if raised and raised.code:
             return f"{script.name} exited with {raised.code!r} {when}. Its log says more."
-        return (
-            f"{script.name} ran no model. A script must build a torch.nn.Module and call it: model(inputs)."
-        )
+        return f"{script.name} ran no model. A script must build a torch.nn.Module and call it: model(inputs)."
     kind, message = type(raised).__name__, " ".join(str(raised).split())
     if isinstance(raised, SyntaxError):
         line = f"{_relative(script, raised.filename or script.name)}:{raised.lineno}"
         message = f"{raised.msg}: {(raised.text or '').strip()}"
     else:
-        frames = [
-            f"{frame.f_code.co_filename}:{number}"
-            for frame, number in traceback.walk_tb(raised.__traceback__)
-        ]
+        frames = [f"{frame.f_code.co_filename}:{number}" for frame, number in traceback.walk_tb(raised.__traceback__)]
         owned = [_relative(script, frame) for frame in frames if is_users(script, frame)]
         line = owned[-1] if owned else script.name
     return f"{script.name} raised {kind} at {line} {when}: {_cut(message) or 'no message'}"

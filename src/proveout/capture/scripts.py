@@ -44,9 +44,7 @@ def corpora_folder() -> Path:
     for place in places:
         if place.is_dir():
             return place
-    raise EnvironmentFault(
-        f"the corpora are missing; looked in {places[0]} and {places[1]}. Install proveout again."
-    )
+    raise EnvironmentFault(f"the corpora are missing; looked in {places[0]} and {places[1]}. Install proveout again.")
 
 
 def _choose(chosen: dict[Path, set[str] | None], scripts: Iterable[Path], selectors: tuple[str, ...]) -> None:
@@ -61,9 +59,7 @@ def _split(name: str) -> tuple[str, tuple[str, ...]]:
     selectors = tuple(tail.split(",")) if mark else ()
     for selector in selectors:
         if not re.fullmatch("[0-9a-f]{12}", selector):
-            raise UsageError(
-                f"{name!r}: {selector!r} is not a hash of 12 hex digits. Run: proveout discover {pattern}"
-            )
+            raise UsageError(f"{name!r}: {selector!r} is not a hash of 12 hex digits. Run: proveout discover {pattern}")
     return pattern, selectors
 
 
@@ -77,9 +73,7 @@ def _look_up(pattern: str, folders: Sequence[Path], base: Path) -> list[Path]:
             return _listed(path, folders) if path.suffix == ".txt" else [_python(path)]
         if glob.has_magic(pattern):
             hits = sorted(map(Path, glob.glob(str(path), recursive=True)))
-            scripts = [
-                s for hit in hits for s in (_scripts_of(hit) if hit.is_dir() else [hit]) if s.suffix == ".py"
-            ]
+            scripts = [s for hit in hits for s in (_scripts_of(hit) if hit.is_dir() else [hit]) if s.suffix == ".py"]
             if scripts:
                 return scripts
     if pattern in _corpora():
@@ -118,17 +112,13 @@ def _folder(name: str) -> Path:
 
 
 def _corpora() -> dict[str, Path]:
-    return {
-        path.name: path for path in sorted(corpora_folder().iterdir()) if path.is_dir() and _public(path.name)
-    }
+    return {path.name: path for path in sorted(corpora_folder().iterdir()) if path.is_dir() and _public(path.name)}
 
 
 def _scripts_of(folder: Path) -> list[Path]:
     scripts = _scripts_below(folder)
     if not scripts:
-        raise UsageError(
-            f"{folder} holds no scripts (*.py whose name does not start with `_`). Name another folder."
-        )
+        raise UsageError(f"{folder} holds no scripts (*.py whose name does not start with `_`). Name another folder.")
     return scripts
 
 
@@ -148,17 +138,16 @@ def _ends_with(script: Path, pattern: str) -> bool:
 
 def _missing(pattern: str, folders: Sequence[Path], base: Path) -> UsageError:
     """Says what was looked for, where, and what comes near."""
-    places = ", ".join(map(str, (base, *folders)))
-    known = {str(script.relative_to(corpora_folder())): script for script in _scripts_below(corpora_folder())}
-    for folder in (base, *folders):
-        known |= {path.name: path for path in sorted(folder.glob("*.py"))}
-    names = {name: Path(name).name for name in known}
-    near = difflib.get_close_matches(Path(pattern).name, sorted(set(names.values())), n=3)
-    matches = sorted(name for name in known if names[name] in near)[:5]
-    hint = f" Near: {', '.join(matches)}." if matches else ""
-    corpus = next((Path(m).parts[0] for m in matches if names[m] == pattern and len(Path(m).parts) > 1), None)
-    step = f" Add: --search-dir {corpus}" if corpus else " Name a script, a folder, a glob or a list (*.txt)."
-    return UsageError(f"no script {pattern!r}; looked in {places}.{hint}{step}")
+    corpora = corpora_folder()
+    known = {*base.glob("*.py"), *_scripts_below(corpora), *(s for folder in folders for s in _scripts_below(folder))}
+    wanted = Path(pattern).name
+    near = difflib.get_close_matches(wanted, sorted({script.name for script in known}), n=3)
+    matches = sorted((near.index(script.name), script) for script in known if script.name in near)[:5]
+    shown = [str(s.relative_to(corpora) if s.is_relative_to(corpora) else s) for _, s in matches]
+    hint = f" Near: {', '.join(shown)}." if shown else ""
+    corpus = next((s.parent.name for _, s in matches if s.name == wanted and s.parent.parent == corpora), "")
+    step = f"Add: --search-dir {corpus}" if corpus else "Name a script, a folder, a glob or a list (*.txt)."
+    return UsageError(f"no script {pattern!r}; looked in {', '.join(map(str, (base, *folders)))}.{hint} {step}")
 
 
 def _listing(paths: Sequence[Path]) -> str:

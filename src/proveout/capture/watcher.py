@@ -156,9 +156,7 @@ class _Watcher:
         finally:
             torch.nn.Module.__call__ = original  # type: ignore[method-assign]
             dynamo: Any = sys.modules.get("torch._dynamo.utils")
-            if (
-                dynamo and dynamo.unpatched_nn_module_call is watched
-            ):  # the script was the first to import dynamo
+            if dynamo and dynamo.unpatched_nn_module_call is watched:  # the script was the first to import dynamo
                 dynamo.unpatched_nn_module_call = original
 
     def root_call(
@@ -218,9 +216,7 @@ class _Watcher:
             return False
         if caller.f_globals.get("__name__") == "torch.nn.utils.parametrize":
             return False
-        return any(True for _ in module.parameters()) or any(
-            self.is_users(type(part)) for part in module.modules()
-        )
+        return any(True for _ in module.parameters()) or any(self.is_users(type(part)) for part in module.modules())
 
     def is_users(self, kind: type) -> bool:
         home = sys.modules.get(kind.__module__)

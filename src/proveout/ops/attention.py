@@ -8,7 +8,10 @@ from collections.abc import Iterator
 import torch
 
 from proveout.ops.samples import bools, randn
+from proveout.ops.shape import cut
 from proveout.ops.table import Builder, Op, Refused, Sample, Value
+from proveout.program import Name
+from proveout.types import TILE
 
 SDPA = "ttnn.transformer.scaled_dot_product_attention"
 
@@ -27,38 +30,58 @@ def lower_sdpa(
         raise Refused("attention with dropout draws random numbers")
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
     if not b.used(1):
-        operands = {"input_tensor_q": query, "input_tensor_k": key, "input_tensor_v": value}
-        if attn_mask is not None:
-            lead = attn_mask.shape[:-2]
-            lead = (1,) * (2 - len(lead)) + lead
-            operands["attn_mask"] = b.expand(attn_mask, (*lead, query.shape[-2], key.shape[-2]))
-        if b.refuses(SDPA, is_causal=is_causal, scale=factor, **operands) is None:
-            return b.call(SDPA, is_causal=is_causal, scale=factor, **operands), None
+        whole = _whole(b, query, key, value, is_causal, attn_mask, factor)
+        if whole is not None:
+            return whole, None
     return _in_parts(b, query, key, value, is_causal, attn_mask, factor)
+
+
+def _whole(
+    b: Builder, query: Value, key: Value, value: Value, causal: bool, mask: Value | None, factor: float
+) -> Value | None:
+    """One kernel. A head size that is no multiple of a tile is padded with zeros, which change no score."""
+    depth = query.shape[-1]
+    operands = {f"input_tensor_{n}": _padded(b, x) for n, x in zip("qkv", (query, key, value))}
+    if mask is not None:
+        lead = mask.shape[:-2]
+        lead = (1,) * (2 - len(lead)) + lead
+        operands["attn_mask"] = b.expand(mask, (*lead, query.shape[-2], key.shape[-2]))
+    if b.refuses(SDPA, is_causal=causal, scale=factor, **operands) is not None:
+        return None
+    out = b.call(SDPA, is_causal=causal, scale=factor, **operands)
+    return cut(b, out, out.rank - 1, 0, depth)
+
+
+def _padded(b: Builder, x: Value) -> Value:
+    missing = -x.shape[-1] % TILE
+    if not missing or b.dtype(x.dtype) != Name("ttnn.bfloat16"):
+        return x
+    padding = ((0, 0),) * (x.rank - 1) + ((0, missing),)
+    return b.call("ttnn.pad", input_tensor=b.layout(x, "tile"), padding=padding, value=0.0)
 
 
 def _in_parts(
     b: Builder, query: Value, key: Value, value: Value, causal: bool, mask: Value | None, factor: float
 ) -> tuple[Value | None, ...]:
-    key_t = b.permute(key, (0, 1, 3, 2))
-    scores = b.call("ttnn.matmul", input_tensor_a=query, input_tensor_b=key_t)
+    """Scores and softmax in float32, as eager's fused kernel has them inside."""
+    key_t = b.permute(b.cast(key, "float32"), (0, 1, 3, 2))
+    scores = b.call("ttnn.matmul", input_tensor_a=b.cast(query, "float32"), input_tensor_b=key_t)
     scores = b.call("ttnn.multiply", input_tensor_a=scores, input_tensor_b=factor)
     if causal:
         shape = query.shape[-2], key.shape[-2]
-        upper = torch.full(shape, -math.inf, dtype=getattr(torch, query.dtype)).triu(1)
+        upper = torch.full(shape, -math.inf).triu(1)
         scores = b.call("ttnn.add", input_tensor_a=scores, input_tensor_b=b.constant(upper))
     if mask is not None:
-        scores = b.call("ttnn.add", input_tensor_a=scores, input_tensor_b=b.cast(mask, query.dtype))
-    weights = b.call("ttnn.softmax", input_tensor=scores, dim=3)
+        scores = b.call("ttnn.add", input_tensor_a=scores, input_tensor_b=b.cast(mask, "float32"))
+    weights = b.cast(b.call("ttnn.softmax", input_tensor=scores, dim=3), value.dtype)
     out = b.call("ttnn.matmul", input_tensor_a=weights, input_tensor_b=value)
     if not b.used(1):
         return out, None
     statistics = b.outs[1]
     assert statistics is not None
-    wide = b.cast(scores, statistics.dtype)
-    peak = b.call("ttnn.max", input_tensor=wide, dim=(3,), keepdim=True)
+    peak = b.call("ttnn.max", input_tensor=scores, dim=(3,), keepdim=True)
     spread = b.call(
-        "ttnn.exp", input_tensor=b.call("ttnn.subtract", input_tensor_a=wide, input_tensor_b=peak)
+        "ttnn.exp", input_tensor=b.call("ttnn.subtract", input_tensor_a=scores, input_tensor_b=peak)
     )
     total = b.call("ttnn.log", input_tensor=b.call("ttnn.sum", input_tensor=spread, dim=(3,), keepdim=True))
     return out, b.reshape(b.call("ttnn.add", input_tensor_a=total, input_tensor_b=peak), statistics.shape)

@@ -31,7 +31,7 @@ def place(program: Program, chip: DeviceSpec) -> Program:
 
 
 def _placed(step: Step, specs: dict[str, TensorSpec], arena: Arena, chip: DeviceSpec) -> Step:
-    """The Step with a memory_config where ttnn's default, the first operand's memory, is not what we want."""
+    """The Step with its memory_config said outright: ttnn's defaults differ from kernel to kernel."""
     movable = "memory_config" in parameters(step.kernel)
     default = infer(step, specs)
     wanted = L1 if movable else default[0].memory
@@ -44,7 +44,7 @@ def _placed(step: Step, specs: dict[str, TensorSpec], arena: Arena, chip: Device
     if wanted == DRAM:
         for name in step.outputs:
             arena.free(name)
-    if movable and wanted != default[0].memory:
+    if movable:
         step = replace(step, attrs=(*step.attrs, ("memory_config", MEMORY_NAMES[wanted])))
     specs.update(zip(step.outputs, infer(step, specs)))
     return step

@@ -1,0 +1,182 @@
+"""What the verbs that run models can be asked: their options as one dataclass, checked before any work."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from proveout.errors import UsageError
+
+if typing.TYPE_CHECKING:
+    from proveout.store import Store
+    from proveout.types import Settings
+
+
+class Rebuild(StrEnum):
+    if_needed = "if_needed"
+    always = "always"
+    never = "never"
+
+
+class Precision(StrEnum):
+    model = "model"
+    bfloat16 = "bfloat16"
+
+
+DEFAULT_PRECISION = {"ttnn": Precision.bfloat16, "torch": Precision.model}
+"""By the target profile of the device."""
+
+Scripts = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="SCRIPT[::HASH]",
+        help="Scripts, folders, globs; ::HASH picks single models.",
+        show_default=False,
+    ),
+]
+All = Annotated[bool, typer.Option("--all", help="Every script of the search dirs, or of all corpora.")]
+SearchDir = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--search-dir",
+        metavar="DIR",
+        help="Folder or corpus to find scripts in; may be repeated.",
+        show_default=False,
+    ),
+]
+ScriptArgs = Annotated[
+    str,
+    typer.Option(
+        "--script-args", metavar="ARGS", help="Arguments for the scripts, as one string.", show_default=False
+    ),
+]
+CacheDir = Annotated[
+    str | None,
+    typer.Option(
+        "--cache-dir",
+        metavar="DIR",
+        help="Folder of the Records [default: ~/.cache/proveout].",
+        show_default=False,
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
+
+
+@dataclass(frozen=True)
+class Request:
+    """The options that benchmark, check and compile share; each field is an option of all three."""
+
+    scripts: Scripts = None
+    all_scripts: All = False
+    search_dir: SearchDir = None
+    device: Annotated[
+        str, typer.Option("--device", metavar="D[,D]", help="Where to run; see `proveout devices`.")
+    ] = "sim"
+    precision: Annotated[
+        Precision | None,
+        typer.Option("--precision", help="[default: bfloat16 on sim, model on cpu]", show_default=False),
+    ] = None
+    pcc: Annotated[
+        float | None,
+        typer.Option(
+            "--pcc", metavar="MIN", help="Lowest PCC that passes [default: 0.99].", show_default=False
+        ),
+    ] = None
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Any other compiler setting; may be repeated.",
+            show_default=False,
+        ),
+    ] = None
+    script_args: ScriptArgs = ""
+    cache_dir: CacheDir = None
+    rebuild: Annotated[
+        Rebuild, typer.Option("--rebuild", help="Whether to make a Record that is there already.")
+    ] = Rebuild.if_needed
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=1, metavar="S", help="Seconds for each model.")
+    ] = 600.0
+    iterations: Annotated[int, typer.Option("--iterations", min=1, metavar="N", help="Timed calls.")] = 20
+    warmup: Annotated[
+        int, typer.Option("--warmup", min=0, metavar="N", help="Calls before the timed ones.")
+    ] = 3
+    as_json: Json = False
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A Request that can be served: every name in it is known and the store can be written."""
+
+    request: Request
+    store: Store
+    targets: tuple[tuple[str, Settings], ...]
+    """(device, its settings)."""
+
+
+def check(request: Request) -> Checked:
+    """Refuse what cannot be right before any process starts."""
+    from proveout.devices.registry import ALIASES, find
+    from proveout.store import Store
+
+    names = [name.strip() for name in request.device.split(",")]
+    devices = {ALIASES.get(name, name): find(name) for name in names}
+    targets = tuple((name, _settings(request, info.target)) for name, info in devices.items())
+    store = Store(request.cache_dir)
+    store.check_writable()
+    return Checked(request, store, targets)
+
+
+def takes_request(verb: Callable[..., int]) -> Callable[..., int]:
+    """Give a verb `verb(request, **own options)` the options of a Request before its own."""
+    hints = typing.get_type_hints(Request, include_extras=True)
+    shared = [
+        inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=hints[f.name])
+        for f in dataclasses.fields(Request)
+    ]
+    own = list(inspect.signature(verb, eval_str=True).parameters.values())[1:]
+
+    def wrapper(**given: Any) -> int:
+        request = Request(**{f.name: given.pop(f.name) for f in dataclasses.fields(Request)})
+        return verb(request, **given)
+
+    parameters = [*shared, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own)]
+    wrapper.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
+    wrapper.__doc__ = verb.__doc__
+    return wrapper
+
+
+def _settings(request: Request, target: str) -> Settings:
+    from proveout.types import Settings
+
+    chosen = dict(map(_override, request.overrides or ()))
+    for name, value in (("precision", request.precision and request.precision.value), ("pcc", request.pcc)):
+        if value is not None and name in chosen:
+            raise UsageError(f"--{name} and --set {name}=… say the same thing twice; keep one.")
+        if value is not None:
+            chosen[name] = value
+    return Settings.of({"precision": DEFAULT_PRECISION[target].value} | chosen)
+
+
+def _override(text: str) -> tuple[str, Any]:
+    """`trace=true` as ("trace", True): a JSON value, `none`, or else the word itself; Settings judges it."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(f"--set takes KEY=VALUE, not {text!r}. For example: --set math_fidelity=HiFi2")
+    value = value.strip()
+    plain = {"none": "null", "true": "true", "false": "false"}.get(value.lower(), value)
+    try:
+        return name.strip(), json.loads(plain)
+    except ValueError:
+        return name.strip(), value

@@ -1,0 +1,265 @@
+"""Claims about reports: the same Records give the same bytes, nothing is hidden, nothing is fetched."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from test_store import make_record
+
+from proveout import report
+from proveout.errors import EnvironmentFault, UsageError
+from proveout.report import data, html, markdown, terminal
+from proveout.report.rows import COLUMNS, Report, load, number, pcc_text
+from proveout.store import Store, row
+from proveout.types import Coverage, MemoryUse, Record
+
+FAILED = make_record("bad_net", status="failed", failure="numerics", reason="PCC 0.91 where 0.99 was asked")
+EXPECTED = make_record(
+    "fails", status="expected_failure", failure="script", reason="ValueError: as its label says",
+    coverage=Coverage(), memory=MemoryUse(), timings=(), comparisons=(),
+)  # fmt: skip
+EVIL = "<script>alert('x')</script>|*_"
+
+
+def filled(folder: Path, *records: Record) -> Store:
+    store = Store(folder)
+    for record in records or (make_record(), make_record("linear", "cpu"), FAILED, EXPECTED):
+        store.write(record)
+    return store
+
+
+def of(*records: Record) -> Report:
+    return Report(records, tuple(map(row, records)))
+
+
+def test_the_same_records_give_byte_identical_files(tmp_path: Path) -> None:
+    records = [make_record(), make_record("linear", "cpu"), FAILED, EXPECTED]
+    one = report.write(filled(tmp_path / "a", *records), tmp_path / "out-a")
+    two = report.write(filled(tmp_path / "b", *records[::-1]), tmp_path / "out-b")
+    assert [p.name for p in one] == ["report.md", "report.csv", "report.json", "report.html"]
+    assert [p.read_bytes() for p in one] == [p.read_bytes() for p in two]
+
+
+def test_writing_leaves_only_the_report(tmp_path: Path) -> None:
+    report.write(filled(tmp_path / "store"), tmp_path / "out", formats=("csv",))
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["report.csv"]
+
+
+def test_an_empty_store_says_what_to_run(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no results in .*Run: proveout benchmark SCRIPT.py"):
+        report.write(Store(tmp_path), tmp_path / "out")
+
+
+def test_an_unwritable_folder_says_which_option_to_use(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentFault, match="-o DIR"):
+        report.write(filled(tmp_path / "store"), tmp_path / "file" / "out")
+
+
+def test_an_unknown_format_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"unknown report format 'pdf'; valid: csv, html, json, md"):
+        report.write(filled(tmp_path / "store"), tmp_path / "out", formats=("pdf",))
+
+
+def test_every_format_lists_the_file_that_could_not_be_read(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    (tmp_path / "box").mkdir()
+    (tmp_path / "box" / "dead.json").write_text('{"schema": 3}')
+    found = load(store)
+    for text in (
+        markdown.render(found), data.render_csv(found), data.render_json(found), html.render(found), terminal.render(found)
+    ):  # fmt: skip
+        assert "box/dead.json" in text
+        assert "has schema 3; this version reads 1" in text
+    assert "1 file could not be read:" in markdown.render(found)
+
+
+# --------------------------------------------------------------------------------------------- values
+
+
+def test_a_time_carries_its_kind_in_a_cell_of_its_own() -> None:
+    titles = [c.title for c in COLUMNS]
+    cells = dict(zip(titles, (c.text(row(make_record())) for c in COLUMNS), strict=True))
+    assert cells["Original Run Time (ms)"] == "0.409 (measured)"
+    assert cells["Compiled Run Time (ms)"] == "0.042 (modelled)"
+
+
+def test_every_column_is_explained() -> None:
+    assert [c.title for c in COLUMNS if len(c.explain) < 20] == []
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(None, None), (0, "0"), (0.00012345, "0.000123"), (1, "1.00"), (3619.024, "3,619.02")],
+)
+def test_numbers_are_shown_as_people_read_them(value: float | None, shown: str | None) -> None:
+    assert number(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(1.0, "1"), (0.99999999, "0.999999"), (0.91, "0.910000"), (-1.0, "-1.000000")]
+)
+def test_a_pcc_below_one_is_never_rounded_up_to_one(value: float, shown: str) -> None:
+    assert pcc_text(value) == shown
+
+
+# -------------------------------------------------------------------------------------------- formats
+
+
+def test_markdown_has_the_seed_tables() -> None:
+    text = markdown.render(of(make_record(), FAILED, EXPECTED))
+    head, _, first = text[text.index("| Model") :].splitlines()[:3]
+    assert head == (
+        "| Model | Device | Run Success | Torch Ops Before (Unique Ops) | Torch Ops Remain (Unique Ops) "
+        "| To/From Device Ops | Original Run Time (ms) | Compiled Run Time (ms) | PCC | Accuracy (%) "
+        "| Fits in memory | Peak SRAM usage (in MB) | Reason |"
+    )
+    assert first == (
+        "| linear | sim:n150 bfloat16 | ✅ | 4 (4) | 1 (1) | 3 | 0.409 (measured) | 0.042 (modelled) "
+        "| 0.999870 | N/A | yes | 2.50 |  |"
+    )
+    assert "| ✘ (expected) |" in text
+    assert "PCC 0.91 where 0.99 was asked |" in text
+    assert "### Explanation of Metrics" in text
+    assert "| `aten.sort.default` | ✘ | 1 | no kernel sorts along a dimension of 64 |" in text
+    assert "| `aten.t.default` | ✂ | 1 |  |" in text
+
+
+def test_markdown_cells_survive_hostile_names() -> None:
+    text = markdown.render(of(make_record(EVIL, reason="a|b\nc")))
+    table = text[text.index("| Model") :].split("\n\n")[0].splitlines()
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in table} == {14}
+    assert "<script>" not in text
+
+
+def test_csv_has_a_row_a_record_with_kinds_in_columns_of_their_own() -> None:
+    rows = list(csv.DictReader(io.StringIO(data.render_csv(of(make_record(), make_record("linear", "cpu"))))))
+    assert [(r["device"], r["compiled_ms"], r["compiled_kind"]) for r in rows] == [
+        ("sim:n150", "0.042", "modelled"),
+        ("cpu", "0.042", "measured"),
+    ]
+
+
+def test_json_is_strict_and_holds_the_parts() -> None:
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    document = json.loads(data.render_json(of(make_record())), parse_constant=refuse)
+    (record,) = document["records"]
+    assert {op["aten"]: op["state"] for op in record["ops"]}["aten.sort.default"] == "host"
+    assert [t["kind"] for t in record["timings"]] == ["measured", "modelled", "measured"]
+    assert len(record["comparisons"]) == 2
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 160, 250])
+def test_the_terminal_table_fits_its_terminal(width: int) -> None:
+    text = terminal.table([row(r) for r in (make_record("a/" + "long-" * 12), FAILED, EXPECTED)], width)
+    table = text[: text.rfind("Not shown")] if "Not shown" in text else text
+    assert max(map(len, table.splitlines())) <= width
+    for words in ("Model", "Status", "failed"):
+        assert words in text
+
+
+def test_the_terminal_says_why_something_failed() -> None:
+    assert "✘ bad_net on sim:n150: PCC 0.91 where 0.99 was asked" in terminal.render(of(FAILED), 60)
+
+
+def test_the_dry_run_lists_host_ops_with_their_reason() -> None:
+    (line,) = terminal.host_ops(make_record())
+    assert "aten.sort.default ×1 stays on the host: no kernel sorts along a dimension of 64" in line
+
+
+# ----------------------------------------------------------------------------------------------- HTML
+
+
+class Page(HTMLParser):
+    """The tags and attributes of a page, and the text of each cell of its first table."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.cells: dict[str, str] = {}
+        self._label: str | None = None
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "input"):
+            self._open.append(tag)
+        if tag == "td":
+            self._label = dict(attrs).get("data-label")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+        if tag == "td":
+            self._label = None
+
+    def handle_data(self, text: str) -> None:
+        if self._label:
+            self.cells[self._label] = self.cells.get(self._label, "") + text
+
+
+def test_html_is_well_formed_and_asks_for_nothing_outside() -> None:
+    text = html.render(of(make_record(), make_record("linear", "cpu"), FAILED, EXPECTED))
+    assert not re.search(r"https?://|//cdn|@import|url\((?!#)", text)
+    page = Page(text)
+    assert page._open == []
+    fetching = {"link", "img", "iframe", "object", "embed", "source", "video", "audio"}
+    assert not fetching & {tag for tag, _ in page.tags}
+    assert not [a for tag, a in page.tags if tag == "script" and "src" in a]
+    assert all(str(a["href"]).startswith("#") for _, a in page.tags if "href" in a)
+
+
+def test_html_escapes_what_scripts_call_their_models() -> None:
+    evil = make_record(EVIL, status="failed", reason="</td><img src=x onerror=alert(1)>", log="</pre><b>")
+    page = Page(html.render(of(evil)))
+    assert sum(tag == "script" for tag, _ in page.tags) == 1
+    assert not [tag for tag, _ in page.tags if tag == "img"]
+    assert EVIL in page.cells["Model"]
+
+
+def test_html_keeps_measured_and_modelled_in_separate_cells() -> None:
+    cells = Page(html.render(of(make_record()))).cells
+    assert cells["Original ms"] == "0.409 measured"
+    assert cells["Compiled ms"] == "0.042 modelled"
+
+
+def test_html_shows_why_a_row_failed_or_was_expected_to() -> None:
+    text = html.render(of(FAILED, EXPECTED))
+    table = text[text.index('<table id="models"') : text.index("</table>")]
+    assert "PCC 0.91 where 0.99 was asked" in table
+    assert "ValueError: as its label says" in table
+    assert "expected failure" in table
+
+
+def test_html_chart_draws_the_two_kinds_differently() -> None:
+    text = html.render(of(make_record(), make_record("linear", "cpu")))
+    bars = re.findall(r'class="bar (measured|modelled)"', text[text.index('id="chart"') :])
+    assert sorted(bars) == ["measured", "measured", "modelled", "modelled"]  # a legend and a bar each
+    assert ".bar.modelled { fill: url(#hatch)" in text
+    assert 'id="hatch"' in text
+
+
+def test_html_links_each_row_to_its_details() -> None:
+    page = Page(html.render(of(make_record(), FAILED)))
+    links = [a["href"] for tag, a in page.tags if tag == "a"]
+    details = [a["id"] for tag, a in page.tags if tag == "details" and "id" in a]
+    assert links == [f"#{name}" for name in details] == ["#m0", "#m1"]
+
+
+def test_html_follows_the_reader_s_colour_scheme() -> None:
+    assert "@media (prefers-color-scheme: dark)" in html.render(of(make_record()))
+
+
+def test_html_of_nothing_but_bad_files_still_says_so() -> None:
+    text = html.render(Report((), (), (("box/dead.json", "is not JSON"),)))
+    assert "1 file could not be read:" in text
+    assert Page(text)._open == []
