@@ -9,20 +9,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from proveout.devices.registry import devices, open_device
+    from proveout.devices.registry import open_device
     from proveout.engine.compiled import Compiled, compile
     from proveout.program import Program
-    from proveout.prove import prove
     from proveout.store import Store
     from proveout.types import Job, Record, Settings, Timing, Workload
 
 _HOMES = {
     "Compiled": "proveout.engine.compiled",
     "compile": "proveout.engine.compiled",
-    "devices": "proveout.devices.registry",
     "open_device": "proveout.devices.registry",
     "Program": "proveout.program",
-    "prove": "proveout.prove",
     "Store": "proveout.store",
     "Job": "proveout.types",
     "Record": "proveout.types",
@@ -50,7 +47,5 @@ __all__ = [
     "Workload",
     "__version__",
     "compile",
-    "devices",
     "open_device",
-    "prove",
 ]

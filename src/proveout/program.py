@@ -252,6 +252,9 @@ class Loaded(Protocol):
     def holds_live(self, weight: str) -> bool:
         """Whether every use of a weight reads the live storage, so that a write in place is seen at once."""
 
+    def value(self, name: str) -> Any:
+        """A weight, a constant or a setup result as the device holds it."""
+
     def run(self, inputs: Sequence[Any]) -> Result: ...
 
 

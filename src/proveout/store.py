@@ -11,7 +11,7 @@ import re
 import secrets
 import types
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Union
@@ -182,32 +182,43 @@ def _read(path: Path) -> Record:
         record = from_json(Record, data)
     except ValueError as error:
         raise _BadRecord(f"is not a Record: {error}") from None
-    for problem in _misfits(Record, record, "Record"):
-        raise _BadRecord(f"is not a Record: {problem}")
+    if why := _misfit(Record)(record):
+        raise _BadRecord(f"is not a Record: Record{why}")
     return _with_all_samples(record, path.with_suffix(".parquet"))
 
 
-def _misfits(hint: Any, value: Any, where: str) -> Iterator[str]:
-    """Where a decoded value is not what the dataclasses declare: `from_json` checks shapes, not leaves."""
+@functools.cache
+def _misfit(hint: Any) -> Callable[[Any], str]:
+    """A check of decoded values against what is declared: "" or where and why one does not fit.
+
+    `from_json` checks the shape of the data; this, its leaves.
+    """
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        for name, inner in _hints(hint).items():
-            yield from _misfits(inner, getattr(value, name), f"{where}.{name}")
-    elif origin is tuple:
-        inners = [args[0]] * len(value) if args[1:] == (...,) else args
-        for index, (inner, item) in enumerate(zip(inners, value, strict=True)):
-            yield from _misfits(inner, item, f"{where}[{index}]")
-    elif origin in (Union, types.UnionType):
-        if value is not None:
-            yield from _misfits(next(a for a in args if a is not type(None)), value, where)
-    elif origin is Literal:
-        if value not in args:
-            yield f"{where} is {value!r}, not one of {', '.join(map(str, args))}"
-    elif not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        yield f"{where} is {value!r}, not {hint.__name__}"
+        fields = [(f".{name}", _misfit(inner)) for name, inner in typing.get_type_hints(hint).items()]
+        return lambda value: _first_misfit((name, inner, getattr(value, name[1:])) for name, inner in fields)
+    if origin is tuple:
+        inners = [_misfit(inner) for inner in args if inner is not ...]
+        return lambda value: _first_misfit(
+            (f"[{index}]", inners[index % len(inners)], item) for index, item in enumerate(value)
+        )
+    if origin in (Union, types.UnionType):
+        given = _misfit(next(a for a in args if a is not type(None)))
+        return lambda value: "" if value is None else given(value)
+    if origin is Literal:
+        return lambda value: "" if value in args else f" is {value!r}, not one of {', '.join(map(str, args))}"
+    return lambda value: (
+        ""
+        if isinstance(value, hint) and (hint is bool or (value is not True and value is not False))
+        else f" is {value!r}, not {hint.__name__}"
+    )
 
 
-_hints = functools.cache(typing.get_type_hints)
+def _first_misfit(parts: Iterable[tuple[str, Callable[[Any], str], Any]]) -> str:
+    for where, misfit, value in parts:
+        if why := misfit(value):
+            return where + why
+    return ""
 
 
 def _with_all_samples(record: Record, parquet: Path) -> Record:
@@ -374,18 +385,10 @@ def query(records: Sequence[Record], sql: str) -> tuple[list[str], list[tuple[An
 
     with duckdb.connect() as connection:
         for table, columns in TABLES.items():
-            rows = [
-                {"key": record.job.key, "model": record.job.workload.name} | found
-                for record in records
-                for found in _ROWS[table](record)
-            ]
             declared = ", ".join(f"{name} {kind}" for name, kind in columns.items())
             connection.execute(f"create table {table} ({declared})")
-            # Whole columns at once: row by row, DuckDB takes a hundred times as long.
-            values = ", ".join(f"unnest(?::{kind}[])" for kind in columns.values())
-            connection.execute(
-                f"insert into {table} select {values}", [[r[c] for r in rows] for c in columns]
-            )
+            if re.search(rf"\b{table}\b", sql, re.IGNORECASE):
+                _fill(connection, table, records)
         try:
             answer = connection.execute(sql)
             names = [name for name, *_ in answer.description or ()]
@@ -393,3 +396,14 @@ def query(records: Sequence[Record], sql: str) -> tuple[list[str], list[tuple[An
         except duckdb.Error as error:
             there = "; ".join(f"{table} ({', '.join(columns)})" for table, columns in TABLES.items())
             raise UsageError(f"{_first_line(error)} Tables: {there}.") from error
+
+
+def _fill(connection: Any, table: str, records: Sequence[Record]) -> None:
+    rows = [
+        {"key": record.job.key, "model": record.job.workload.name} | found
+        for record in records
+        for found in _ROWS[table](record)
+    ]
+    # One JSON text: row by row, and even column by column, DuckDB takes several times as long.
+    values = [json.dumps(to_json(rows)), json.dumps([TABLES[table]])]
+    connection.execute(f"insert into {table} select unnest(from_json(?::json, ?), recursive := true)", values)

@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 from proveout.capture import corpora_folder, discover, load, read_labels, resolve, watch
-from proveout.capture.running import explain
-from proveout.capture.watcher import _Watcher
+from proveout.capture.running import explain, print_traceback
+from proveout.capture.watcher import _Watcher, observe
 from proveout.errors import EnvironmentFault, ScriptError, UsageError
 from proveout.labels import load_from_cache
 
@@ -258,26 +258,57 @@ def test_a_compiled_model_is_found_as_the_model_that_was_compiled(write: Write) 
         class Inner(torch.nn.Module):
             def forward(self, x):
                 return x * SCALE
-        class Net(torch.nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.inner = Inner()
-            def forward(self, x):
-                return self.inner(x) + 1
         SCALE = 3
         graphs = []
         def backend(graph, inputs):
             graphs.append(graph)
             return graph.forward
-        torch.compile(Net(), backend=backend, fullgraph=True)(torch.ones(2))
-        assert len(graphs) == 1
+        model = torch.nn.Sequential(Inner(), Inner())
+        torch.compile(model, backend=backend, fullgraph=True)(torch.ones(2))
+        @torch.compile(backend=backend, fullgraph=True)
+        def add_one(x):
+            return model(x) + 1
+        add_one(torch.ones(2))
+        assert len(graphs) == 2
         """)
     ((found,), raised) = watch(script)
     assert raised is None
-    assert found.workload.class_name == "Net"
-    # Dynamo looks SCALE up in the module that `forward` names as its own, so that module must still be there.
-    again = torch.compile(found.module, backend="eager", fullgraph=True)
-    assert again(*found.args).equal(torch.full((2,), 4.0))
+    assert found.workload.class_name == "Sequential"
+
+
+def test_a_found_model_can_be_compiled_although_its_script_has_ended(write: Write) -> None:
+    script = write("""
+        import torch
+        FACTOR = 3
+        class Scale(torch.nn.Module):
+            def forward(self, x):
+                return x * FACTOR
+        model = torch.nn.Sequential(Scale(), Scale())
+        model(torch.ones(2))
+        """)
+    ((found,), _) = watch(script)
+    # Dynamo guards FACTOR in the module that `forward` names as its own, so that module must still be there.
+    compiled = torch.compile(found.module, backend="eager", fullgraph=True)
+    assert compiled(*found.args).equal(torch.full((2,), 9.0))
+
+
+def test_dynamo_never_takes_the_watching_call_for_torchs_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch._dynamo.utils as dynamo
+
+    with _Watcher(tmp_path / "script.py", keep=()).watching():  # as if a script were the first to import dynamo
+        monkeypatch.setattr(dynamo, "unpatched_nn_module_call", nn.Module.__call__)
+    assert dynamo.unpatched_nn_module_call is nn.Module.__call__
+
+
+def test_a_model_freed_and_another_in_its_place_are_two_models(write: Write) -> None:
+    script = write("""
+        import torch
+        for width in range(1, 21):
+            torch.nn.Linear(3, width)(torch.ones(1, 3))
+        """)
+    workloads, found, _ = observe(script, keep=())
+    assert found == []
+    assert [w.parameters for w in workloads] == [4 * width for width in range(1, 21)]
 
 
 def test_lazy_modules_are_known_by_the_shapes_they_got(write: Write) -> None:
@@ -327,14 +358,16 @@ def test_a_script_runs_as_python_would_run_it(write: Write) -> None:
         parser = argparse.ArgumentParser()
         parser.add_argument("--rows", type=int)
         parser.add_argument("words", nargs="*")
+        def main(rows: int):
+            model(torch.ones(rows, 4))
         if __name__ == "__main__":
             arguments = parser.parse_args()
             assert arguments.words == ["two words"] and sys.argv[0] == __file__
             assert sys.modules["__main__"].parser is parser
-            assert "annotations" not in globals()
+            assert main.__annotations__ == {"rows": int}, "no `from __future__` but the script's own"
             os.chdir("/")
             sys.path.append("elsewhere")
-            model(torch.ones(arguments.rows, 4))
+            main(arguments.rows)
         """)
     before = (sys.argv, list(sys.path), sys.modules["__main__"], os.getcwd(), nn.Module.__call__)
     ((found,), raised) = watch(script, "--rows 3 'two words'")
@@ -369,6 +402,23 @@ def test_outputs_and_random_state_are_the_same_bits_as_without_watching(write: W
     alone, watched = (torch.load(tmp_path / name) for name in ("alone.pt", "watched.pt"))
     assert len(alone) == 7
     assert all(a.equal(b) for a, b in zip(alone, watched, strict=True))
+
+
+def test_a_scripts_own_modes_see_its_own_operations_only(write: Write) -> None:
+    script = write("""
+        import torch
+        from torch.utils._python_dispatch import TorchDispatchMode
+        class Log(TorchDispatchMode):
+            seen = []
+            def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+                self.seen.append(str(op))
+                return op(*args, **(kwargs or {}))
+        model, x = torch.nn.Linear(2, 2).requires_grad_(False), torch.ones(1, 2)
+        with Log():
+            model(x)
+        assert Log.seen == ["aten.t.default", "aten.addmm.default"], Log.seen
+        """)
+    assert names(script) == ["script"]
 
 
 def test_watching_costs_a_submodule_call_under_two_microseconds(tmp_path: Path) -> None:
@@ -489,7 +539,7 @@ def test_load_says_that_a_script_changed(write: Write) -> None:
         ("x = 1\nx = = 2", "script.py raised SyntaxError at script.py:2 before any model had run: invalid syntax: x"),
         ("raise SystemExit(3)", "script.py exited with 3 before any model had run. Its log says more."),
         ("raise SystemExit", "script.py ran no model. A script must build a torch.nn.Module and call it"),
-        ("def f(): raise OSError('a\\n  b')\nf()", "script.py raised OSError at script.py:1 before any model had run: a b"),
+        ("def f(): raise OSError('a\\n  b')\nf()", "script.py raised OSError at script.py:1 before any model had run"),
     ],
     ids=["after", "exit after", "before", "syntax", "exit before", "no model", "inside a function"],
 )  # fmt: skip
@@ -506,9 +556,18 @@ def test_discovery_yields_the_model_the_error_and_the_log(write: Write) -> None:
     assert [w.name for w in found.workloads] == ["script"]
     assert found.error == "script.py raised ValueError at script.py:8 after its model ran: too late"
     assert found.log.splitlines()[:2] == ["hello from the script", "Traceback (most recent call last):"]
-    assert "proveout" not in found.log, "the traceback shows the user's frames only"
     assert found.labels == (("author", ("me",)),)
     assert found.seconds > 0
+
+
+def test_the_traceback_shows_nothing_of_ours(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    _, raised = watch(write("import torch\ntry:\n    torch.nn.Linear(2, 2)(torch.ones(3))\nfinally:\n    1 / 0"))
+    assert raised is not None
+    print_traceback(raised)
+    printed = capsys.readouterr().err
+    assert printed.count("Traceback (most recent call last):") == 2
+    assert "script.py" in printed
+    assert "capture" not in printed
 
 
 def test_discovery_tells_a_deadline(write: Write) -> None:
@@ -579,7 +638,9 @@ def models(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     """A working folder with a few scripts."""
     for name in ("a.py", "b.py", "deep/c.py", "deep/_private.py", "deep/.venv/x.py", "deeper/still/c.py"):
         write("", f"models/{name}")
-    write("models/a.py  # the first\n\ndeep/c.py\n", "models/list.txt")
+    write("models/a.py  # the first\n\ndeep/c.py::0123456789ab\n", "models/list.txt")
+    write("list.txt", "models/circle.txt")
+    write("# nothing", "models/none.txt")
     monkeypatch.chdir(tmp_path)
     return tmp_path / "models"
 
@@ -596,6 +657,8 @@ def scripts(*names: str, search_dirs: tuple[str, ...] = (), all: bool = False) -
         (["models"], ["a.py", "b.py", "deep/c.py", "deeper/still/c.py"]),
         (["models/?.py"], ["a.py", "b.py"]),
         (["models/**/c.py"], ["deep/c.py", "deeper/still/c.py"]),
+        (["models/deep*"], ["deep/c.py", "deeper/still/c.py"]),
+        (["models/deep/*.py"], ["deep/c.py"]),
         (["models/list.txt"], ["a.py", "deep/c.py"]),
     ],
 )
@@ -625,7 +688,7 @@ def test_a_corpus_is_a_search_dir_from_anywhere(models: Path) -> None:
 def test_an_installed_package_brings_its_corpora_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "lib" / "python3" / "proveout"
     monkeypatch.setattr("proveout.capture.scripts._PACKAGE", package)
-    with pytest.raises(EnvironmentFault, match="the corpora are missing; looked in .* Install proveout again"):
+    with pytest.raises(EnvironmentFault, match="the corpora are missing; looked in"):
         corpora_folder()
     (package / "corpora" / "tiny").mkdir(parents=True)
     (package / "corpora" / "tiny" / "net.py").touch()
@@ -638,6 +701,7 @@ def test_hashes_pick_models_and_the_whole_script_outweighs_them(models: Path) ->
     assert selectors == (one, two)
     ((_, selectors),) = resolve([f"models/a.py::{one}", "models/a.py", f"models/a.py::{two}"])
     assert selectors == ()
+    assert resolve(["models/list.txt"])[1][1] == (one,)
     with pytest.raises(UsageError, match=r"'xyz' is not a hash of 12 hex digits. Run: proveout discover models/a.py"):
         resolve(["models/a.py::xyz"])
 
@@ -650,6 +714,8 @@ def test_hashes_pick_models_and_the_whole_script_outweighs_them(models: Path) ->
         (["models/z.py"], [], r"no script 'models/z.py'; looked in .* Name a script, a folder, a glob or a list"),
         (["models/*.ipynb"], [], r"no script 'models/\*.ipynb'"),
         (["models/empty"], [], r"holds no scripts"),
+        (["models/none.txt"], [], r"none.txt lists no scripts. Write one name a line"),
+        (["models/circle.txt"], [], r"list.txt is not a Python script"),
         (["models/notes.md"], [], r"is not a Python script"),
         ([], ["selftst"], r"unknown search dir .* 'selftst'; valid: .*Did you mean 'selftest'"),
         ([], [], r"no script was named"),

@@ -109,7 +109,7 @@ def test_a_failed_write_leaves_the_old_record_and_no_temporary_file(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", full)
-        with pytest.raises(EnvironmentFault, match="No space left on device.*--cache-dir DIR"):
+        with pytest.raises(EnvironmentFault, match=r"No space left on device.*--cache-dir DIR"):
             store.write(dataclasses.replace(record, reason="second"))
     assert store.get(record.job) == record
     assert not list(tmp_path.rglob("*.tmp"))

@@ -18,7 +18,7 @@ def main(script: str, script_args: str, result: str) -> None:
     path = Path(script)
     workloads, _, raised = observe(path, script_args, keep=())
     if raised and not isinstance(raised, SystemExit):
-        print_traceback(path, raised)
+        print_traceback(raised)
     found = {"workloads": to_json(workloads), "error": explain(path, raised, ran=bool(workloads))}
     unfinished = Path(f"{result}.part")
     unfinished.write_text(json.dumps(found, allow_nan=False))

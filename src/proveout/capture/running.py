@@ -11,11 +11,12 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType, ModuleType, TracebackType
+from types import FrameType, ModuleType
 
 from proveout.capture.mlagility import mlagility_names
 from proveout.errors import UsageError
 
+_OURS = os.path.dirname(__file__) + os.sep
 _numbers = itertools.count(1)
 
 
@@ -70,12 +71,14 @@ def explain(script: Path, raised: BaseException | None, ran: bool) -> str:
     return f"{script.name} raised {kind} at {line} {when}: {_cut(message) or 'no message'}"
 
 
-def print_traceback(script: Path, raised: BaseException) -> None:
+def print_traceback(raised: BaseException) -> None:
     """Print a script's traceback as if nothing of ours stood around it."""
-    trace: TracebackType | None = raised.__traceback__
-    while trace and trace.tb_frame.f_code.co_filename != str(script):
-        trace = trace.tb_next
-    traceback.print_exception(type(raised), raised, trace)
+    report = traceback.TracebackException.from_exception(raised)
+    part: traceback.TracebackException | None = report
+    while part:
+        part.stack[:] = [frame for frame in part.stack if not frame.filename.startswith(_OURS)]
+        part = part.__cause__ or part.__context__
+    print(*report.format(), sep="", end="", file=sys.stderr)
 
 
 def is_users(script: Path, filename: str) -> bool:

@@ -6,7 +6,7 @@ import difflib
 import glob
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from proveout.errors import EnvironmentFault, UsageError, unknown
@@ -28,9 +28,9 @@ def resolve(
     if all:
         for folder in folders or [corpora_folder()]:
             _choose(chosen, _scripts_of(folder), ())
-    for name in names:
+    for name, places in _spelled_out(names, [Path.cwd(), *folders]):
         pattern, selectors = _split(name)
-        _choose(chosen, _look_up(pattern, folders, Path.cwd()), selectors)
+        _choose(chosen, _look_up(pattern, places, folders), selectors)
     if not chosen:
         raise UsageError(
             "no script was named. Name one (linear.py), or take a whole corpus: --all --search-dir selftest"
@@ -54,6 +54,23 @@ def _choose(chosen: dict[Path, set[str] | None], scripts: Iterable[Path], select
         chosen[script] = None if before is None or not selectors else before | set(selectors)
 
 
+def _spelled_out(names: Sequence[str], places: Sequence[Path]) -> Iterator[tuple[str, Sequence[Path]]]:
+    """Every name with the places to look from; a list's names, one a line, are seen from the list's folder first."""
+    for name in names:
+        listing = next((p for p in (_at(place, name) for place in places) if p.suffix == ".txt" and p.is_file()), None)
+        if listing is None:
+            yield name, places
+            continue
+        lines = [line.partition("#")[0].strip() for line in listing.read_text(encoding="utf-8").splitlines()]
+        if not any(lines):
+            raise UsageError(f"{listing} lists no scripts. Write one name a line.")
+        yield from ((line, [listing.parent, *places]) for line in lines if line)
+
+
+def _at(place: Path, name: str) -> Path:
+    return Path(os.path.abspath(place / Path(name).expanduser()))
+
+
 def _split(name: str) -> tuple[str, tuple[str, ...]]:
     pattern, mark, tail = name.partition("::")
     selectors = tuple(tail.split(",")) if mark else ()
@@ -63,17 +80,17 @@ def _split(name: str) -> tuple[str, tuple[str, ...]]:
     return pattern, selectors
 
 
-def _look_up(pattern: str, folders: Sequence[Path], base: Path) -> list[Path]:
-    """The scripts that one name means, seen from `base` first and from the search dirs next."""
-    for place in (base, *folders):
-        path = Path(os.path.abspath(place / Path(pattern).expanduser()))
+def _look_up(pattern: str, places: Sequence[Path], folders: Sequence[Path]) -> list[Path]:
+    """The scripts that one name means: seen from a place, the first that has it, or anywhere below a search dir."""
+    for place in places:
+        path = _at(place, pattern)
         if path.is_dir():
             return _scripts_of(path)
         if path.is_file():
-            return _listed(path, folders) if path.suffix == ".txt" else [_python(path)]
+            return [_python(path)]
         if glob.has_magic(pattern):
-            hits = sorted(map(Path, glob.glob(str(path), recursive=True)))
-            scripts = [s for hit in hits for s in (_scripts_of(hit) if hit.is_dir() else [hit]) if s.suffix == ".py"]
+            hits = [Path(hit) for hit in sorted(glob.glob(str(path), recursive=True)) if _public(Path(hit).name)]
+            scripts = [s for hit in hits for s in (_scripts_below(hit) if hit.is_dir() else [hit]) if s.suffix == ".py"]
             if scripts:
                 return scripts
     if pattern in _corpora():
@@ -83,22 +100,13 @@ def _look_up(pattern: str, folders: Sequence[Path], base: Path) -> list[Path]:
         return below
     if below:
         raise UsageError(f"{pattern!r} means {len(below)} scripts: {_listing(below)}. Name one by its path.")
-    raise _missing(pattern, folders, base)
+    raise _missing(pattern, places)
 
 
 def _python(path: Path) -> Path:
     if path.suffix != ".py":
         raise UsageError(f"{path} is not a Python script (*.py), a folder, or a list of scripts (*.txt).")
     return path
-
-
-def _listed(path: Path, folders: Sequence[Path]) -> list[Path]:
-    """The scripts that a list names, one a line; `#` starts a comment."""
-    lines = [line.partition("#")[0].strip() for line in path.read_text(encoding="utf-8").splitlines()]
-    scripts = [s for line in lines if line for s in _look_up(line, (Path.cwd(), *folders), path.parent)]
-    if not scripts:
-        raise UsageError(f"{path} lists no scripts. Write one name a line.")
-    return scripts
 
 
 def _folder(name: str) -> Path:
@@ -136,10 +144,10 @@ def _ends_with(script: Path, pattern: str) -> bool:
     return script.parts[-len(tail) :] == tail
 
 
-def _missing(pattern: str, folders: Sequence[Path], base: Path) -> UsageError:
+def _missing(pattern: str, places: Sequence[Path]) -> UsageError:
     """Says what was looked for, where, and what comes near."""
     corpora = corpora_folder()
-    known = {*base.glob("*.py"), *_scripts_below(corpora), *(s for folder in folders for s in _scripts_below(folder))}
+    known = {*_scripts_below(corpora), *(script for place in places for script in place.glob("*.py"))}
     wanted = Path(pattern).name
     near = difflib.get_close_matches(wanted, sorted({script.name for script in known}), n=3)
     matches = sorted((near.index(script.name), script) for script in known if script.name in near)[:5]
@@ -147,7 +155,7 @@ def _missing(pattern: str, folders: Sequence[Path], base: Path) -> UsageError:
     hint = f" Near: {', '.join(shown)}." if shown else ""
     corpus = next((s.parent.name for _, s in matches if s.name == wanted and s.parent.parent == corpora), "")
     step = f"Add: --search-dir {corpus}" if corpus else "Name a script, a folder, a glob or a list (*.txt)."
-    return UsageError(f"no script {pattern!r}; looked in {', '.join(map(str, (base, *folders)))}.{hint} {step}")
+    return UsageError(f"no script {pattern!r}; looked in {', '.join(map(str, places))}.{hint} {step}")
 
 
 def _listing(paths: Sequence[Path]) -> str:

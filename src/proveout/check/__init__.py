@@ -1,1 +1,7 @@
+"""Is it right? Outputs against eager, and every Step against its float32 meaning."""
 
+from proveout.check.compare import compare
+from proveout.check.outputs import compare_outputs
+from proveout.check.steps import compare_steps
+
+__all__ = ["compare", "compare_outputs", "compare_steps"]

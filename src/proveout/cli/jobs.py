@@ -181,7 +181,8 @@ def _known(store: Store, job: Job, rebuild: Rebuild) -> Record | None:
         return None
     if record.failure == "timeout" and job.timeout_s > record.job.timeout_s:
         return None
-    return settle(dataclasses.replace(record, job=job))
+    workload = dataclasses.replace(record.job.workload, labels=job.workload.labels)
+    return settle(dataclasses.replace(record, job=dataclasses.replace(record.job, workload=workload)))
 
 
 def _prove_all(store: Store, jobs: Sequence[Job], known: dict[str, Record | None]) -> list[Result]:

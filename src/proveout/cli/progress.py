@@ -64,4 +64,5 @@ def _bar() -> Bar:
         TextColumn("left:"),
         TimeRemainingColumn(),
     )
-    return Progress(*columns, console=Console(stderr=True), transient=True)
+    # Drawn seldom: the model may be being timed on the same cores.
+    return Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=2)

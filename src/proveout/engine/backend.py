@@ -11,6 +11,7 @@ import torch
 from functorch.compile import default_partition, make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 from torch.fx import GraphModule
+from torch.utils._python_dispatch import _disable_current_modes
 
 from proveout.compiler import CompiledGraph
 from proveout.compiler.decompositions import decompositions
@@ -30,7 +31,7 @@ def backend(gm: GraphModule, example_inputs: list[torch.Tensor], *, options: Any
     return Capture.from_options(options)(gm, example_inputs)
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Capture:
     """A configured backend. It keeps the graphs it made, for those who want to look at them afterwards."""
 
@@ -65,6 +66,9 @@ class Capture:
                 raise unknown("option", name, OPTIONS)
         return Capture.of(options.get("device", "sim"), options.get("settings"))
 
+    def __repr__(self) -> str:
+        return f"proveout on {self.device.name}"
+
     def __call__(self, gm: GraphModule, example_inputs: list[torch.Tensor]) -> Any:
         compiler = aot_autograd(
             fw_compiler=self._compiler("forward"),
@@ -84,7 +88,8 @@ class Capture:
             if self.keep:
                 self.graphs.append(function)
                 function.on_compiled = self.compiled.append
-            function.prepare()
+            with _disable_current_modes():  # AOTAutograd calls us under fake tensors; constants are real
+                function.prepare()
             return make_boxed_func(function)
 
         return compile_one

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch._dynamo.exc import BackendCompilerFailed
 from proveout.compiler import CompiledGraph
 from proveout.compiler.plan import Plan
 from proveout.engine.backend import Capture
+from proveout.engine.graph import Variant
 from proveout.errors import CaptureError, ProveoutError, UsageError
 from proveout.program import Device, Program
 from proveout.types import Coverage, MemoryUse, Settings
@@ -25,8 +26,10 @@ def compile(
     device: str | Device = "sim",
     settings: Settings | Mapping[str, Any] | None = None,
     dry_run: bool = False,
+    call: tuple[Sequence[Any], Mapping[str, Any]] | None = None,
 ) -> Compiled:
-    """Compile a model for the given inputs (a tensor, a tuple of positional or a dict of keyword arguments).
+    """Compile a model for the given inputs (a tensor, a tuple of positional or a dict of keyword arguments; `call`
+    takes both kinds at once).
 
     All graphs of the model are captured by one call on these inputs; buffers, inputs and random state are put back
     afterwards. With `dry_run` nothing runs on the device, not even then.
@@ -36,7 +39,7 @@ def compile(
     chosen = dict(settings) if isinstance(settings, Mapping) else settings
     capture = Capture.of(device, chosen, dry=dry_run, keep=True)
     compiled = Compiled(model, capture)
-    args, kwargs = as_call(inputs)
+    args, kwargs = call if call is not None else as_call(inputs)
     with _undisturbed(model, (args, kwargs)):
         compiled(*args, **kwargs)
     return compiled
@@ -71,6 +74,17 @@ class Compiled:
             raise
         except torch._dynamo.exc.TorchDynamoException as failure:
             raise CaptureError(f"PyTorch could not capture the model: {str(failure).splitlines()[0]}") from failure
+
+    @contextlib.contextmanager
+    def watching(self, note: Callable[[Variant, Sequence[Any]], None]) -> Iterator[None]:
+        """While open, `note` sees every graph's variant and arguments before it runs."""
+        for graph in self._capture.graphs:
+            graph.on_run = note
+        try:
+            yield
+        finally:
+            for graph in self._capture.graphs:
+                graph.on_run = None
 
     @property
     def device(self) -> str:

@@ -36,6 +36,8 @@ class GraphFunction:
         self.lock = threading.RLock()
         self.variants: OrderedDict[Any, Variant | str] = OrderedDict()
         self.on_compiled: Callable[[CompiledGraph], None] = lambda compiled: None
+        self.on_run: Callable[[Variant, Sequence[Any]], None] | None = None
+        """Called with each run's variant and arguments, before it runs: how checks replay a call Step by Step."""
         self.dry = False
         self.last_modelled_ns: int | None = None
         self.last_transfers = 0
@@ -52,6 +54,8 @@ class GraphFunction:
             variant = self._variant(key, arguments)
             if self.dry or isinstance(variant, str):
                 return list(self.gm(*arguments))
+            if self.on_run is not None:
+                self.on_run(variant, arguments)
             outputs = variant.run(arguments)
             self.last_modelled_ns, self.last_transfers = variant.modelled_ns, variant.num_transfers
         return [_with_strides(o, s) for o, s in zip(outputs, self.strides)] if self.is_static else outputs
@@ -114,6 +118,13 @@ class Variant:
         self._weights = tuple(zip(compiled.program.weights, compiled.weight_positions))
 
     def run(self, arguments: Sequence[Any]) -> list[Any]:
+        loaded = self.ready(arguments)
+        result = loaded.run([arguments[i] for i in self.compiled.input_positions])
+        self.modelled_ns, self.num_transfers = result.modelled_ns, result.num_transfers
+        return result.outputs
+
+    def ready(self, arguments: Sequence[Any]) -> Loaded:
+        """The Program on its device, with the weights as these arguments have them."""
         loaded = self._loaded
         if loaded is None:
             loaded = self._loaded = self._load()
@@ -124,9 +135,7 @@ class Variant:
                 changed[name] = arguments[position]
         if changed:
             self._renew(loaded, changed)
-        result = loaded.run([arguments[i] for i in self.compiled.input_positions])
-        self.modelled_ns, self.num_transfers = result.modelled_ns, result.num_transfers
-        return result.outputs
+        return loaded
 
     def _renew(self, loaded: Loaded, changed: dict[str, torch.Tensor]) -> None:
         loaded.set_weights(changed)

@@ -14,6 +14,13 @@ class Parameter:
     name: str
     annotation: str
     required: bool
+    keyword_only: bool = False
+
+    def may_take(self, tensor: bool) -> bool:
+        """Whether its annotation admits a tensor, or something that is none."""
+        if tensor:
+            return "Tensor" in self.annotation
+        return self.annotation not in ("Tensor", "torch.Tensor")
 
 
 @functools.cache
@@ -38,38 +45,33 @@ def binding_error(name: str, attributes: Mapping[str, bool]) -> str | None:
         known = {p.name: p for p in overload}
         strange = [a for a in attributes if a not in known]
         missing = [p.name for p in overload if p.required and p.name not in attributes]
-        wrong = [a for a, tensor in attributes.items() if a in known and tensor != _may_be_tensor(known[a], tensor)]
+        wrong = [a for a, tensor in attributes.items() if a in known and not known[a].may_take(tensor)]
         if not (strange or missing or wrong):
             return None
         reasons.append(f"unknown {strange}, missing {missing}, of another kind {wrong}")
     return f"{name}: no overload takes this call ({'; '.join(reasons)})"
 
 
-def _may_be_tensor(parameter: Parameter, tensor: bool) -> bool:
-    has_tensor = "Tensor" in parameter.annotation.replace("MemoryConfig", "")
-    only_tensor = parameter.annotation.split("|")[0].strip() in ("Tensor", "torch.Tensor") and "|" not in parameter.annotation
-    return has_tensor if tensor else only_tensor
-
-
 def _parse(signature: str) -> Iterator[Parameter]:
-    inside = signature[signature.index("(") + 1 :]
+    keyword_only = False
+    for part in _parts(signature[signature.index("(") + 1 :]):
+        if part == "*":
+            keyword_only = True
+        elif part and part != "/":
+            head, _, default = part.partition("=")
+            name, _, annotation = head.partition(":")
+            yield Parameter(name.strip(), annotation.strip(), not default, keyword_only)
+
+
+def _parts(inside: str) -> Iterator[str]:
+    """What stands between top-level commas, up to the closing bracket."""
     depth, part = 0, ""
     for char in inside:
         if depth == 0 and char in ",)":
-            parameter = _parameter(part.strip())
-            if parameter:
-                yield parameter
+            yield part.strip()
             part = ""
             if char == ")":
                 return
             continue
         depth += (char in "([{") - (char in ")]}")
         part += char
-
-
-def _parameter(text: str) -> Parameter | None:
-    if not text or text in ("*", "/"):
-        return None
-    head, _, default = text.partition("=")
-    name, _, annotation = head.partition(":")
-    return Parameter(name.strip(), annotation.strip(), required=not default)

@@ -42,8 +42,8 @@ def table(rows: Sequence[Row], width: int | None = None, colour: bool = False) -
         )
     for flat in rows:
         drawn.add_row(*(_cell(column, flat) for column in shown))
-    note = f"Not shown for want of width: {', '.join(c.short for c in hidden)}." if hidden else ""
-    return _print(drawn, width, colour) + note
+    text = _print(drawn, width, colour)
+    return f"{text}\nNot shown for want of width: {', '.join(c.short for c in hidden)}." if hidden else text
 
 
 def reasons(rows: Sequence[Row]) -> list[str]:
@@ -125,4 +125,4 @@ def _print(renderable: Table, width: int, colour: bool) -> str:
         file=out, width=width, force_terminal=colour, color_system="standard" if colour else None
     )
     console.print(renderable)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+    return "\n".join(line.rstrip() for line in out.getvalue().strip("\n").splitlines())

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proveout.program import Program
+import torch
+
+from proveout.program import Program, Step
 
 
 def hoist(program: Program) -> Program:
-    """Host Steps stay in the body: one may draw random numbers or read the world."""
     stable = {*program.weights, *(c.name for c in program.constants)}
     setup, body = list(program.setup), []
     for step in program.body:
-        if not step.on_host and step.kernel != "ttnn.to_torch" and step.uses and stable.issuperset(step.uses):
+        if step.uses and stable.issuperset(step.uses) and _is_pure(step):
             setup.append(step)
             stable.update(step.outputs)
         else:
             body.append(step)
     return replace(program, setup=tuple(setup), body=tuple(body))
+
+
+def _is_pure(step: Step) -> bool:
+    """A host op that draws random numbers or writes must run at every call, and so must one of unknown kind."""
+    if not step.on_host:
+        return True
+    namespace, name, overload = step.kernel.split(".")
+    op = getattr(getattr(getattr(torch.ops, namespace), name), overload)
+    return namespace == "aten" and not op._schema.is_mutable and torch.Tag.nondeterministic_seeded not in op.tags

@@ -1,0 +1,88 @@
+"""How close one tensor is to its reference: PCC, relative L2, largest difference, and a verdict with its reason."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+
+from proveout.types import Comparison, Origin
+
+CLOSE_RTOL, CLOSE_ATOL = 2e-2, 1e-3
+"""Where PCC is undefined (a constant tensor), closeness decides."""
+
+
+def compare(
+    found: torch.Tensor,
+    wanted: torch.Tensor,
+    *,
+    name: str,
+    threshold: float,
+    scope: Literal["step", "output"] = "output",
+    origin: Origin = Origin(),
+    accumulated_pcc: float | None = None,
+) -> Comparison:
+    """Floating-point tensors by PCC against `threshold`; integers and bools exactly; NaN and Inf in the same places."""
+    pcc = rel_l2 = max_abs = None
+    if found.shape != wanted.shape:
+        passed, reason = False, f"shape {tuple(found.shape)} instead of {tuple(wanted.shape)}"
+    elif not (wanted.is_floating_point() or wanted.is_complex()):
+        wrong = int((found != wanted).sum())
+        passed, reason = wrong == 0, f"{wrong} of {wanted.numel()} integers differ" if wrong else "equal"
+        max_abs = float((found.double() - wanted.double()).abs().max()) if wanted.numel() else 0.0
+    elif wanted.numel() == 0:
+        passed, reason = True, "no element"
+    else:
+        passed, reason, numbers = _floats(found, wanted, threshold)
+        pcc, rel_l2, max_abs = numbers
+    return Comparison(scope, name, pcc, rel_l2, max_abs, threshold, passed, reason, accumulated_pcc, origin)
+
+
+Numbers = tuple[float | None, float | None, float | None]
+
+
+def _floats(found: torch.Tensor, wanted: torch.Tensor, threshold: float) -> tuple[bool, str, Numbers]:
+    got, want = (_as_double(t).flatten() for t in (found, wanted))
+    strange = ~torch.isfinite(want)
+    if not torch.equal(strange, ~torch.isfinite(got)) or not _same_specials(got[strange], want[strange]):
+        first = int(torch.nonzero((strange != ~torch.isfinite(got)) | (strange & (got != want)))[0])
+        return False, f"not finite in other places, first at element {first}", (None, None, None)
+    got, want = got[~strange], want[~strange]
+    if want.numel() == 0:
+        return True, "nothing finite, and the same", (None, None, None)
+    difference = got - want
+    max_abs = float(difference.abs().max())
+    norm = float(want.norm())
+    rel_l2 = float(difference.norm()) / norm if norm else (0.0 if max_abs == 0 else None)
+    pcc = pearson(got, want)
+    if pcc is None:
+        close = torch.allclose(got, want, rtol=CLOSE_RTOL, atol=CLOSE_ATOL)
+        return close, "constant: PCC is undefined, closeness decides", (None, rel_l2, max_abs)
+    passed = pcc >= threshold
+    return passed, "" if passed else f"PCC {pcc:.6f} is below {threshold}", (pcc, rel_l2, max_abs)
+
+
+def _same_specials(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return torch.equal(a.nan_to_num(nan=7.0), b.nan_to_num(nan=7.0))
+
+
+def _as_double(tensor: torch.Tensor) -> torch.Tensor:
+    tensor = tensor.detach().resolve_conj()
+    return torch.view_as_real(tensor).double() if tensor.is_complex() else tensor.double()
+
+
+def pearson(a: torch.Tensor, b: torch.Tensor) -> float | None:
+    """Pearson's correlation of two float64 vectors; None where one has no variance."""
+    a, b = a - a.mean(), b - b.mean()
+    scale = float(a.norm() * b.norm())
+    if scale == 0 or not torch.isfinite(torch.tensor(scale)):
+        return None
+    return max(-1.0, min(1.0, float(torch.dot(a, b)) / scale))
+
+
+def tensors_in(value: Any) -> list[tuple[str, torch.Tensor]]:
+    """The tensors of a model's output, each with its path."""
+    from torch.utils._pytree import keystr, tree_flatten_with_path
+
+    leaves, _ = tree_flatten_with_path(value)
+    return [(keystr(path).strip(".") or "output", leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor)]

@@ -1,0 +1,67 @@
+"""Takes samples with a clock, or wraps a model's prediction, and never mixes the two."""
+
+from __future__ import annotations
+
+import gc
+import os
+import platform
+import time
+from collections.abc import Callable
+from importlib import metadata
+from typing import Any
+
+import torch
+
+from proveout.types import Timing
+
+
+def measured(what: str, device: str, function: Callable[[], Any], *, iterations: int, warmup: int) -> Timing:
+    """Wall time of each call, after `warmup` calls that are not counted; garbage is collected before, not during."""
+    for _ in range(warmup):
+        function()
+    samples = [0] * iterations
+    clock = time.perf_counter_ns
+    collecting = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        for index in range(iterations):
+            started = clock()
+            function()
+            samples[index] = clock() - started
+    finally:
+        if collecting:
+            gc.enable()
+    conditions = (("warmup", str(warmup)), ("threads", str(torch.get_num_threads())))
+    return Timing(what, "measured", device, tuple(samples), conditions)
+
+
+def modelled(what: str, device: str, nanoseconds: int) -> Timing:
+    """One prediction; it does not vary, so there is one sample."""
+    return Timing(what, "modelled", device, (nanoseconds,), (("calibrated", "no"),))
+
+
+def environment() -> tuple[tuple[str, str], ...]:
+    """The conditions that a result was made under."""
+    packages = {}
+    for name in ("proveout", "torch", "transformers", "numpy"):
+        try:
+            packages[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return (
+        ("python", platform.python_version()),
+        ("system", f"{platform.system()} {platform.machine()}"),
+        ("cpu", _cpu_name()),
+        ("cores", str(len(os.sched_getaffinity(0)))),
+        ("threads", str(torch.get_num_threads())),
+        *packages.items(),
+    )
+
+
+def _cpu_name() -> str:
+    try:
+        with open("/proc/cpuinfo") as info:
+            return next((line.split(":", 1)[1].strip() for line in info if line.startswith("model name")), "unknown")
+    except OSError:
+        return platform.processor() or "unknown"

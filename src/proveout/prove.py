@@ -1,0 +1,153 @@
+"""The spine: one Job in, one Record out.
+
+    Job ─ capture ─▶ model and inputs ─ compile ─▶ Programs ─ device ─▶ outputs + timings ─ check · measure ─▶ Record
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from proveout import isolate
+from proveout.errors import ProveoutError
+from proveout.types import Comparison, Job, Record, Timing, from_json, to_json
+
+STEP_THRESHOLD = 0.97
+"""PCC below which one Step, on the device's own operands, counts as wrong. bfloat16 keeps about 8 bits."""
+
+
+def prove(job: Job) -> Record:
+    """Do a Job in a process of its own. Whatever happens there, a Record comes back."""
+    with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
+        result = Path(folder, "record.json")
+        outcome = isolate.run_python(
+            "proveout.prove", [str(result)], stdin=json.dumps(to_json(job)), timeout_s=job.timeout_s
+        )
+        if result.exists():
+            record = from_json(Record, json.loads(result.read_text()))
+            return dataclasses.replace(record, log=outcome.log if record.status == "failed" else "")
+    failure = "timeout" if outcome.timed_out else "crash"
+    return _failed(job, failure, f"the worker {outcome.story}", outcome.log)
+
+
+def prove_here(job: Job) -> Record:
+    """Do a Job in this process."""
+    stage = "script"
+    try:
+        from proveout import capture, check, measure
+        from proveout.engine.compiled import compile
+
+        found = capture.load(job.workload)
+        model, args, kwargs = found.module, found.args, found.kwargs
+        eager = _quiet(model)
+
+        stage = "model"
+        reference = eager(*args, **kwargs)
+
+        stage = "compile"
+        only_plan = job.do == ("compile",)
+        compiled = compile(
+            model, device=job.device, settings=job.settings, dry_run=only_plan, call=(args, kwargs)
+        )
+        coverage, programs = compiled.coverage, compiled.programs
+        if job.artifacts:
+            for number, program in enumerate(programs):
+                program.save(Path(job.artifacts, job.workload.name.replace("::", "."), f"program{number}"))
+
+        stage = "run"
+        comparisons: list[Comparison] = []
+        timings: list[Timing] = []
+        accuracy: tuple[float | None, float | None] = (None, None)
+        if not only_plan:
+            outputs = compiled(*args, **kwargs)
+
+            stage = "check"
+            comparisons += check.compare_outputs(outputs, reference, job.settings.pcc)
+            if "check" in job.do:
+                comparisons += check.compare_steps(compiled, args, kwargs, STEP_THRESHOLD)
+            if "check" in job.do and found.evaluate is not None:
+                accuracy = (found.evaluate(compiled), found.evaluate(model))
+        if compiled.plans:
+            total = sum(p.total_ns for p in compiled.plans) if only_plan else compiled.modelled_ns
+            timings.append(measure.modelled("compiled", compiled.device, total or 0))
+
+        stage = "benchmark"
+        if "benchmark" in job.do:
+            how = {"iterations": job.iterations, "warmup": job.warmup}
+            timings.append(measure.measured("eager", "cpu", lambda: eager(*args, **kwargs), **how))
+            what = "simulation" if compiled.plans else "compiled"
+            timings.append(measure.measured(what, compiled.device, lambda: compiled(*args, **kwargs), **how))
+
+        wrong = [c for c in comparisons if not c.passed and c.scope == "output"]
+        return Record(
+            job,
+            status="failed" if wrong else "passed",
+            reason=f"output {wrong[0].name}: {wrong[0].reason}" if wrong else "",
+            failure="numerics" if wrong else "",
+            coverage=coverage,
+            comparisons=tuple(comparisons),
+            timings=tuple(timings),
+            memory=compiled.memory,
+            accuracy=accuracy[0],
+            accuracy_eager=accuracy[1],
+            compile_s=compiled.stages_s,
+            programs=tuple((p.fingerprint, len(p.steps)) for p in programs),
+            environment=measure.environment(),
+            created=_now(),
+        )
+    except ProveoutError as error:
+        return _failed(job, error.failure, str(error))
+    except Exception as error:
+        traceback.print_exc()
+        first = (str(error).strip().splitlines() or [""])[0]
+        return _failed(job, FAILURE_OF_STAGE[stage], f"{stage}: {type(error).__name__}: {first}")
+
+
+FAILURE_OF_STAGE = {
+    "script": "script",
+    "model": "script",
+    "compile": "lowering",
+    "run": "device",
+    "check": "numerics",
+    "benchmark": "device",
+}
+
+
+def _quiet(model: Any) -> Callable[..., Any]:
+    """The model in eager mode as a Compiled runs it: without autograd unless it is being trained."""
+    import torch
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with torch.enable_grad() if model.training else torch.no_grad():
+            return model(*args, **kwargs)
+
+    return call
+
+
+def _failed(job: Job, failure: str, reason: str, log: str = "") -> Record:
+    return Record(job, "failed", reason=reason, failure=failure, log=log, created=_now())
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """The worker's side of `prove`: a Job on stdin, the Record into the file named by the only argument."""
+    job = from_json(Job, json.loads(sys.stdin.read()))
+    record = prove_here(job)
+    path = Path(arguments[0])
+    partial = path.with_suffix(".part")
+    partial.write_text(json.dumps(to_json(record), allow_nan=False))
+    partial.rename(path)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,226 @@
+"""The eager face of the kernel table: hand-written ttnn code runs on the embedded chip, with ttnn's own names.
+
+    from proveout import ttnn
+
+    device = ttnn.open_device(device_id=0)
+    x = ttnn.from_torch(torch.randn(32, 64), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+    y = ttnn.to_torch(ttnn.gelu(x))
+
+Calls bind to ttnn 0.81.1's signatures; what ttnn refuses is refused here, as a RuntimeError.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from proveout.devices.registry import ALIASES
+from proveout.devices.sim import Sim
+from proveout.kernels.signatures import Parameter, signatures
+from proveout.kernels.table import PLACEMENT, call_meaning, infer, kernels, refusal
+from proveout.program import Name, Ref, Step
+from proveout.types import DRAM, HOST, L1, Memory, TensorSpec
+
+Device = Sim
+
+
+class DataType(Name):
+    """A ttnn dtype; prints as ttnn's do."""
+
+    def __str__(self) -> str:
+        return f"DataType.{self.text.removeprefix('ttnn.').upper()}"
+
+
+class Layout(Name):
+    """A ttnn layout."""
+
+    def __str__(self) -> str:
+        return f"Layout.{self.text.removeprefix('ttnn.').removesuffix('_LAYOUT')}"
+
+
+bfloat16, float32 = DataType("ttnn.bfloat16"), DataType("ttnn.float32")
+int32, uint32, uint16, uint8 = (DataType(f"ttnn.{d}") for d in ("int32", "uint32", "uint16", "uint8"))
+TILE_LAYOUT, ROW_MAJOR_LAYOUT = Layout("ttnn.TILE_LAYOUT"), Layout("ttnn.ROW_MAJOR_LAYOUT")
+DRAM_MEMORY_CONFIG, L1_MEMORY_CONFIG = Name("ttnn.DRAM_MEMORY_CONFIG"), Name("ttnn.L1_MEMORY_CONFIG")
+GeluVariant = SimpleNamespace(Accurate=Name("ttnn.GeluVariant.Accurate"), Tanh=Name("ttnn.GeluVariant.Tanh"))
+TILE_SIZE = 32
+
+_MEMORY = {DRAM: DRAM_MEMORY_CONFIG, L1: L1_MEMORY_CONFIG, HOST: None}
+
+
+def open_device(*, device_id: int = 0, chip: str = ALIASES["sim"].removeprefix("sim:"), **reserved: int) -> Device:
+    """Open the embedded chip. Sizes that real ttnn takes (`l1_small_size`, `trace_region_size` …) are accepted."""
+    if device_id != 0:
+        raise RuntimeError(f"device {device_id} is not there: the embedded {chip} has device 0.")
+    return Sim(chip)
+
+
+def close_device(device: Device) -> None:
+    device.close()
+
+
+class Tensor:
+    """A tensor of the chip: its spec, and its numbers as torch holds them."""
+
+    def __init__(self, data: torch.Tensor, spec: TensorSpec, device: Device | None) -> None:
+        self._data, self.spec, self._device = data, spec, device
+
+    @property
+    def shape(self) -> torch.Size:
+        return torch.Size(self.spec.shape)
+
+    @property
+    def padded_shape(self) -> torch.Size:
+        return torch.Size(self.spec.padded_shape)
+
+    @property
+    def dtype(self) -> DataType:
+        return DataType(f"ttnn.{self.spec.dtype}")
+
+    @property
+    def layout(self) -> Layout:
+        return TILE_LAYOUT if self.spec.layout == "tile" else ROW_MAJOR_LAYOUT
+
+    def memory_config(self) -> Name | None:
+        return _MEMORY.get(Memory(self.spec.memory.buffer))
+
+    def device(self) -> Device | None:
+        return self._device
+
+    def __add__(self, other: Any) -> Tensor:
+        return _call("ttnn.add", self, other)
+
+    def __sub__(self, other: Any) -> Tensor:
+        return _call("ttnn.subtract", self, other)
+
+    def __mul__(self, other: Any) -> Tensor:
+        return _call("ttnn.multiply", self, other)
+
+    def __matmul__(self, other: Any) -> Tensor:
+        return _call("ttnn.matmul", self, other)
+
+    def __repr__(self) -> str:
+        return f"ttnn.Tensor({self._data}, shape={list(self.shape)}, dtype={self.dtype}, layout={self.layout})"
+
+
+def from_torch(
+    tensor: torch.Tensor,
+    dtype: DataType | None = None,
+    *,
+    layout: Layout | None = None,
+    device: Device | None = None,
+    memory_config: Name | None = None,
+) -> Tensor:
+    """A torch tensor as ttnn's: on the host, or on the device where one is given."""
+    if tensor.dtype in (torch.int64, torch.bool) and dtype is None:
+        dtype = int32
+    given = {"dtype": dtype, "layout": layout or ROW_MAJOR_LAYOUT, "device": device, "memory_config": memory_config}
+    return _run("ttnn.from_torch", {"tensor": tensor, **{k: v for k, v in given.items() if v is not None}})
+
+
+def to_torch(tensor: Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """A copy of a ttnn tensor as torch's, in its own or the given dtype."""
+    data = tensor._data.to(dtype) if dtype is not None else tensor._data
+    return data.clone()
+
+
+def to_device(tensor: Tensor, device: Device, memory_config: Name | None = None) -> Tensor:
+    memory = L1 if memory_config == L1_MEMORY_CONFIG else DRAM
+    spec = TensorSpec(tensor.spec.shape, tensor.spec.dtype, tensor.spec.layout, memory)
+    return Tensor(tensor._data, spec, device)
+
+
+def from_device(tensor: Tensor) -> Tensor:
+    spec = TensorSpec(tensor.spec.shape, tensor.spec.dtype, tensor.spec.layout, HOST)
+    return Tensor(tensor._data, spec, None)
+
+
+def synchronize_device(device: Device) -> None:
+    """Nothing is asynchronous here."""
+
+
+def _call(name: str, *args: Any, **kwargs: Any) -> Any:
+    return _run(name, _bind(name, args, kwargs))
+
+
+def _bind(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Arguments by name, through the first of ttnn's overloads that takes them."""
+    for overload in signatures()[name]:
+        positional = [p.name for p in overload if not p.keyword_only]
+        if len(args) > len(positional) or not all(_fits(p, v) for p, v in zip(overload, args)):
+            continue
+        bound = {**dict(zip(positional, args)), **kwargs}
+        known = {p.name: p for p in overload}
+        required = [p.name for p in overload if p.required]
+        if all(k in known and _fits(known[k], v) for k, v in bound.items()) and all(r in bound for r in required):
+            return bound
+    raise TypeError(f"{name}(): incompatible function arguments. See its signature: help(ttnn)")
+
+
+def _fits(parameter: Parameter, value: Any) -> bool:
+    tensor = isinstance(value, Tensor) or (isinstance(value, (list, tuple)) and any(isinstance(v, Tensor) for v in value))
+    return parameter.may_take(tensor)
+
+
+def _run(name: str, bound: dict[str, Any]) -> Any:
+    values: dict[str, Any] = {}
+    specs: dict[str, TensorSpec] = {}
+    devices = []
+
+    def enter(value: Any) -> Any:
+        if isinstance(value, (Tensor, torch.Tensor)):
+            key = str(len(values))
+            plain = isinstance(value, torch.Tensor)
+            values[key] = value if plain else value._data  # type: ignore[union-attr]
+            specs[key] = TensorSpec(tuple(value.shape), str(value.dtype)[6:]) if plain else value.spec  # type: ignore[union-attr]
+            devices.append(None if plain else value._device)  # type: ignore[union-attr]
+            return Ref(key)
+        if isinstance(value, (list, tuple)):
+            return tuple(map(enter, value))
+        return Name("device") if isinstance(value, Sim) else value
+
+    kernel = kernels()[name]
+    attrs = {k: enter(v) for k, v in bound.items() if v is not None}
+    step = Step(name, tuple(attrs.items()), ())
+    described = {k: _replace(v, specs) for k, v in attrs.items()}
+    wrong = _wrong_layout(kernel.layout, described) or refusal(kernel, described)
+    if wrong:
+        raise RuntimeError(f"TT_FATAL: {wrong}")
+    outputs = infer(step, specs)
+    data = call_meaning(kernel, {k: _replace(v, values) for k, v in attrs.items() if k not in PLACEMENT})
+    device = bound.get("device") or next((d for d in devices if d is not None), None)
+    made = data if isinstance(data, (tuple, list)) else (data,)
+    tensors = [Tensor(d, s, device) for d, s in zip(made, outputs)]
+    return tensors[0] if len(tensors) == 1 else tensors if tensors else None
+
+
+def _wrong_layout(layout: str | None, described: dict[str, Any]) -> str | None:
+    for name, value in described.items():
+        if layout and isinstance(value, TensorSpec) and value.layout != layout:
+            return f"{name} must be in {layout} layout, not {value.layout}"
+    return None
+
+
+def _replace(value: Any, table: dict[str, Any]) -> Any:
+    if isinstance(value, Ref):
+        return table[value.name]
+    return tuple(_replace(v, table) for v in value) if isinstance(value, tuple) else value
+
+
+def _namespace(prefix: str) -> SimpleNamespace:
+    names = [n for n in kernels() if n.startswith(prefix)]
+    return SimpleNamespace(**{n.removeprefix(prefix): functools.partial(_call, n) for n in names})
+
+
+transformer = _namespace("ttnn.transformer.")
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    """Every kernel of the table by its ttnn name."""
+    if f"ttnn.{name}" not in kernels():
+        raise AttributeError(f"ttnn.{name} is not served yet; `proveout ops` lists what is")
+    return functools.partial(_call, f"ttnn.{name}")

@@ -1,0 +1,520 @@
+"""Claims about the command line: exit codes, one document on stdout, nothing lost, nothing imported in vain."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from test_store import make_record
+
+from proveout import cli
+from proveout.cli.jobs import settle
+from proveout.errors import UsageError
+from proveout.store import Store
+from proveout.types import Job, Record, Workload
+
+PROVEOUT = Path(sys.executable).with_name("proveout")
+
+
+def run(*words: str, cache: Path | None = None, **more: Any) -> subprocess.CompletedProcess[str]:
+    """The installed program in a process of its own."""
+    environment = {**os.environ, "PROVEOUT_CACHE": str(cache)} if cache else dict(os.environ)
+    return subprocess.run(
+        [PROVEOUT, *words], capture_output=True, text=True, env=environment, timeout=60, **more
+    )
+
+
+# ------------------------------------------------------------------------------- in processes of its own
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["benchmark", "x.py", "--device", "sin"], "unknown device 'sin'; valid: "),
+        (["benchmark", "x.py", "--colour"], "No such option: --colour. See: proveout benchmark --help"),
+        (["juggle"], "No such command 'juggle'. See: proveout --help"),
+        (["benchmark", "x.py", "--set", "math_fidelity=HiFi9"], "value for setting 'math_fidelity'"),
+        (["benchmark", "x.py", "--set", "tempo=3"], "unknown setting 'tempo'"),
+        (["benchmark", "x.py", "--set", "trace"], "--set takes KEY=VALUE, not 'trace'"),
+        (["benchmark", "x.py", "--set", "pcc=0.9", "--pcc", "0.9"], "say the same thing twice"),
+        (["benchmark", "x.py", "--pcc", "7"], "setting 'pcc' takes a number from -1 to 1"),
+        (["benchmark", "x.py", "--iterations", "0"], "'--iterations'"),
+        (["benchmark", "nowhere.py"], "no script 'nowhere.py'"),
+        (["nowhere.py"], "no script 'nowhere.py'"),
+        (["report"], "Run: proveout benchmark SCRIPT.py"),
+        (["query", "select nonsense from records"], "Tables: records (key, model, "),
+        (["ops", "frobnicate"], "no op in the table has 'frobnicate' in its name"),
+    ],
+)
+def test_a_mistake_is_one_sentence_on_stderr_and_exit_2(
+    tmp_path: Path, words: list[str], sentence: str
+) -> None:
+    done = run(*words, cache=tmp_path, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.startswith("proveout: error: ")
+    assert done.stderr.count("\n") == 1
+    assert sentence in done.stderr
+
+
+def test_two_formats_at_once_are_refused(tmp_path: Path) -> None:
+    done = run("query", "select 1", "--json", "--csv", cache=tmp_path)
+    assert done.returncode == 2
+    assert "choose one" in json.loads(done.stdout)["error"]
+
+
+def test_a_mistake_with_json_is_one_document_on_stdout(tmp_path: Path) -> None:
+    done = run("benchmark", "x.py", "--device", "sin", "--json", cache=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == ""
+    document = json.loads(done.stdout)
+    assert document["exit_code"] == 2
+    assert document["error"].startswith("unknown device 'sin'")
+
+
+def test_an_unwritable_cache_is_exit_3_before_any_script_is_looked_for(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = run("benchmark", "nowhere.py", "--cache-dir", str(tmp_path / "file" / "cache"))
+    assert done.returncode == 3
+    assert "--cache-dir DIR" in done.stderr
+    assert str(tmp_path / "file" / "cache") in done.stderr
+
+
+def test_a_corrupt_record_is_listed_and_not_fatal(tmp_path: Path) -> None:
+    store = Store(tmp_path / "cache")
+    store.write(make_record())
+    path = store.write(make_record("broken"))
+    path.write_text("{")
+    done = run("report", cache=store.folder, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "1 file could not be read:" in done.stdout
+    assert path.name in done.stdout
+    assert "linear" in done.stdout
+    asked = run("query", "select count(*) as n from records", "--json", cache=store.folder)
+    document = json.loads(asked.stdout)
+    assert (document["columns"], document["rows"]) == (["n"], [[1]])
+    assert [bad["file"].split("/")[-1] for bad in document["unreadable"]] == [path.name]
+
+
+def test_report_writes_every_format_where_it_is_told(tmp_path: Path) -> None:
+    Store(tmp_path / "cache").write(make_record())
+    done = run("report", "--cache-dir", str(tmp_path / "cache"), "-o", str(tmp_path / "out"), "--json")
+    document = json.loads(done.stdout)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "report.csv",
+        "report.html",
+        "report.json",
+        "report.md",
+    ]
+    assert sorted(document["files"]) == sorted(str(path) for path in (tmp_path / "out").iterdir())
+    assert document["records"][0]["compiled_kind"] == "modelled"
+
+
+def test_query_gives_csv(tmp_path: Path) -> None:
+    Store(tmp_path).write(make_record())
+    done = run("query", "select model, 'a,b' as x from records", "--csv", cache=tmp_path)
+    assert done.stdout == 'model,x\nlinear,"a,b"\n'
+
+
+def test_devices_say_whether_their_times_are_measured() -> None:
+    document = json.loads(run("devices", "--json").stdout)
+    times = {device["name"]: device["times"] for device in document["devices"]}
+    assert (times["sim:n150"], times["cpu"]) == ("modelled", "measured")
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_the_help_of_every_verb_has_an_example(verb: str) -> None:
+    done = run(verb, "--help")
+    assert done.returncode == 0
+    assert f"proveout {verb}" in done.stdout[done.stdout.index("Example") :]
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    for index in range(40):
+        Store(tmp_path).write(make_record(f"m{index}"))
+    sql = "select * from records, range(200)"
+    line = f"'{PROVEOUT}' query \"{sql}\" --csv --cache-dir '{tmp_path}' | head -n 1"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("key,model")
+    assert done.stderr == ""
+
+
+def test_ctrl_c_in_a_terminal_is_one_sentence_and_130(tmp_path: Path) -> None:
+    (tmp_path / "sleepy.py").write_text(
+        f"open({str(tmp_path / 'begun')!r}, 'w'); import time; time.sleep(50)"
+    )
+    words = [PROVEOUT, "benchmark", "sleepy.py", "--cache-dir", str(tmp_path / "cache")]
+    with subprocess.Popen(words, cwd=tmp_path, text=True, stderr=subprocess.PIPE) as child:
+        while not (tmp_path / "begun").exists() and child.poll() is None:
+            time.sleep(0.05)
+        child.send_signal(signal.SIGINT)
+        _, said = child.communicate(timeout=20)
+    assert child.returncode == 130
+    assert said == (
+        "proveout: error: interrupted while looking for models; run the same command to continue.\n"
+    )
+
+
+LIGHT = {
+    "--help": ("torch", "duckdb", "rich", "proveout.types"),
+    "version": ("torch", "duckdb", "rich", "proveout.types"),
+    "devices": ("torch", "duckdb"),
+    "report": ("torch",),
+    "query": ("torch",),
+}
+
+
+@pytest.mark.parametrize(("verb", "heavy"), LIGHT.items())
+def test_light_verbs_import_nothing_heavy(tmp_path: Path, verb: str, heavy: tuple[str, ...]) -> None:
+    Store(tmp_path).write(make_record())
+    words = [verb, *(["select 1"] if verb == "query" else [])]
+    program = (
+        "import sys; from proveout.cli import main; code = main(sys.argv[1:]);"
+        f"print([m for m in {heavy!r} if m in sys.modules], file=sys.stderr); sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PROVEOUT_CACHE": str(tmp_path)},
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_start_up_takes_less_than_0_3_s_of_processor_time() -> None:
+    def spent() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        run("version")
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert min(spent() for _ in range(4)) < 0.3
+
+
+# ------------------------------------------------------- in this process, with stand-ins for the far ends
+
+LINEAR = make_record().job.workload
+BROKEN = SimpleNamespace(
+    workloads=(), labels=(), error="broken.py: ValueError: no luck", log="ValueError: no luck"
+)
+
+
+@dataclasses.dataclass
+class World:
+    """What the stand-ins answer, and what they were asked."""
+
+    cache: Path
+    found: dict[str, Any] = dataclasses.field(default_factory=dict)
+    verdict: Callable[[Job], Record] = lambda job: dataclasses.replace(make_record(), job=job)
+    proven: list[Job] = dataclasses.field(default_factory=list)
+    discovered: list[str] = dataclasses.field(default_factory=list)
+
+    def discover(self, script: Path, *, script_args: str = "", timeout_s: float = 300.0) -> Any:
+        self.discovered.append(script.name)
+        models = self.found.get(script.name, (LINEAR,))
+        if isinstance(models, tuple):
+            models = SimpleNamespace(workloads=models, labels=(), error="", log="")
+        return SimpleNamespace(**{**vars(models), "script": str(script), "seconds": 0.1})
+
+    def resolve(
+        self, names: list[str], search_dirs: list[str], all: bool
+    ) -> list[tuple[Path, tuple[str, ...]]]:
+        if not names and not all:
+            raise UsageError("no script was named.")
+        split = [name.partition("::") for name in names]
+        return [(Path(name), tuple(hashes.split(",")) if hashes else ()) for name, _, hashes in split]
+
+    def prove(self, job: Job) -> Record:
+        self.proven.append(job)
+        return self.verdict(job)
+
+    def run(self, *words: str) -> int:
+        return cli.main([*words, "--cache-dir", str(self.cache)])
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World(tmp_path / "cache")
+    for name, functions in (
+        ("proveout.capture", {"discover": made.discover, "resolve": made.resolve}),
+        ("proveout.prove", {"prove": made.prove}),
+    ):
+        module = ModuleType(name)
+        vars(module).update(functions)
+        monkeypatch.setitem(sys.modules, name, module)
+    return made
+
+
+def failing(job: Job) -> Record:
+    return dataclasses.replace(
+        make_record(), job=job, status="failed", failure="numerics", reason="PCC is low"
+    )
+
+
+def labelled(*labels: tuple[str, tuple[str, ...]]) -> Workload:
+    return dataclasses.replace(LINEAR, labels=labels)
+
+
+def stored(world: World) -> list[Record]:
+    return Store(world.cache).records()[0]
+
+
+def test_benchmark_proves_stores_and_prints(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    assert world.run("benchmark", "linear.py") == 0
+    out, err = capsys.readouterr()
+    assert "0.042 (modelled)" in out
+    assert "[1/1] linear on sim:n150: passed" in err
+    assert f"cache {world.cache}: 1 new, 0 read" in err
+    assert [r.job for r in stored(world)] == world.proven
+    assert world.proven[0].do == ("check", "benchmark")
+
+
+@pytest.mark.parametrize(
+    ("words", "do"),
+    [
+        (["check"], ("check",)),
+        (["compile"], ("compile", "run")),
+        (["compile", "--dry-run"], ("compile",)),
+        (["benchmark"], ("check", "benchmark")),
+    ],
+)
+def test_each_verb_asks_for_its_own_work(world: World, words: list[str], do: tuple[str, ...]) -> None:
+    world.run(*words, "linear.py")
+    assert [job.do for job in world.proven] == [do]
+
+
+def test_a_script_as_first_word_is_benchmarked(world: World) -> None:
+    assert world.run("linear.py::ab12cd34") == 0
+    assert world.proven[0].do == ("check", "benchmark")
+
+
+def test_options_reach_the_job(world: World) -> None:
+    world.run(
+        "benchmark", "linear.py", "--device", "sim,cpu", "--pcc", "0.9", "--set", "trace=true", "--set", "queues=2",
+        "--set", "math_fidelity=HiFi2", "--iterations", "7", "--warmup", "0", "--timeout", "30",
+    )  # fmt: skip
+    chip, cpu = world.proven
+    assert (chip.device, cpu.device) == ("sim:n150", "cpu")
+    assert (chip.settings.precision, cpu.settings.precision) == ("bfloat16", "model")
+    assert (chip.settings.pcc, chip.settings.trace, chip.settings.queues) == (0.9, True, 2)
+    assert chip.settings.math_fidelity == "HiFi2"
+    assert (chip.iterations, chip.warmup, chip.timeout_s) == (7, 0, 30.0)
+
+
+def test_precision_given_holds_for_every_device(world: World) -> None:
+    world.run("check", "linear.py", "--device", "sim,cpu", "--precision", "model")
+    assert [job.settings.precision for job in world.proven] == ["model", "model"]
+
+
+def test_one_device_under_two_names_is_run_once(world: World) -> None:
+    world.run("check", "linear.py", "--device", "sim,sim:n150")
+    assert len(world.proven) == 1
+
+
+def test_nothing_is_run_when_a_later_device_is_unknown(world: World) -> None:
+    assert world.run("benchmark", "linear.py", "--device", "cpu,gpu9") == 2
+    assert world.discovered == []
+
+
+def test_a_failing_model_is_exit_1_with_its_reason(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    world.verdict = failing
+    assert world.run("benchmark", "linear.py") == 1
+    assert "✘ linear on sim:n150: PCC is low" in capsys.readouterr().out
+
+
+def test_json_is_exactly_one_document(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    world.verdict = failing
+    assert world.run("benchmark", "linear.py", "--json") == 1
+    document = json.loads(capsys.readouterr().out)
+    (record,) = document["records"]
+    assert (document["cache"], document["failed"]) == (str(world.cache), 1)
+    assert (record["status"], record["reason"], record["from_cache"]) == ("failed", "PCC is low", False)
+    assert Path(record["file"]).is_file()
+
+
+def test_a_finished_job_is_not_run_again(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    world.run("benchmark", "linear.py")
+    assert world.run("benchmark", "linear.py") == 0
+    assert len(world.proven) == 1
+    assert "0 new, 1 read (run again with --rebuild always)" in capsys.readouterr().err
+    world.run("benchmark", "linear.py", "--rebuild", "always")
+    world.run("benchmark", "linear.py", "--iterations", "5")
+    assert len(world.proven) == 3
+
+
+def test_reading_a_record_does_not_write_it(world: World) -> None:
+    world.run("benchmark", "linear.py")
+    path = Store(world.cache).path(world.proven[0])
+    before = path.stat().st_ino
+    world.found["linear.py"] = (dataclasses.replace(LINEAR, seconds=7.0),)
+    world.run("benchmark", "linear.py", "--timeout", "60")
+    assert path.stat().st_ino == before
+
+
+def test_a_cached_failure_is_still_exit_1(world: World) -> None:
+    world.verdict = failing
+    assert [world.run("benchmark", "linear.py") for _ in range(2)] == [1, 1]
+    assert len(world.proven) == 1
+
+
+def test_a_timeout_is_tried_again_only_with_more_time(world: World) -> None:
+    world.verdict = lambda job: dataclasses.replace(failing(job), failure="timeout")
+    for limit in ("10", "10", "60"):
+        world.run("benchmark", "linear.py", "--timeout", limit)
+    assert [job.timeout_s for job in world.proven] == [10.0, 60.0]
+
+
+def test_a_partial_record_is_made_again(world: World) -> None:
+    world.verdict = lambda job: dataclasses.replace(
+        make_record(), job=job, status="partial", reason="stopped"
+    )
+    assert [world.run("benchmark", "linear.py") for _ in range(2)] == [1, 1]
+    assert len(world.proven) == 2
+
+
+def test_rebuild_never_refuses_what_is_missing(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    assert world.run("benchmark", "linear.py", "--rebuild", "never") == 2
+    assert "1 of 1 Records are not in the cache" in capsys.readouterr().err
+    assert world.proven == []
+
+
+def test_a_hash_picks_one_model_and_an_unknown_one_is_refused(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = dataclasses.replace(LINEAR, name="other", selector="ffffffffffff")
+    world.found["two.py"] = (LINEAR, other)
+    assert world.run("benchmark", "two.py::ffffffffffff") == 0
+    assert [job.workload.name for job in world.proven] == ["other"]
+    assert world.run("benchmark", "two.py::000000000000") == 2
+    assert "has no model 000000000000; it has ab12cd34, ffffffffffff" in capsys.readouterr().err
+
+
+def test_a_script_without_a_model_gets_a_record(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    world.found["broken.py"] = BROKEN
+    assert world.run("benchmark", "broken.py", "linear.py") == 1
+    broken, linear = stored(world)
+    assert (broken.job.workload.name, broken.job.workload.selector) == ("broken", "")
+    assert (broken.status, broken.failure, broken.reason) == ("failed", "script", BROKEN.error)
+    assert broken.log == BROKEN.log
+    assert linear.status == "passed"
+    assert "no luck" in capsys.readouterr().out
+
+
+def test_a_repaired_script_loses_its_failure(world: World) -> None:
+    world.found["broken.py"] = BROKEN
+    world.run("benchmark", "broken.py")
+    world.found.clear()
+    assert world.run("benchmark", "broken.py") == 0
+    assert [r.status for r in stored(world)] == ["passed"]
+
+
+def test_a_script_that_raises_after_its_model_ran_still_counts(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.found["late.py"] = SimpleNamespace(
+        workloads=(LINEAR,), labels=(), error="raised at the end", log=""
+    )
+    assert world.run("benchmark", "late.py") == 0
+    assert "late.py: 1 model; raised at the end" in capsys.readouterr().err
+
+
+def test_an_expected_failure_is_not_a_failure(world: World) -> None:
+    label = ("expect", ("fail",))
+    world.found["model.py"] = (labelled(label),)
+    world.found["script.py"] = SimpleNamespace(**{**vars(BROKEN), "labels": (label,)})
+    world.verdict = failing
+    assert world.run("benchmark", "model.py", "script.py") == 0
+    assert [r.status for r in stored(world)] == ["expected_failure"] * 2
+
+
+def test_passing_where_failure_was_expected_is_a_failure(world: World) -> None:
+    world.found["model.py"] = (labelled(("expect", ("fail",))),)
+    assert world.run("benchmark", "model.py") == 1
+    (record,) = stored(world)
+    assert (record.status, record.reason) == ("failed", "was expected to fail, but passed")
+
+
+def test_a_label_that_comes_or_goes_turns_a_cached_verdict(world: World) -> None:
+    seen = []
+    for labels in ((), (("expect", ("fail",)),), ()):
+        world.found["model.py"] = (labelled(*labels),)
+        code = world.run("benchmark", "model.py")
+        seen.append((code, stored(world)[0].status))
+    assert seen == [(0, "passed"), (1, "failed"), (0, "passed")]
+    assert len(world.proven) == 1
+
+
+@pytest.mark.parametrize("status", ["passed", "failed"])
+@pytest.mark.parametrize("labels", [(), (("expect", ("fail",)),)])
+def test_settling_twice_is_settling_once(status: Any, labels: Any) -> None:
+    record = make_record(status=status, failure="" if status == "passed" else "numerics")
+    record = dataclasses.replace(record, job=dataclasses.replace(record.job, workload=labelled(*labels)))
+    assert settle(settle(record)) == settle(record)
+
+
+def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = dataclasses.replace(LINEAR, name="other", selector="ffffffffffff")
+    world.found["two.py"] = (LINEAR, other)
+
+    def interrupted(job: Job) -> Record:
+        if job.workload.name == "other":
+            raise KeyboardInterrupt
+        return dataclasses.replace(make_record(), job=job)
+
+    world.verdict = interrupted
+    assert world.run("benchmark", "two.py") == 130
+    assert "1 of 2 done" in (err := capsys.readouterr().err)
+    assert "run the same command to continue" in err
+    world.verdict = lambda job: dataclasses.replace(make_record(), job=job)
+    assert world.run("benchmark", "two.py") == 0
+    assert [job.workload.name for job in world.proven] == ["linear", "other", "other"]
+
+
+def test_compile_leaves_each_model_a_folder_and_asks_again_when_it_is_gone(
+    world: World, tmp_path: Path
+) -> None:
+    words = ("compile", "linear.py", "-o", str(tmp_path / "programs"))
+    assert world.run(*words) == 0
+    folder = Path(world.proven[0].artifacts)
+    assert folder.parent == tmp_path / "programs"
+    (folder / "graph0").mkdir(parents=True)
+    (folder / "graph0" / "program.json").write_text("{}")
+    world.run(*words)
+    assert len(world.proven) == 1
+    (folder / "graph0" / "program.json").unlink()
+    world.run(*words)
+    assert len(world.proven) == 2
+
+
+def test_compile_says_what_stays_on_the_host(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    world.run("compile", "--dry-run", "linear.py")
+    assert "aten.sort.default ×1 stays on the host: no kernel sorts" in capsys.readouterr().out
+
+
+def test_discover_lists_models_and_reports_scripts_without(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.found["broken.py"] = BROKEN
+    assert cli.main(["discover", "linear.py", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["scripts"][0]["models"][0]["selector"] == "ab12cd34"
+    assert cli.main(["discover", "linear.py", "broken.py"]) == 1
+    out, err = capsys.readouterr()
+    assert "ab12cd34" in out
+    assert BROKEN.error in err
