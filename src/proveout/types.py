@@ -243,7 +243,8 @@ class Job:
         """Names the Record: changes whenever the model, its shapes, a setting or a version that matters does."""
         w = self.workload
         doing = {k: v for k, v in to_json(self).items() if k not in ("workload", "timeout_s", "artifacts")}
-        return digest([w.name, w.selector, w.script_args, doing, sorted(versions().items())])[:20]
+        what = w.selector or "/".join(w.script.split("/")[-2:])
+        return digest([w.name, what, w.script_args, doing, sorted(versions().items())])[:20]
 
 
 @dataclass(frozen=True)
@@ -395,6 +396,7 @@ class Record:
     timings: tuple[Timing, ...] = ()
     memory: MemoryUse = MemoryUse()
     accuracy: float | None = None
+    """What the script's own `evaluate_on(model)` gave for the compiled model, in per cent."""
     accuracy_eager: float | None = None
     compile_s: tuple[tuple[str, float], ...] = ()
     programs: tuple[tuple[str, int], ...] = ()

@@ -89,6 +89,11 @@ def test_a_time_carries_its_kind_in_a_cell_of_its_own() -> None:
     assert cells["Compiled Run Time (ms)"] == "0.042 (modelled)"
 
 
+def test_accuracy_is_shown_in_the_per_cent_it_is_stored_in() -> None:
+    accuracy = next(c for c in COLUMNS if c.title == "Accuracy (%)")
+    assert accuracy.text(row(make_record(accuracy=97.5))) == "97.50"
+
+
 def test_every_column_is_explained() -> None:
     assert [c.title for c in COLUMNS if len(c.explain) < 20] == []
 

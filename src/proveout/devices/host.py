@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import torch
@@ -34,10 +35,18 @@ class Cpu:
 
 def with_inductor(body: Body, example: list[Any]) -> Body:
     """The body traced once and handed to Inductor; shapes are static, as the Program's are."""
-    from torch._inductor.compile_fx import compile_fx
 
-    graph = make_fx(body, tracing_mode="fake")(*example)
-    compiled = compile_fx(graph, example)
+    def compile_now() -> Body:
+        from torch._inductor.compile_fx import compile_fx
+
+        with torch.no_grad():
+            compiled: Body = compile_fx(make_fx(body, tracing_mode="fake")(*example), example)
+        return compiled
+
+    # We are called from inside a compiled function, where PyTorch's dispatcher is switched off in part for this
+    # thread; another thread starts with it whole.
+    with ThreadPoolExecutor(1) as pool:
+        compiled = pool.submit(compile_now).result()
 
     def run(*arguments: Any) -> list[torch.Tensor]:
         return list(compiled(*arguments))

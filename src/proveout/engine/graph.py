@@ -33,6 +33,7 @@ class GraphFunction:
         self.gm, self.weights, self.device, self.settings, self.name = gm, weights, device, settings, name
         self.profile = Profile(info.target, settings.precision)  # type: ignore[arg-type]
         self.strides = [_strides(v) for v in _output_values(gm)]
+        self.views = _output_views(gm)
         self.lock = threading.RLock()
         self.variants: OrderedDict[Any, Variant | str] = OrderedDict()
         self.on_compiled: Callable[[CompiledGraph], None] = lambda compiled: None
@@ -58,7 +59,11 @@ class GraphFunction:
                 self.on_run(variant, arguments)
             outputs = variant.run(arguments)
             self.last_modelled_ns, self.last_transfers = variant.modelled_ns, variant.num_transfers
-        return [_with_strides(o, s) for o, s in zip(outputs, self.strides)] if self.is_static else outputs
+        if self.is_static:
+            outputs = [_with_strides(o, s) for o, s in zip(outputs, self.strides)]
+            for index, (base, view) in self.views.items():
+                outputs[index] = outputs[base].as_strided(view.shape, view.stride(), view.storage_offset())
+        return outputs
 
     def _variant(self, key: Any, arguments: Sequence[Any] | None) -> Variant | str:
         if key in self.variants:
@@ -199,6 +204,21 @@ def _concrete(argument: Any) -> Any:
 def _output_values(gm: GraphModule) -> list[Any]:
     output = next(n for n in gm.graph.nodes if n.op == "output")
     return [a.meta.get("val") if isinstance(a, torch.fx.Node) else None for a in output.args[0]]
+
+
+def _output_views(gm: GraphModule) -> dict[int, tuple[int, torch.Tensor]]:
+    """Outputs that in eager are views of an earlier output: position -> (that one's position, the view's geometry)."""
+    views: dict[int, tuple[int, torch.Tensor]] = {}
+    whole: dict[Any, int] = {}
+    for index, value in enumerate(_output_values(gm)):
+        if _strides(value) is None:
+            continue
+        key = value.untyped_storage()._cdata
+        if key in whole:
+            views[index] = (whole[key], value)
+        elif value.storage_offset() == 0 and value.numel() * value.element_size() == value.untyped_storage().nbytes():
+            whole[key] = index
+    return views
 
 
 def _strides(value: Any) -> tuple[int, ...] | None:

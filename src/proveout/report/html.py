@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import PurePath
 
 from proveout.report.assets import SCRIPT, STYLE
 from proveout.report.chart import bars
@@ -179,7 +180,10 @@ def _cell(column: Column, flat: Row, index: int) -> Html:
 
 
 def _model_cell(flat: Row, index: int) -> Html:
-    lines = [el("a", flat["model"], href=f"#m{index}"), el("small", flat["class_name"] or flat["script"])]
+    lines = [
+        el("a", flat["model"], href=f"#m{index}"),
+        el("small", flat["class_name"] or PurePath(flat["script"]).name),
+    ]
     if flat["reason"]:
         lines.append(el("small", flat["reason"], class_=f"reason {flat['status']}"))
     return join(*lines)

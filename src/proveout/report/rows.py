@@ -119,7 +119,7 @@ def _throughput(flat: Row) -> str | None:
 
 
 def _percent(flat: Row) -> str | None:
-    return None if flat["accuracy"] is None else f"{100 * flat['accuracy']:.2f}"
+    return None if flat["accuracy"] is None else f"{flat['accuracy']:.2f}"
 
 
 def _fits(flat: Row) -> str | None:
@@ -186,7 +186,7 @@ COLUMNS = [
     ),
     Column(
         "Accuracy (%)", "Accuracy %", "accuracy", _percent,
-        "Accuracy of the compiled model on the labelled data of its script, where it has any.", drop=2,
+        "Accuracy of the compiled model on the labelled data of its script, where it has any, in per cent.", drop=2,
     ),
     Column(
         "Fits in memory", "Fits", "fits", _fits,

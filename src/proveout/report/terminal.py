@@ -70,10 +70,9 @@ def grid(titles: Sequence[str], rows: Sequence[Sequence[object]], colour: bool =
 
     drawn = _table()
     for index, title in enumerate(titles):
-        numeric = all(
-            isinstance(cells[index], (int, float)) and not isinstance(cells[index], bool) for cells in rows
-        )
-        drawn.add_column(title, justify="right" if numeric and rows else "left", overflow="fold")
+        kinds = {type(cells[index]) for cells in rows} - {type(None)}
+        numeric = bool(kinds) and kinds <= {int, float}
+        drawn.add_column(title, justify="right" if numeric else "left", overflow="fold")
     for cells in rows:
         drawn.add_row(*(Text("" if cell is None else str(cell)) for cell in cells))
     return _print(drawn, shutil.get_terminal_size((UNLIMITED, 24)).columns, colour)

@@ -1,0 +1,66 @@
+"""Small versions of real models compile, compute what eager computes, and stay on the device."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from zoo import MODELS
+
+import proveout
+from proveout.check import compare_outputs
+from proveout.kernels.signatures import binding_error
+from proveout.program import refs
+
+PCC = {"model": 0.9999, "bfloat16": 0.99}
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo():
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("precision", PCC)
+def test_model_on_the_embedded_chip(name, precision):
+    model, inputs = MODELS[name]()
+    compiled = proveout.compile(model, inputs, settings={"precision": precision, "verify": True})
+    with torch.no_grad():
+        wanted = model(**inputs)
+    comparisons = compare_outputs(compiled(**inputs), wanted, PCC[precision])
+    assert comparisons
+    assert all(c.passed for c in comparisons), comparisons
+    assert compiled.coverage.host_share <= 0.05, compiled.coverage.on_host
+    assert all(op.reason for op in compiled.coverage.on_host)
+    assert compiled.num_transfers == compiled.coverage.num_transfers
+    for step in compiled.program.steps:
+        if not step.on_host:
+            attributes = {k: any(True for _ in refs(v)) for k, v in step.attrs}
+            assert binding_error(step.kernel, attributes) is None
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_model_on_the_cpu(name):
+    model, inputs = MODELS[name]()
+    compiled = proveout.compile(model, inputs, device="cpu", settings={"verify": True})
+    with torch.no_grad():
+        wanted = model(**inputs)
+    assert all(c.passed for c in compare_outputs(compiled(**inputs), wanted, 0.99999))
+    assert compiled.num_transfers == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bert", "mnist_cnn"])
+def test_model_through_inductor(name):
+    model, inputs = MODELS[name]()
+    compiled = proveout.compile(model, inputs, device="cpu:inductor")
+    with torch.no_grad():
+        wanted = model(**inputs)
+    assert all(c.passed for c in compare_outputs(compiled(**inputs), wanted, 0.99999))
+
+
+def test_every_step_knows_where_it_comes_from():
+    model, inputs = MODELS["bert"]()
+    program = proveout.compile(model, inputs).program
+    linear = [s for s in program.body if s.kernel == "ttnn.linear"]
+    assert any(s.origin.module == "bert.encoder.layer.1.attention.self.query" for s in linear)
+    assert all("modeling_bert.py:" in s.origin.source or "linear.py:" in s.origin.source for s in linear)
