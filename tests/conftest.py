@@ -1,4 +1,4 @@
-"""Shared by all tests: the folders of helpers are importable, PyTorch uses few threads, the cache is a temporary one."""
+"""Shared by all tests: helpers are importable, nothing is fetched from a hub, the cache is a temporary one."""
 
 import os
 import sys

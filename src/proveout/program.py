@@ -46,8 +46,8 @@ class Name:
         return self.text
 
 
-Scalar = Union[None, bool, int, float, complex, str]
-Arg = Union[Ref, Name, Scalar, tuple["Arg", ...]]
+Scalar = None | bool | int | float | complex | str
+Arg = Union[Ref, Name, Scalar, tuple["Arg", ...]]  # noqa: UP007  (the forward reference forbids |)
 
 
 @dataclass(frozen=True)
@@ -150,13 +150,7 @@ class Program:
         """One Step as a line of text."""
         attrs = ", ".join(f"{k}={_format_arg(v)}" for k, v in step.attrs)
         head = ", ".join(f"%{n}: {self.specs[n]}" for n in step.outputs)
-        note = (
-            f"  # host: {step.reason}"
-            if step.reason
-            else f"  # {step.origin.module}"
-            if step.origin.module
-            else ""
-        )
+        note = f"  # host: {step.reason}" if step.reason else f"  # {step.origin.module}" if step.origin.module else ""
         return f"{head + ' = ' if head else ''}{step.kernel}({attrs}){note}"
 
     def to_json(self) -> dict[str, Any]:
@@ -187,7 +181,7 @@ class Program:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "program.json").write_text(json.dumps(self.to_json(), indent=1, allow_nan=False))
-        tensors = {
+        tensors: Any = {
             c.name: {
                 "dtype": self.specs[c.name].dtype,
                 "shape": list(self.specs[c.name].shape),
@@ -204,14 +198,13 @@ class Program:
         path = Path(folder) / "program.json"
         try:
             data = json.loads(path.read_text())
-            raw = dict(safetensors.deserialize((path.parent / "constants.safetensors").read_bytes()))
+            read: Any = safetensors.deserialize
+            raw = dict(read((path.parent / "constants.safetensors").read_bytes()))
         except (OSError, ValueError) as error:
             raise UsageError(f"{folder} does not hold a saved Program: {error}.") from error
         if data.get("schema") != SCHEMA:
             found = data.get("schema")
-            raise UsageError(
-                f"{path} has schema {found}; this version reads {SCHEMA}. Compile the model again."
-            )
+            raise UsageError(f"{path} has schema {found}; this version reads {SCHEMA}. Compile the model again.")
 
         def decode(step: dict[str, Any]) -> Step:
             attrs = tuple((k, _decode(v)) for k, v in step["attrs"])

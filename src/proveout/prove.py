@@ -1,6 +1,6 @@
 """The spine: one Job in, one Record out.
 
-    Job ─ capture ─▶ model and inputs ─ compile ─▶ Programs ─ device ─▶ outputs + timings ─ check · measure ─▶ Record
+Job ─ capture ─▶ model and inputs ─ compile ─▶ Programs ─ device ─▶ outputs + timings ─ check · measure ─▶ Record
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ def prove_here(job: Job) -> Record:
 
         stage = "compile"
         only_plan = job.do == ("compile",)
-        compiled = compile(
-            model, device=job.device, settings=job.settings, dry_run=only_plan, call=(args, kwargs)
-        )
+        compiled = compile(model, device=job.device, settings=job.settings, dry_run=only_plan, call=(args, kwargs))
         coverage, programs = compiled.coverage, compiled.programs
         if job.artifacts:
             for number, program in enumerate(programs):

@@ -227,8 +227,7 @@ def _with_all_samples(record: Record, parquet: Path) -> Record:
         return record
     samples = _read_samples(parquet)
     whole = [
-        dataclasses.replace(t, samples_ns=samples.get((t.what, t.kind, t.device), t.samples_ns))
-        for t in record.timings
+        dataclasses.replace(t, samples_ns=samples.get((t.what, t.kind, t.device), t.samples_ns)) for t in record.timings
     ]
     return dataclasses.replace(record, timings=tuple(whole))
 

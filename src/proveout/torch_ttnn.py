@@ -1,10 +1,10 @@
 """The names of the original PyTorch TTNN compiler, so that its quickstart runs as written.
 
-    from proveout import ttnn, torch_ttnn
+from proveout import ttnn, torch_ttnn
 
-    device = ttnn.open_device(device_id=0)
-    option = torch_ttnn.TorchTtnnOption(device=device)
-    ttnn_module = torch.compile(module, backend=torch_ttnn.backend, options=option)
+device = ttnn.open_device(device_id=0)
+option = torch_ttnn.TorchTtnnOption(device=device)
+ttnn_module = torch.compile(module, backend=torch_ttnn.backend, options=option)
 """
 
 from __future__ import annotations

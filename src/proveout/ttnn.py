@@ -162,7 +162,9 @@ def _bind(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, A
 
 
 def _fits(parameter: Parameter, value: Any) -> bool:
-    tensor = isinstance(value, Tensor) or (isinstance(value, (list, tuple)) and any(isinstance(v, Tensor) for v in value))
+    tensor = isinstance(value, Tensor) or (
+        isinstance(value, (list, tuple)) and any(isinstance(v, Tensor) for v in value)
+    )
     return parameter.may_take(tensor)
 
 

@@ -361,9 +361,7 @@ class Coverage:
             counts[op.state] = counts.get(op.state, 0) + 1
             if op.reason and op.state == "host":
                 reasons.append(op.reason)
-        return [
-            (name, counts, reasons[0] if reasons else "") for name, (counts, reasons) in sorted(rows.items())
-        ]
+        return [(name, counts, reasons[0] if reasons else "") for name, (counts, reasons) in sorted(rows.items())]
 
 
 @dataclass(frozen=True)
@@ -488,7 +486,8 @@ def versions() -> dict[str, str]:
 
 
 __all__ = [
-    "Buffer", "Comparison", "Coverage", "DRAM", "DTYPE_BYTES", "DeviceSpec", "HOST", "Job", "Kind", "L1", "Layout", "Memory",
+    "Buffer", "Comparison", "Coverage", "DRAM", "DTYPE_BYTES", "DeviceSpec", "HOST", "Job", "Kind", "L1", "Layout",
+    "Memory",
     "MemoryUse", "OpState", "OpStatus", "Origin", "Precision", "Record", "SCHEMA", "Settings", "ShardSpec", "Sharding",
     "Status", "TILE", "TensorSpec", "Timing", "Workload", "digest", "from_json", "short_dtype", "to_json", "versions",
 ]  # fmt: skip

@@ -50,7 +50,13 @@ def test_row_in_bfloat16_is_close_to_float32(aten, index):
             torch.testing.assert_close(got.float(), wanted.float(), rtol=0.05, atol=0.08, equal_nan=True)
 
 
-DISCONTINUOUS = {"aten.floor.default", "aten.ceil.default", "aten.trunc.default", "aten.div.Tensor_mode", "aten.sign.default"}
+DISCONTINUOUS = {
+    "aten.floor.default",
+    "aten.ceil.default",
+    "aten.trunc.default",
+    "aten.div.Tensor_mode",
+    "aten.sign.default",
+}
 
 
 @pytest.mark.parametrize("aten", [op.aten for op in all_ops()])

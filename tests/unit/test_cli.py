@@ -30,9 +30,7 @@ PROVEOUT = Path(sys.executable).with_name("proveout")
 def run(*words: str, cache: Path | None = None, **more: Any) -> subprocess.CompletedProcess[str]:
     """The installed program in a process of its own."""
     environment = {**os.environ, "PROVEOUT_CACHE": str(cache)} if cache else dict(os.environ)
-    return subprocess.run(
-        [PROVEOUT, *words], capture_output=True, text=True, env=environment, timeout=60, **more
-    )
+    return subprocess.run([PROVEOUT, *words], capture_output=True, text=True, env=environment, timeout=60, **more)
 
 
 # ------------------------------------------------------------------------------- in processes of its own
@@ -57,9 +55,7 @@ def run(*words: str, cache: Path | None = None, **more: Any) -> subprocess.Compl
         (["ops", "frobnicate"], "no op in the table has 'frobnicate' in its name"),
     ],
 )
-def test_a_mistake_is_one_sentence_on_stderr_and_exit_2(
-    tmp_path: Path, words: list[str], sentence: str
-) -> None:
+def test_a_mistake_is_one_sentence_on_stderr_and_exit_2(tmp_path: Path, words: list[str], sentence: str) -> None:
     done = run(*words, cache=tmp_path, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
@@ -151,9 +147,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_in_a_terminal_is_one_sentence_and_130(tmp_path: Path) -> None:
-    (tmp_path / "sleepy.py").write_text(
-        f"open({str(tmp_path / 'begun')!r}, 'w'); import time; time.sleep(50)"
-    )
+    (tmp_path / "sleepy.py").write_text(f"open({str(tmp_path / 'begun')!r}, 'w'); import time; time.sleep(50)")
     words = [PROVEOUT, "benchmark", "sleepy.py", "--cache-dir", str(tmp_path / "cache")]
     with subprocess.Popen(words, cwd=tmp_path, text=True, stderr=subprocess.PIPE) as child:
         while not (tmp_path / "begun").exists() and child.poll() is None:
@@ -161,9 +155,7 @@ def test_ctrl_c_in_a_terminal_is_one_sentence_and_130(tmp_path: Path) -> None:
         child.send_signal(signal.SIGINT)
         _, said = child.communicate(timeout=20)
     assert child.returncode == 130
-    assert said == (
-        "proveout: error: interrupted while looking for models; run the same command to continue.\n"
-    )
+    assert said == ("proveout: error: interrupted while looking for models; run the same command to continue.\n")
 
 
 LIGHT = {
@@ -208,9 +200,7 @@ def test_start_up_takes_less_than_0_3_s_of_processor_time() -> None:
 # ------------------------------------------------------- in this process, with stand-ins for the far ends
 
 LINEAR = make_record().job.workload
-BROKEN = SimpleNamespace(
-    workloads=(), labels=(), error="broken.py: ValueError: no luck", log="ValueError: no luck"
-)
+BROKEN = SimpleNamespace(workloads=(), labels=(), error="broken.py: ValueError: no luck", log="ValueError: no luck")
 
 
 @dataclasses.dataclass
@@ -230,9 +220,7 @@ class World:
             models = SimpleNamespace(workloads=models, labels=(), error="", log="")
         return SimpleNamespace(**{**vars(models), "script": str(script), "seconds": 0.1})
 
-    def resolve(
-        self, names: list[str], search_dirs: list[str], all: bool
-    ) -> list[tuple[Path, tuple[str, ...]]]:
+    def resolve(self, names: list[str], search_dirs: list[str], all: bool) -> list[tuple[Path, tuple[str, ...]]]:
         if not names and not all:
             raise UsageError("no script was named.")
         split = [name.partition("::") for name in names]
@@ -260,9 +248,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def failing(job: Job) -> Record:
-    return dataclasses.replace(
-        make_record(), job=job, status="failed", failure="numerics", reason="PCC is low"
-    )
+    return dataclasses.replace(make_record(), job=job, status="failed", failure="numerics", reason="PCC is low")
 
 
 def labelled(*labels: tuple[str, tuple[str, ...]]) -> Workload:
@@ -379,9 +365,7 @@ def test_a_timeout_is_tried_again_only_with_more_time(world: World) -> None:
 
 
 def test_a_partial_record_is_made_again(world: World) -> None:
-    world.verdict = lambda job: dataclasses.replace(
-        make_record(), job=job, status="partial", reason="stopped"
-    )
+    world.verdict = lambda job: dataclasses.replace(make_record(), job=job, status="partial", reason="stopped")
     assert [world.run("benchmark", "linear.py") for _ in range(2)] == [1, 1]
     assert len(world.proven) == 2
 
@@ -392,9 +376,7 @@ def test_rebuild_never_refuses_what_is_missing(world: World, capsys: pytest.Capt
     assert world.proven == []
 
 
-def test_a_hash_picks_one_model_and_an_unknown_one_is_refused(
-    world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_hash_picks_one_model_and_an_unknown_one_is_refused(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     other = dataclasses.replace(LINEAR, name="other", selector="ffffffffffff")
     world.found["two.py"] = (LINEAR, other)
     assert world.run("benchmark", "two.py::ffffffffffff") == 0
@@ -425,9 +407,7 @@ def test_a_repaired_script_loses_its_failure(world: World) -> None:
 def test_a_script_that_raises_after_its_model_ran_still_counts(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    world.found["late.py"] = SimpleNamespace(
-        workloads=(LINEAR,), labels=(), error="raised at the end", log=""
-    )
+    world.found["late.py"] = SimpleNamespace(workloads=(LINEAR,), labels=(), error="raised at the end", log="")
     assert world.run("benchmark", "late.py") == 0
     assert "late.py: 1 model; raised at the end" in capsys.readouterr().err
 
@@ -466,9 +446,7 @@ def test_settling_twice_is_settling_once(status: Any, labels: Any) -> None:
     assert settle(settle(record)) == settle(record)
 
 
-def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(
-    world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     other = dataclasses.replace(LINEAR, name="other", selector="ffffffffffff")
     world.found["two.py"] = (LINEAR, other)
 
@@ -486,9 +464,7 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(
     assert [job.workload.name for job in world.proven] == ["linear", "other", "other"]
 
 
-def test_compile_leaves_each_model_a_folder_and_asks_again_when_it_is_gone(
-    world: World, tmp_path: Path
-) -> None:
+def test_compile_leaves_each_model_a_folder_and_asks_again_when_it_is_gone(world: World, tmp_path: Path) -> None:
     words = ("compile", "linear.py", "-o", str(tmp_path / "programs"))
     assert world.run(*words) == 0
     folder = Path(world.proven[0].artifacts)
@@ -507,9 +483,7 @@ def test_compile_says_what_stays_on_the_host(world: World, capsys: pytest.Captur
     assert "aten.sort.default ×1 stays on the host: no kernel sorts" in capsys.readouterr().out
 
 
-def test_discover_lists_models_and_reports_scripts_without(
-    world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_discover_lists_models_and_reports_scripts_without(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     world.found["broken.py"] = BROKEN
     assert cli.main(["discover", "linear.py", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)

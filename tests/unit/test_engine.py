@@ -93,6 +93,37 @@ class TestWeightsAreNeverStale:
         self.check(lambda m: m.load_state_dict(Two().state_dict()), precision, device)
 
 
+def test_a_buffer_that_is_a_slice_is_watched_too():
+    class Sliced(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.base = torch.randn(16, 64)
+            self.register_buffer("w", self.base[:, :16])
+
+        def forward(self, x):
+            return x @ self.w
+
+    model, x = Sliced().eval(), torch.randn(3, 16)
+    compiled = proveout.compile(model, (x,), settings={"precision": "bfloat16"})
+    close(compiled(x), model(x), "bfloat16")
+    model.base.data.mul_(-1)
+    close(compiled(x), model(x), "bfloat16")
+
+
+def test_large_models_are_watched_in_parts(monkeypatch):
+    from proveout.engine import watch
+
+    monkeypatch.setattr(watch, "EXACT_BYTES", 64 * 1024)
+    model, x = Two(256).eval(), torch.randn(3, 256)
+    compiled = proveout.compile(model, (x,), settings={"precision": "bfloat16"})
+    model.first.weight.data.mul_(-1)
+    close(compiled(x), model(x), "bfloat16")
+    model.first.weight.data[200, 3] += 100.0
+    for _ in range(8):
+        found = compiled(x)
+    close(found, model(x), "bfloat16")
+
+
 def test_two_models_do_not_disturb_each_other():
     a, b, x = Two().eval(), Two().eval(), torch.randn(3, 16)
     with torch.no_grad():
@@ -339,12 +370,14 @@ def test_bad_options_are_refused_at_once(given, words):
 
 
 def test_torch_compile_tells_our_sentence_as_the_cause():
-    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="unknown option 'devise'; valid: device, settings"):
+    with pytest.raises(
+        torch._dynamo.exc.BackendCompilerFailed, match="unknown option 'devise'; valid: device, settings"
+    ):
         torch.compile(Two(), backend="proveout", options={"devise": "sim"})(torch.randn(3, 16))
 
 
 def test_not_a_module():
-    with pytest.raises(UsageError, match="must be a torch.nn.Module, not function"):
+    with pytest.raises(UsageError, match=r"must be a torch\.nn\.Module, not function"):
         proveout.compile(lambda x: x, (torch.randn(3),))
 
 

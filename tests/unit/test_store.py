@@ -141,9 +141,7 @@ def test_parquet_holds_every_sample_with_its_kind(tmp_path: Path) -> None:
 
     path = Store(tmp_path / "it's here").write(make_record())
     quoted = str(path.with_suffix(".parquet")).replace("'", "''")
-    found = duckdb.sql(
-        f"select what, kind, device, count(*) from '{quoted}' group by all order by all"
-    ).fetchall()
+    found = duckdb.sql(f"select what, kind, device, count(*) from '{quoted}' group by all order by all").fetchall()
     assert found == [
         ("compiled", "modelled", "sim:n150", 1),
         ("eager", "measured", "cpu", 20),
@@ -170,9 +168,7 @@ def test_parquet_holds_every_sample_with_its_kind(tmp_path: Path) -> None:
         (lambda text: text.replace("42000", "true"), "samples_ns[0] is True, not int"),
     ],
 )
-def test_a_bad_file_is_listed_with_its_reason_and_the_rest_is_read(
-    tmp_path: Path, change: Any, reason: str
-) -> None:
+def test_a_bad_file_is_listed_with_its_reason_and_the_rest_is_read(tmp_path: Path, change: Any, reason: str) -> None:
     store = Store(tmp_path)
     path = store.write(make_record("bad"))
     store.write(make_record("good"))

@@ -17,7 +17,9 @@ from proveout.types import Comparison
 NARROW = {f"ttnn.{d}" for d in ("bfloat16", "bfloat8_b", "bfloat4_b")}
 
 
-def compare_steps(compiled: Compiled, args: Sequence[Any], kwargs: dict[str, Any], threshold: float) -> list[Comparison]:
+def compare_steps(
+    compiled: Compiled, args: Sequence[Any], kwargs: dict[str, Any], threshold: float
+) -> list[Comparison]:
     """Run a compiled model once more and replay each of its graphs Step by Step."""
     runs: list[tuple[Variant, Loaded, list[Any]]] = []
 

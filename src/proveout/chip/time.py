@@ -53,9 +53,7 @@ def kernel_time(work: Work, tensors: Sequence[TensorSpec], chip: DeviceSpec, fid
     phases = PHASES[fidelity] if work.phased else 1
     compute_ns = math.ceil(work.ops / (work.rate * chip.cores) * phases / chip.clock_ghz)
     peak = chip.pm_dram_gib_s * 2**30
-    bandwidth_ns = max(
-        (1 if t.memory.buffer == "l1" else math.ceil(t.nbytes / peak * 1e9) for t in tensors), default=0
-    )
+    bandwidth_ns = max((1 if t.memory.buffer == "l1" else math.ceil(t.nbytes / peak * 1e9) for t in tensors), default=0)
 
     dram = sum(t.nbytes for t in tensors if t.memory.buffer == "dram")
     l1 = sum(t.nbytes for t in tensors if t.memory.buffer == "l1")

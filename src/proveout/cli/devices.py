@@ -19,8 +19,7 @@ def verb(as_json: Json = False) -> int:
     from proveout.report.terminal import grid
 
     found = [
-        (name, [alias for alias, full in ALIASES.items() if full == name], info)
-        for name, info in devices().items()
+        (name, [alias for alias, full in ALIASES.items() if full == name], info) for name, info in devices().items()
     ]
     if as_json:
         keys = ("available", "times", "description", "reason")

@@ -20,9 +20,7 @@ def verb(
     all_scripts: All = False,
     search_dir: SearchDir = None,
     script_args: ScriptArgs = "",
-    timeout: Annotated[
-        float, typer.Option("--timeout", min=1, metavar="S", help="Seconds for each script.")
-    ] = 300.0,
+    timeout: Annotated[float, typer.Option("--timeout", min=1, metavar="S", help="Seconds for each script.")] = 300.0,
     as_json: Json = False,
 ) -> int:
     """List the models that scripts call.

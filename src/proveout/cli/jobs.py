@@ -112,15 +112,11 @@ def _find(
             try:
                 discovery = discover(script, script_args=request.script_args, timeout_s=request.timeout)
             except KeyboardInterrupt:
-                raise Interrupted(
-                    "interrupted while looking for models; run the same command to continue."
-                ) from None
+                raise Interrupted("interrupted while looking for models; run the same command to continue.") from None
             workloads = _selected(discovery, script, selectors)
             progress.done(_found_line(script, workloads, discovery.error))
             for device, settings in checked.targets:
-                failure = _job(
-                    request, _no_model(discovery, script, request.script_args), device, settings, do, None
-                )
+                failure = _job(request, _no_model(discovery, script, request.script_args), device, settings, do, None)
                 if workloads:
                     checked.store.remove(failure)
                     jobs += [_job(request, w, device, settings, do, artifacts) for w in workloads]
@@ -142,9 +138,7 @@ def _found_line(script: Path, workloads: Sequence[Workload], error: str) -> str:
     return f"{script.name}: {what}" + (f"; {error}" if error else "")
 
 
-def _job(
-    request: Request, workload: Workload, device: str, settings: Settings, do: Do, artifacts: Path | None
-) -> Job:
+def _job(request: Request, workload: Workload, device: str, settings: Settings, do: Do, artifacts: Path | None) -> Job:
     job = Job(workload, device, settings, do, request.iterations, request.warmup, request.timeout)
     if artifacts is None:
         return job

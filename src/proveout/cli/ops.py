@@ -10,9 +10,7 @@ import typer
 from proveout.cli.request import Json
 from proveout.errors import UsageError
 
-Name = Annotated[
-    str, typer.Argument(metavar="[NAME]", help="Only ops whose name holds this.", show_default=False)
-]
+Name = Annotated[str, typer.Argument(metavar="[NAME]", help="Only ops whose name holds this.", show_default=False)]
 
 
 def verb(name: Name = "", as_json: Json = False) -> int:
@@ -33,9 +31,7 @@ def verb(name: Name = "", as_json: Json = False) -> int:
     if not found:
         near = difflib.get_close_matches(f"aten.{name}", [op.aten for op in table], n=3, cutoff=0.4)
         hint = f" Near: {', '.join(near)}." if near else " Run: proveout ops"
-        raise UsageError(
-            f"no op in the table has {name!r} in its name, so such an op stays on the host.{hint}"
-        )
+        raise UsageError(f"no op in the table has {name!r} in its name, so such an op stays on the host.{hint}")
     if as_json:
         emit_json({"ops": [{"aten": op.aten, "kernels": list(op.kernels), "doc": op.doc} for op in found]})
     else:

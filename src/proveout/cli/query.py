@@ -36,9 +36,7 @@ def verb(
     store = Store(cache_dir)
     records, bad = store.records()
     columns, rows = query(records, sql)
-    unreadable = [
-        {"file": path.relative_to(store.folder).as_posix(), "reason": reason} for path, reason in bad
-    ]
+    unreadable = [{"file": path.relative_to(store.folder).as_posix(), "reason": reason} for path, reason in bad]
     if as_json:
         emit_json({"cache": str(store.folder), "columns": columns, "rows": rows, "unreadable": unreadable})
         return 0

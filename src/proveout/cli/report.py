@@ -30,9 +30,7 @@ def verb(cache_dir: CacheDir = None, output: Output = Path("proveout-report"), a
     files = [str(path) for path in save(report, output)]
     if as_json:
         unreadable = [{"file": path, "reason": reason} for path, reason in report.unreadable]
-        emit_json(
-            {"cache": str(store.folder), "files": files, "records": report.rows, "unreadable": unreadable}
-        )
+        emit_json({"cache": str(store.folder), "files": files, "records": report.rows, "unreadable": unreadable})
     else:
         emit(terminal.render(report, colour=colour()))
         note(f"cache {store.folder}: {len(report.records)} read")

@@ -54,9 +54,7 @@ SearchDir = Annotated[
 ]
 ScriptArgs = Annotated[
     str,
-    typer.Option(
-        "--script-args", metavar="ARGS", help="Arguments for the scripts, as one string.", show_default=False
-    ),
+    typer.Option("--script-args", metavar="ARGS", help="Arguments for the scripts, as one string.", show_default=False),
 ]
 CacheDir = Annotated[
     str | None,
@@ -77,18 +75,16 @@ class Request:
     scripts: Scripts = None
     all_scripts: All = False
     search_dir: SearchDir = None
-    device: Annotated[
-        str, typer.Option("--device", metavar="D[,D]", help="Where to run; see `proveout devices`.")
-    ] = "sim"
+    device: Annotated[str, typer.Option("--device", metavar="D[,D]", help="Where to run; see `proveout devices`.")] = (
+        "sim"
+    )
     precision: Annotated[
         Precision | None,
         typer.Option("--precision", help="[default: bfloat16 on sim, model on cpu]", show_default=False),
     ] = None
     pcc: Annotated[
         float | None,
-        typer.Option(
-            "--pcc", metavar="MIN", help="Lowest PCC that passes [default: 0.99].", show_default=False
-        ),
+        typer.Option("--pcc", metavar="MIN", help="Lowest PCC that passes [default: 0.99].", show_default=False),
     ] = None
     overrides: Annotated[
         list[str] | None,
@@ -101,16 +97,12 @@ class Request:
     ] = None
     script_args: ScriptArgs = ""
     cache_dir: CacheDir = None
-    rebuild: Annotated[
-        Rebuild, typer.Option("--rebuild", help="Whether to make a Record that is there already.")
-    ] = Rebuild.if_needed
-    timeout: Annotated[
-        float, typer.Option("--timeout", min=1, metavar="S", help="Seconds for each model.")
-    ] = 600.0
+    rebuild: Annotated[Rebuild, typer.Option("--rebuild", help="Whether to make a Record that is there already.")] = (
+        Rebuild.if_needed
+    )
+    timeout: Annotated[float, typer.Option("--timeout", min=1, metavar="S", help="Seconds for each model.")] = 600.0
     iterations: Annotated[int, typer.Option("--iterations", min=1, metavar="N", help="Timed calls.")] = 20
-    warmup: Annotated[
-        int, typer.Option("--warmup", min=0, metavar="N", help="Calls before the timed ones.")
-    ] = 3
+    warmup: Annotated[int, typer.Option("--warmup", min=0, metavar="N", help="Calls before the timed ones.")] = 3
     as_json: Json = False
 
 

@@ -19,7 +19,7 @@ from proveout.program import FROM_TORCH, TO_TORCH, Arg, Constant, Name, Ref, Ste
 from proveout.types import DRAM, Layout, Origin, TensorSpec
 
 Form = tuple[str, str, str]
-"""(where, dtype, layout): `host` with eager's dtype, `device`, or `packed`: a ttnn tensor on the host (conv weights)."""
+"""(where, dtype, layout): `host` with eager's dtype, `device`, or `packed`: ttnn's but on the host (conv weights)."""
 
 
 class Emitter(Builder):
@@ -77,7 +77,9 @@ class Emitter(Builder):
             self._add_form(value, wanted, self._to_host(source, value.dtype))
         return forms[wanted]
 
-    def step(self, kernel: str, attrs: Mapping[str, Arg], outputs: Sequence[TensorSpec], reason: str = "") -> tuple[str, ...]:
+    def step(
+        self, kernel: str, attrs: Mapping[str, Arg], outputs: Sequence[TensorSpec], reason: str = ""
+    ) -> tuple[str, ...]:
         """Append one Step and give its outputs' names."""
         names = []
         for spec in outputs:
@@ -144,8 +146,7 @@ class Emitter(Builder):
         if x.constant is not None:
             return self.constant(x.constant.to(getattr(torch, dtype)))
         if dtype == "bool":
-            attrs = {"input_tensor_a": x, "input_tensor_b": 0, "dtype": self.dtype("bool")}
-            return self.call("ttnn.ne", **attrs, gives="bool")
+            return self.call("ttnn.ne", input_tensor_a=x, input_tensor_b=0, dtype=self.dtype("bool"), gives="bool")
         bounds = _bounds(dtype, x.range)
         wanted = self.profile.device_dtype(dtype, bounds)
         source = self._on_device(x, None)
@@ -246,7 +247,7 @@ class Emitter(Builder):
         dtype = self.profile.device_dtype(value.dtype, value.range)
         form: Form = ("packed", dtype, "row_major")
         if form not in self.forms[value.name]:
-            attrs = {"tensor": Ref(self.on_host(value)), "dtype": self.profile.dtype_name(dtype)}
+            attrs: dict[str, Arg] = {"tensor": Ref(self.on_host(value)), "dtype": self.profile.dtype_name(dtype)}
             self._add_form(value, form, self._emit(FROM_TORCH, {**attrs, "layout": LAYOUT_NAMES["row_major"]}))
         return self.forms[value.name][form]
 
@@ -286,5 +287,3 @@ def _values(arg: Any) -> Iterator[Value]:
     elif isinstance(arg, (tuple, list)):
         for item in arg:
             yield from _values(item)
-
-

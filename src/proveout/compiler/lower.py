@@ -17,7 +17,7 @@ from proveout.errors import CompileError
 from proveout.kernels.table import dtype_name
 from proveout.ops.table import Refused, Value, ops
 from proveout.program import Arg, Name, Program, Ref
-from proveout.types import OpStatus, Origin, Settings, TensorSpec, short_dtype
+from proveout.types import OpState, OpStatus, Origin, Settings, TensorSpec, short_dtype
 
 
 class Unlowerable(Exception):
@@ -111,7 +111,7 @@ def _lower_node(emitter: Emitter, node: Node, env: dict[Node, Any], settings: Se
                 f"{aten} stays on the host: {reason}{place}. Change the model there, or set fallback='host'."
             ) from None
         result = _fall_back(emitter, node, arguments, tensors, reason)
-    state = "host" if reason else "converted" if len(emitter.steps) > before else "removed"
+    state: OpState = "host" if reason else "converted" if len(emitter.steps) > before else "removed"
     note = reason or ("" if state == "converted" else "nothing to do on this device")
     status = OpStatus(node.name, aten, state, note, _variation(arguments), origin.module, origin.source)
     return result, status

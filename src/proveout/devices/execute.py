@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from proveout.kernels.table import PLACEMENT, call_meaning, kernels, resolve, torch_dtype
-from proveout.program import DEALLOCATE, FROM_TORCH, TO_TORCH, Arg, Constant, Program, Ref, Step
+from proveout.program import DEALLOCATE, FROM_TORCH, Arg, Constant, Program, Ref, Step
 from proveout.types import TensorSpec
 
 PURE_LAYOUT = ("ttnn.to_layout", "ttnn.to_memory_config")
@@ -74,6 +74,7 @@ def body_function(program: Program, stable: Sequence[str], transfers: Transfers)
     scope: dict[str, Any] = {}
     lines = [f"def body({', '.join(variable[p] for p in params)}):"]
     fresh = needs_copy(program)
+    late = {Ref(name) for name in late_casts(program)}
 
     def bind(value: Any) -> str:
         name = f"c{len(scope)}"
@@ -100,25 +101,38 @@ def body_function(program: Program, stable: Sequence[str], transfers: Transfers)
             lines.append(f"    {outputs[0]} = {variable[step.uses[0]]}")
             continue
         if step.kernel not in functions:
-            function = aten_op(step.kernel) if step.on_host else kernels()[step.kernel].meaning
-            if step.kernel in (FROM_TORCH, TO_TORCH):
-                function = transfers.counted(function)
-            functions[step.kernel] = bind(function)
+            meaning = aten_op(step.kernel) if step.on_host else kernels()[step.kernel].meaning
+            if step.is_transfer:
+                meaning = transfers.counted(meaning)
+            functions[step.kernel] = bind(meaning)
         skip = frozenset() if step.on_host else PLACEMENT
         arguments = ", ".join(f"{k}={text(v)}" for k, v in step.attrs if k not in skip)
         target = f"{outputs[0]} = " if len(outputs) == 1 else f"{', '.join(outputs)}, = " if outputs else ""
         call = f"{functions[step.kernel]}({arguments})"
+        if step.attr("weight") in late:
+            call += f".to({bind(torch_dtype(program.specs[step.outputs[0]].dtype))})"
         if step.on_host and len(outputs) == 1 and _gives_tuple(step.kernel):
             call = f"{call}[0]"
         lines.append(f"    {target}{call}")
         lines += [f"    del {variable[n]}" for n in step.outputs if n not in used]
-    results = [
-        f"{text(o)}.clone()" if index in fresh else text(o) for index, o in enumerate(program.outputs)
-    ]
+    results = [f"{text(o)}.clone()" if index in fresh else text(o) for index, o in enumerate(program.outputs)]
     lines.append(f"    return [{', '.join(results)}]")
     exec(compile("\n".join(lines), f"<program {program.name}>", "exec"), scope)
     function: Callable[..., list[Any]] = scope["body"]
     return function
+
+
+def late_casts(program: Program) -> frozenset[str]:
+    """Setup results that are tables cast to the device's dtype and only looked up in: casting the rows that a call
+    takes gives the same numbers, and the table itself stays the live weight."""
+    casts = {s.outputs[0] for s in program.setup if s.kernel == FROM_TORCH}
+    for step in program.setup:
+        casts.difference_update(step.uses)
+    for step in program.body:
+        for key, arg in step.attrs:
+            if not (step.kernel == "ttnn.embedding" and key == "weight"):
+                casts.difference_update(ref.name for ref in _refs(arg))
+    return frozenset(casts)
 
 
 def _gives_tuple(name: str) -> bool:

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from proveout.devices.execute import Transfers, body_function, constant_tensor, run_step
+from proveout.devices.execute import Transfers, body_function, constant_tensor, late_casts, run_step
+from proveout.kernels.table import torch_dtype
 from proveout.program import DEALLOCATE, Program, Result, refs
 
 Body = Callable[..., list[Any]]
@@ -23,10 +24,9 @@ class Resident:
         self.modelled_ns = modelled_ns
         self.transfers = Transfers()
         self._wrap = wrap
-        self._values: dict[str, Any] = {
-            c.name: constant_tensor(c, program.specs[c.name]) for c in program.constants
-        }
+        self._values: dict[str, Any] = {c.name: constant_tensor(c, program.specs[c.name]) for c in program.constants}
         self._depends = _dependencies(program)
+        self._late = late_casts(program)
         self._stable = _stable_names(program)
         self._tensors: list[Any] = []
         self._live: dict[str, bool] = {}
@@ -44,8 +44,13 @@ class Resident:
             return
         with torch.no_grad():
             for step, depends in zip(self.program.setup, self._depends):
-                if step.kernel != DEALLOCATE and (depends & changed or any(n not in self._values for n in step.outputs)):
-                    self._values.update(zip(step.outputs, run_step(step, self._values)))
+                if step.kernel != DEALLOCATE and (
+                    depends & changed or any(n not in self._values for n in step.outputs)
+                ):
+                    if step.outputs[0] in self._late:
+                        self._values[step.outputs[0]] = self._values[step.uses[0]]
+                    else:
+                        self._values.update(zip(step.outputs, run_step(step, self._values)))
         self._tensors = [self._values[n] for n in self._stable]
         self._live = {w: self._reads_live(w) for w in self.program.weights}
 
@@ -70,7 +75,8 @@ class Resident:
 
     def value(self, name: str) -> Any:
         """A weight, a constant or a setup result, for replays that check Step by Step."""
-        return self._values[name]
+        value = self._values[name]
+        return value.to(torch_dtype(self.program.specs[name].dtype)) if name in self._late else value
 
 
 def _dependencies(program: Program) -> list[frozenset[str]]:
@@ -89,5 +95,3 @@ def _stable_names(program: Program) -> list[str]:
     own = {n for s in program.body for n in s.outputs} | set(program.inputs)
     reads = [n for s in program.body for n in s.uses] + [r.name for r in refs(program.outputs)]
     return list(dict.fromkeys(n for n in reads if n not in own))
-
-

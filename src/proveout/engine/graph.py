@@ -16,7 +16,7 @@ from proveout.compiler import CompiledGraph, compile_graph
 from proveout.compiler.lower import Unlowerable, origin_of
 from proveout.compiler.profile import Profile
 from proveout.devices.registry import DeviceInfo
-from proveout.engine.watch import Seen, look, when_gone
+from proveout.engine.watch import Watch
 from proveout.program import Device, Loaded
 from proveout.types import Coverage, OpStatus, Settings
 
@@ -115,9 +115,7 @@ class Variant:
     def __init__(self, compiled: CompiledGraph, load: Callable[[], Loaded]) -> None:
         self.compiled = compiled
         self._load = load
-        self._loaded: Loaded | None = None
-        self._seen: dict[str, Seen] = {}
-        self._alive: list[weakref.ref[torch.Tensor]] = []
+        self._loaded: tuple[Loaded, Watch] | None = None
         self.modelled_ns: int | None = None
         self.num_transfers = 0
         self._weights = tuple(zip(compiled.program.weights, compiled.weight_positions))
@@ -130,37 +128,26 @@ class Variant:
 
     def ready(self, arguments: Sequence[Any]) -> Loaded:
         """The Program on its device, with the weights as these arguments have them."""
-        loaded = self._loaded
-        if loaded is None:
-            loaded = self._loaded = self._load()
-        changed = {}
-        for name, position in self._weights:
-            seen = self._seen.get(name)
-            if seen is None or not seen.still(arguments[position]):
-                changed[name] = arguments[position]
+        if self._loaded is None:
+            this = weakref.ref(self)
+            self._loaded = self._load(), Watch(lambda: _unload(this()))
+        loaded, watch = self._loaded
+        weights = {name: arguments[position] for name, position in self._weights}
+        changed = watch.changed(weights)
         if changed:
-            self._renew(loaded, changed)
+            loaded.set_weights({name: weights[name] for name in changed})
+            for name in changed:
+                watch.note(name, weights[name], loaded.holds_live(name))
         return loaded
-
-    def _renew(self, loaded: Loaded, changed: dict[str, torch.Tensor]) -> None:
-        loaded.set_weights(changed)
-        for name, tensor in changed.items():
-            self._seen[name] = look(tensor, loaded.holds_live(name))
-        this = weakref.ref(self)
-
-        def drop() -> None:
-            variant = this()
-            if variant is not None:
-                variant.unload()
-
-        self._alive = [r for r in self._alive if r() is not None]
-        self._alive += [when_gone(t, drop) for t in changed.values()]
 
     def unload(self) -> None:
         """Forget everything held for a model that is gone; a later call loads again."""
         self._loaded = None
-        self._seen.clear()
-        self._alive.clear()
+
+
+def _unload(variant: Variant | None) -> None:
+    if variant is not None:
+        variant.unload()
 
 
 def _specialise(gm: GraphModule, arguments: Sequence[Any]) -> GraphModule | str:

@@ -1,48 +1,82 @@
-"""Notices that a weight changed, however it was written to, as cheaply as is sure."""
+"""Notices which weights changed since their copies were made, however they were written to.
+
+A write through autograd changes the tensor's version. Writes that bypass it (`p.data.mul_()`, `.numpy()`) are found by
+content: exactly at the next call while a model's watched weights total up to EXACT_BYTES; beyond that each call looks
+at a part, so that watching costs a few milliseconds whatever the model's size, and a whole-tensor write is still found
+at once. Weights whose live storage the device reads need no such look.
+"""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
 
-SMALL = 4096
-"""Up to this many bytes the whole content is kept and compared."""
-BLOCK = 1024
-"""Larger tensors are summed in blocks of this many 8-byte words: any single write changes one sum."""
+EXACT_BYTES = 64 << 20
+BLOCK = 512
+"""Content is summed in blocks of this many 8-byte words (any single write changes one sum); what fills no block is kept
+as it is."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What a weight looked like when its copies were made."""
+    """What a weight looked like. `words` and `rest` are its live bytes; `sums` and `bytes` what they were."""
 
-    pointer: int
-    shape: torch.Size
-    stride: tuple[int, ...]
-    dtype: torch.dtype
+    identity: tuple[int, torch.Size, tuple[int, ...], torch.dtype]
     version: int
-    content: torch.Tensor | None
-    """None where the device reads the live storage: a write in place then needs no copy to be remade."""
+    words: torch.Tensor
+    rest: torch.Tensor
+    sums: torch.Tensor
+    bytes: torch.Tensor
 
-    def still(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor is the same, by address, shape, version and, for writes that bypass versions, content."""
-        if (
-            tensor.data_ptr() != self.pointer
-            or tensor.shape != self.shape
-            or tensor.stride() != self.stride
-            or tensor.dtype != self.dtype
-        ):
+
+class Watch:
+    """The weights of one loaded Program."""
+
+    def __init__(self, gone: Callable[[], None]) -> None:
+        self._gone = gone
+        self._seen: dict[str, Seen] = {}
+        self._copied: list[str] = []
+        self._alive: dict[str, weakref.ref[torch.Tensor]] = {}
+        self._part, self._parts = 0, 1
+
+    def changed(self, weights: Mapping[str, torch.Tensor]) -> list[str]:
+        """The names of weights that are not as they were when `note` last saw them."""
+        different = [name for name, tensor in weights.items() if not self._same_tensor(name, tensor)]
+        if different:
+            return different
+        self._part = (self._part + 1) % self._parts
+        if self._copied and not self._content_equal(self._copied):
+            return [name for name in self._copied if not self._content_equal([name])]
+        return []
+
+    def note(self, name: str, tensor: torch.Tensor, live: bool) -> None:
+        """Remember a weight as it is now; `live` where the device reads its storage and no copy can be stale."""
+        self._alive[name] = weakref.ref(tensor, lambda _: self._gone())
+        if not live and not _is_dense(tensor):
+            self._seen.pop(name, None)  # its bytes cannot be watched in place: it counts as changed at every call
+            return
+        words, rest = _live_bytes(tensor.data) if not live else _live_bytes(tensor.new_empty(0))
+        sums = words.sum(1)
+        self._seen[name] = Seen(_identity(tensor), -1 if live else version_of(tensor), words, rest, sums, rest.clone())
+        self._copied = [n for n in self._copied if n != name] + ([] if live else [name])
+        self._parts = 1 + sum(self._seen[n].words.numel() * 8 for n in self._copied) // EXACT_BYTES
+
+    def _same_tensor(self, name: str, tensor: torch.Tensor) -> bool:
+        seen = self._seen.get(name)
+        if seen is None or seen.identity != _identity(tensor):
             return False
-        if self.content is None:
-            return True
-        return version_of(tensor) == self.version and torch.equal(content_of(tensor), self.content)
+        return seen.version == -1 or seen.version == version_of(tensor)
 
-
-def look(tensor: torch.Tensor, live: bool) -> Seen:
-    content = None if live else content_of(tensor)
-    return Seen(tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, version_of(tensor), content)
+    def _content_equal(self, names: list[str]) -> bool:
+        part, parts = self._part, self._parts
+        seen = [self._seen[n] for n in names]
+        rest = torch.equal(torch.cat([s.rest for s in seen]), torch.cat([s.bytes for s in seen]))
+        found = torch.cat([s.words[part::parts].sum(1) for s in seen if len(s.words)] or [torch.empty(0)])
+        wanted = torch.cat([s.sums[part::parts] for s in seen if len(s.words)] or [torch.empty(0)])
+        return rest and torch.equal(found, wanted)
 
 
 def version_of(tensor: torch.Tensor) -> int:
@@ -50,31 +84,22 @@ def version_of(tensor: torch.Tensor) -> int:
     return -1 if tensor.is_inference() else tensor._version
 
 
-def content_of(tensor: torch.Tensor) -> torch.Tensor:
-    """The bytes of a small tensor, or the block sums of a large one."""
-    with torch.no_grad():
-        data = tensor.detach()
-        if not data.is_contiguous():
-            data = data.contiguous() if not _dense(data) else data.permute(_memory_order(data))
-        raw = data.reshape(-1).view(torch.uint8) if data.numel() else data.new_empty(0, dtype=torch.uint8)
-        if raw.numel() <= SMALL:
-            return raw.clone()
-        whole = raw.numel() // (8 * BLOCK) * 8 * BLOCK
-        words = raw[:whole]
-        if words.storage_offset() % 8 or words.data_ptr() % 8:
-            words = words.clone()
-        sums = words.view(torch.int64).view(-1, BLOCK).sum(1)
-        return torch.cat([sums.view(torch.uint8), raw[whole:]])
-
-
-def _dense(tensor: torch.Tensor) -> bool:
-    return tensor.permute(_memory_order(tensor)).is_contiguous()
+def _identity(tensor: torch.Tensor) -> tuple[int, torch.Size, tuple[int, ...], torch.dtype]:
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
 
 
 def _memory_order(tensor: torch.Tensor) -> list[int]:
-    return sorted(range(tensor.dim()), key=lambda d: tensor.stride(d), reverse=True)
+    return sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
 
 
-def when_gone(tensor: torch.Tensor, then: Callable[[], None]) -> weakref.ref[torch.Tensor]:
-    """Calls back when the parameter itself, not only its storage, is dropped."""
-    return weakref.ref(tensor, lambda _: then())
+def _is_dense(tensor: torch.Tensor) -> bool:
+    return tensor.permute(_memory_order(tensor)).is_contiguous()
+
+
+def _live_bytes(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """A dense tensor's bytes in memory order, as views: whole blocks of 8-byte words, and the rest."""
+    if not tensor.numel():
+        return torch.empty(0, BLOCK, dtype=torch.int64), torch.empty(0, dtype=torch.uint8)
+    raw = tensor.permute(_memory_order(tensor)).reshape(-1).view(torch.uint8)
+    whole = raw.numel() // (8 * BLOCK) * 8 * BLOCK if raw.data_ptr() % 8 == 0 else 0
+    return raw[:whole].view(torch.int64).view(-1, BLOCK), raw[whole:]

@@ -51,9 +51,7 @@ def conv2d(
 def conv_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
     kh, kw = specs["kernel_size"]
     positions, out_channels = outputs[0].shape[-2:]
-    return Work(
-        2.0 * specs["in_channels"] / specs["groups"] * kh * kw * positions * out_channels, MATRIX, phased=True
-    )
+    return Work(2.0 * specs["in_channels"] / specs["groups"] * kh * kw * positions * out_channels, MATRIX, phased=True)
 
 
 def max_pool2d(
@@ -107,10 +105,6 @@ KERNELS = [
         dtypes=FLOAT,
         host_operands=frozenset({"weight_tensor", "bias_tensor"}),
     ),
-    Kernel(
-        "ttnn.max_pool2d", max_pool2d, pool_work, layout="row_major", out_layout="row_major", dtypes=BFLOAT16
-    ),
-    Kernel(
-        "ttnn.avg_pool2d", avg_pool2d, pool_work, layout="row_major", out_layout="row_major", dtypes=BFLOAT16
-    ),
+    Kernel("ttnn.max_pool2d", max_pool2d, pool_work, layout="row_major", out_layout="row_major", dtypes=BFLOAT16),
+    Kernel("ttnn.avg_pool2d", avg_pool2d, pool_work, layout="row_major", out_layout="row_major", dtypes=BFLOAT16),
 ]

@@ -138,11 +138,7 @@ BINARY = [
 
 
 def _like(value: Any, tensor: Tensor) -> Tensor:
-    return (
-        value
-        if isinstance(value, Tensor)
-        else torch.full((), value, dtype=tensor.dtype, device=tensor.device)
-    )
+    return value if isinstance(value, Tensor) else torch.full((), value, dtype=tensor.dtype, device=tensor.device)
 
 
 def power(input_tensor: Any, exponent: Any) -> Tensor:
@@ -150,9 +146,7 @@ def power(input_tensor: Any, exponent: Any) -> Tensor:
 
 
 def where(predicate: Tensor, true_value: Any, false_value: Any) -> Tensor:
-    return torch.where(
-        predicate if predicate.dtype == torch.bool else predicate != 0, true_value, false_value
-    )
+    return torch.where(predicate if predicate.dtype == torch.bool else predicate != 0, true_value, false_value)
 
 
 def _where_refuses(specs: Specs) -> str | None:

@@ -38,9 +38,7 @@ def concat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return torch.cat(tuple(tensors), dim)
 
 
-def slice_(
-    input_tensor: Tensor, slice_start: Ints, slice_end: Ints, slice_step: Ints | None = None
-) -> Tensor:
+def slice_(input_tensor: Tensor, slice_start: Ints, slice_end: Ints, slice_step: Ints | None = None) -> Tensor:
     steps = slice_step or (1,) * len(slice_start)
     return input_tensor[tuple(slice(a, b, s) for a, b, s in zip(slice_start, slice_end, steps))]
 

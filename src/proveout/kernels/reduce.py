@@ -21,13 +21,7 @@ def reduce_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
 
 def _reduction(name: str, function: Callable[..., Tensor], dtypes: frozenset[str]) -> Kernel:
     def meaning(input_tensor: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-        dims = (
-            tuple(range(input_tensor.dim()))
-            if dim is None
-            else (dim,)
-            if isinstance(dim, int)
-            else tuple(dim)
-        )
+        dims = tuple(range(input_tensor.dim())) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
         return function(input_tensor, dims, keepdim).to(input_tensor.dtype)
 
     return Kernel(f"ttnn.{name}", meaning, reduce_work, dtypes=dtypes)

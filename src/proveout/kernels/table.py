@@ -77,11 +77,7 @@ def refusal(kernel: Kernel, specs: Specs) -> str | None:
     """Why ttnn would refuse this call, or None."""
     for name, value in specs.items():
         for spec in flat_specs(value):
-            if (
-                kernel.dtypes is not None
-                and spec.dtype not in kernel.dtypes
-                and name not in kernel.host_operands
-            ):
+            if kernel.dtypes is not None and spec.dtype not in kernel.dtypes and name not in kernel.host_operands:
                 return f"{kernel.name} takes {' or '.join(sorted(kernel.dtypes))}, not {spec.dtype}"
     return kernel.refuse(specs) if kernel.refuse else None
 

@@ -9,9 +9,7 @@ import torch
 from proveout.kernels.table import Kernel
 
 
-def from_torch(
-    tensor: torch.Tensor, dtype: torch.dtype | None = None, layout: str | None = None
-) -> torch.Tensor:
+def from_torch(tensor: torch.Tensor, dtype: torch.dtype | None = None, layout: str | None = None) -> torch.Tensor:
     return tensor.to(dtype) if dtype is not None else tensor
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
@@ -41,7 +42,7 @@ def _whole(
 ) -> Value | None:
     """One kernel. A head size that is no multiple of a tile is padded with zeros, which change no score."""
     depth = query.shape[-1]
-    operands = {f"input_tensor_{n}": _padded(b, x) for n, x in zip("qkv", (query, key, value))}
+    operands: dict[str, Any] = {f"input_tensor_{n}": _padded(b, x) for n, x in zip("qkv", (query, key, value))}
     if mask is not None:
         lead = mask.shape[:-2]
         lead = (1,) * (2 - len(lead)) + lead
@@ -80,9 +81,7 @@ def _in_parts(
     statistics = b.outs[1]
     assert statistics is not None
     peak = b.call("ttnn.max", input_tensor=scores, dim=(3,), keepdim=True)
-    spread = b.call(
-        "ttnn.exp", input_tensor=b.call("ttnn.subtract", input_tensor_a=scores, input_tensor_b=peak)
-    )
+    spread = b.call("ttnn.exp", input_tensor=b.call("ttnn.subtract", input_tensor_a=scores, input_tensor_b=peak))
     total = b.call("ttnn.log", input_tensor=b.call("ttnn.sum", input_tensor=spread, dim=(3,), keepdim=True))
     return out, b.reshape(b.call("ttnn.add", input_tensor_a=total, input_tensor_b=peak), statistics.shape)
 

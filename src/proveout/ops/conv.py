@@ -96,7 +96,7 @@ def lower_max_pool2d(
     edge, gap = _pair(padding), _pair(dilation)
     x = b.reshape(self, (1,) * (4 - self.rank) + self.shape)
     n, c, h, w = x.shape
-    attrs = {
+    attrs: dict[str, Any] = {
         "batch_size": n, "input_h": h, "input_w": w, "channels": c, "kernel_size": window, "stride": step,
         "padding": edge, "dilation": gap, "ceil_mode": ceil_mode,
     }  # fmt: skip
@@ -121,7 +121,7 @@ def lower_avg_pool2d(
     window, step, edge = _pair(kernel_size), _pair(stride, kernel_size), _pair(padding)
     x = b.reshape(self, (1,) * (4 - self.rank) + self.shape)
     n, c, h, w = x.shape
-    attrs = {
+    attrs: dict[str, Any] = {
         "batch_size": n, "input_h": h, "input_w": w, "channels": c, "kernel_size": window, "stride": step,
         "padding": edge, "ceil_mode": ceil_mode, "count_include_pad": count_include_pad,
         "divisor_override": divisor_override,
@@ -150,7 +150,7 @@ def _over_windows(
     gap: Ints,
     spatial: Ints,
 ) -> Value:
-    """Pooling in float32, which ttnn's pool kernels refuse: one strided slice for each place in the window, combined."""
+    """Pooling in float32, which ttnn's pool kernels refuse: a strided slice for each place of the window, combined."""
     n, c, h, w = x.shape
     reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(spatial, step, window, gap)]
     after = [max(0, r - size - e) for r, size, e in zip(reach, (h, w), edge)]

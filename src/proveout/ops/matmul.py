@@ -30,9 +30,7 @@ def lower_dot(b: Builder, self: Value, tensor: Value) -> Value:
     return b.reshape(_product(b, row, column), ())
 
 
-def lower_addmm(
-    b: Builder, self: Value, mat1: Value, mat2: Value, beta: float = 1, alpha: float = 1
-) -> Value:
+def lower_addmm(b: Builder, self: Value, mat1: Value, mat2: Value, beta: float = 1, alpha: float = 1) -> Value:
     if not mat1.is_float:
         raise Refused(f"a matrix product of {mat1.dtype} has no exact kernel")
     if alpha == 1 and beta == 1 and self.rank == 1:
@@ -40,9 +38,7 @@ def lower_addmm(
     return _add_scaled(b, _product(b, mat1, mat2), self, beta, alpha)
 
 
-def lower_baddbmm(
-    b: Builder, self: Value, batch1: Value, batch2: Value, beta: float = 1, alpha: float = 1
-) -> Value:
+def lower_baddbmm(b: Builder, self: Value, batch1: Value, batch2: Value, beta: float = 1, alpha: float = 1) -> Value:
     return _add_scaled(b, _product(b, batch1, batch2), self, beta, alpha)
 
 

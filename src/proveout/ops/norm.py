@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 
@@ -26,9 +27,7 @@ def lower_log_softmax(b: Builder, self: Value, dim: int, half_to_float: bool) ->
     peak = b.call("ttnn.max", input_tensor=x, dim=dims, keepdim=True)
     shifted = b.call("ttnn.subtract", input_tensor_a=x, input_tensor_b=peak)
     total = b.call("ttnn.sum", input_tensor=b.call("ttnn.exp", input_tensor=shifted), dim=dims, keepdim=True)
-    return b.call(
-        "ttnn.subtract", input_tensor_a=shifted, input_tensor_b=b.call("ttnn.log", input_tensor=total)
-    )
+    return b.call("ttnn.subtract", input_tensor_a=shifted, input_tensor_b=b.call("ttnn.log", input_tensor=total))
 
 
 def lower_layer_norm(
@@ -43,7 +42,7 @@ def lower_layer_norm(
     size = math.prod(normalized_shape)
     lead = input.shape[: input.rank - len(normalized_shape)]
     x = b.reshape(input, (*lead, size)) if len(normalized_shape) > 1 else input
-    affine = {
+    affine: dict[str, Any] = {
         k: b.reshape(b.cast(v, input.dtype), (size,)) for k, v in (("weight", weight), ("bias", bias)) if v
     }
     out = b.reshape(b.call("ttnn.layer_norm", input_tensor=x, epsilon=eps, **affine), input.shape)
@@ -55,9 +54,7 @@ def lower_layer_norm(
     last = (wide.rank - 1,)
     mean = b.call("ttnn.mean", input_tensor=wide, dim=last, keepdim=True)
     distance = b.call("ttnn.subtract", input_tensor_a=wide, input_tensor_b=mean)
-    variance = b.call(
-        "ttnn.mean", input_tensor=b.call("ttnn.square", input_tensor=distance), dim=last, keepdim=True
-    )
+    variance = b.call("ttnn.mean", input_tensor=b.call("ttnn.square", input_tensor=distance), dim=last, keepdim=True)
     safe = b.call("ttnn.add", input_tensor_a=variance, input_tensor_b=float(eps))
     rstd = b.call("ttnn.rsqrt", input_tensor=safe)
     return out, b.reshape(mean, statistics.shape), b.reshape(rstd, statistics.shape)
@@ -80,7 +77,7 @@ def lower_batch_norm(
     height = math.prod(rest[:-1]) if rest else 1
     x = b.reshape(input, (n, c, height, rest[-1] if rest else 1))
     given = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
-    parameters = {k: b.reshape(b.cast(v, input.dtype), (1, c, 1, 1)) for k, v in given.items() if v}
+    parameters: dict[str, Any] = {k: b.reshape(b.cast(v, input.dtype), (1, c, 1, 1)) for k, v in given.items() if v}
     out = b.call("ttnn.batch_norm", input=x, eps=eps, **parameters)
     return b.reshape(out, input.shape), None, None
 

@@ -152,7 +152,7 @@ def lower_hardtanh(b: Builder, self: Value, min_val: float = -1, max_val: float 
 
 def lower_clamp(b: Builder, self: Value, min: float | None = None, max: float | None = None) -> Value:
     x = b.cast(self, b.out.dtype)
-    limits = {k: _as(b, v, b.out.dtype) for k, v in (("min", min), ("max", max)) if v is not None}
+    limits: dict[str, Any] = {k: _as(b, v, b.out.dtype) for k, v in (("min", min), ("max", max)) if v is not None}
     bounds = None
     if x.range and not x.is_float:
         low, high = limits.get("min", x.range[0]), limits.get("max", x.range[1])
@@ -280,9 +280,7 @@ def lower_pow(b: Builder, self: Operand, exponent: Operand) -> Value:
 def extremum(kernel: str, pick: Callable[[int, int], int]) -> Callable[..., Value]:
     def lower(b: Builder, self: Value, other: Operand) -> Value:
         bounds = _interval(pick, self, other)
-        return b.call(
-            kernel, **_pair(b, self, other, b.out.dtype, "input_b"), gives=b.out.dtype, range=bounds
-        )
+        return b.call(kernel, **_pair(b, self, other, b.out.dtype, "input_b"), gives=b.out.dtype, range=bounds)
 
     return lower
 
@@ -316,9 +314,7 @@ def bitwise(on_bool: str, on_int: str) -> Callable[..., Value]:
         if all(r and r[0] >= 0 for r in known):
             bits = max(r[1] for r in known if r).bit_length()
             bounds = (0, 2**bits - 1)
-        return b.call(
-            on_int, **_pair(b, self, other, b.out.dtype, "input_b"), gives=b.out.dtype, range=bounds
-        )
+        return b.call(on_int, **_pair(b, self, other, b.out.dtype, "input_b"), gives=b.out.dtype, range=bounds)
 
     return lower
 
@@ -387,9 +383,7 @@ def scalar_pairs() -> Iterator[Sample]:
 
 def order_pairs() -> Iterator[Sample]:
     yield from (s for s in tensor_pairs() if s.name != "mixed dtypes")
-    yield Sample(
-        (torch.tensor([1.0, math.nan, -math.inf]), torch.tensor([1.0, 1.0, math.inf])), name="special"
-    )
+    yield Sample((torch.tensor([1.0, math.nan, -math.inf]), torch.tensor([1.0, 1.0, math.inf])), name="special")
 
 
 def truth_pairs() -> Iterator[Sample]:
@@ -424,9 +418,7 @@ def rounded() -> Iterator[Sample]:
     yield Sample((ints(4, 4), ints(4, 4, low=1)), {"rounding_mode": "floor"}, "int64 floor")
 
 
-def _both(
-    name: str, lower: Callable[..., Value], tensors: Samples, scalars: Samples = scalar_pairs
-) -> list[Op]:
+def _both(name: str, lower: Callable[..., Value], tensors: Samples, scalars: Samples = scalar_pairs) -> list[Op]:
     return [
         Op(f"aten.{name}.Tensor", lower, samples=tensors),
         Op(f"aten.{name}.Scalar", lower, samples=scalars),
@@ -447,9 +439,7 @@ OPS = [
     Op(
         "aten.clamp.Tensor",
         lower_clamp_tensor,
-        samples=lambda: iter(
-            [Sample((randn(*ODD), randn(7) - 1, randn(7))), Sample((randn(*ODD), None, randn(7)))]
-        ),
+        samples=lambda: iter([Sample((randn(*ODD), randn(7) - 1, randn(7))), Sample((randn(*ODD), None, randn(7)))]),
     ),
     predicate("isnan", "ttnn.isnan"),
     predicate("isinf", "ttnn.isinf"),
@@ -477,9 +467,7 @@ OPS = [
         "aten.rsub.Scalar",
         lower_rsub,
         samples=lambda: (
-            Sample((s.args[0], s.args[1], 2), s.kwargs, s.name)
-            for s in scalar_pairs()
-            if "bool" not in s.name
+            Sample((s.args[0], s.args[1], 2), s.kwargs, s.name) for s in scalar_pairs() if "bool" not in s.name
         ),
     ),
     Op("aten.pow.Tensor_Scalar", lower_pow, samples=power_scalars),
@@ -496,10 +484,7 @@ OPS = [
         for name in ("eq", "ne", "lt", "le", "gt", "ge")
         for op in _both(name, comparison(f"ttnn.{name}"), order_pairs)
     ),
-    *(
-        Op(f"aten.logical_{n}.default", logical(f"ttnn.logical_{n}"), samples=truth_pairs)
-        for n in ("and", "or", "xor")
-    ),
+    *(Op(f"aten.logical_{n}.default", logical(f"ttnn.logical_{n}"), samples=truth_pairs) for n in ("and", "or", "xor")),
     *(
         Op(f"aten.bitwise_{n}.Tensor", bitwise(f"ttnn.logical_{n}", f"ttnn.bitwise_{n}"), samples=bit_pairs)
         for n in ("and", "or", "xor")

@@ -26,9 +26,7 @@ def reduced(
     """Reduce over `dim` (all where None or empty, as eager reads it); a 0-d tensor counts as one element."""
     if x.rank == 0:
         x = b.reshape(x, (1,))
-        return b.reshape(
-            b.call(kernel, input_tensor=x, dim=(0,), keepdim=False, range=range, gives=gives), ()
-        )
+        return b.reshape(b.call(kernel, input_tensor=x, dim=(0,), keepdim=False, range=range, gives=gives), ())
     dims = tuple(dim) if isinstance(dim, Sequence) else (dim,) if dim is not None else ()
     axes = tuple(sorted(normal_dim(d, x.rank) for d in dims)) or tuple(_count(x.rank))
     return b.call(kernel, input_tensor=x, dim=axes, keepdim=keepdim, range=range, gives=gives)
@@ -43,9 +41,7 @@ def _size(x: Value, dim: Dims) -> int:
     return math.prod(x.shape[normal_dim(d, x.rank)] for d in dims) if dims and x.rank else math.prod(x.shape)
 
 
-def lower_sum(
-    b: Builder, self: Value, dim: Dims = None, keepdim: bool = False, dtype: str | None = None
-) -> Value:
+def lower_sum(b: Builder, self: Value, dim: Dims = None, keepdim: bool = False, dtype: str | None = None) -> Value:
     x = b.cast(self, b.out.dtype)
     bounds = None
     if x.range:
@@ -54,9 +50,7 @@ def lower_sum(
     return reduced(b, "ttnn.sum", x, dim, keepdim, bounds)
 
 
-def lower_mean(
-    b: Builder, self: Value, dim: Dims = None, keepdim: bool = False, dtype: str | None = None
-) -> Value:
+def lower_mean(b: Builder, self: Value, dim: Dims = None, keepdim: bool = False, dtype: str | None = None) -> Value:
     return reduced(b, "ttnn.mean", b.cast(self, b.out.dtype), dim, keepdim)
 
 
@@ -71,8 +65,7 @@ def truth(kernel: str) -> Callable[..., Value]:
     def lower(b: Builder, self: Value, dim: Dims = None, keepdim: bool = False) -> Value:
         if b.out.dtype != "bool":
             raise Refused("any and all of uint8 give uint8")
-        ne = {"input_tensor_a": self, "input_tensor_b": 0, "dtype": b.dtype("bool"), "gives": "bool"}
-        x = self if self.dtype == "bool" else b.call("ttnn.ne", **ne)
+        x = b.cast(self, "bool")
         return reduced(b, kernel, x, dim, keepdim, gives="bool")
 
     return lower

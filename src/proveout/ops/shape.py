@@ -43,9 +43,7 @@ def cut(b: Builder, x: Value, dim: int, start: int, end: int, step: int = 1) -> 
         return x
     starts, ends, steps = [0] * x.rank, list(x.shape), [1] * x.rank
     starts[dim], ends[dim], steps[dim] = start, end, step
-    return b.call(
-        "ttnn.slice", input_tensor=x, slice_start=starts, slice_end=ends, slice_step=steps, range=x.range
-    )
+    return b.call("ttnn.slice", input_tensor=x, slice_start=starts, slice_end=ends, slice_step=steps, range=x.range)
 
 
 def lower_slice(
@@ -148,9 +146,7 @@ OPS = [
         samples=of(Sample((X(1, 3, 1, 4), 2)), Sample((X(1, 3, 4), 1)), Sample((X(), 0))),
     ),
     Op("aten.squeeze.dims", lower_reshaped, samples=of(Sample((X(1, 3, 1, 4), [0, -2])))),
-    Op(
-        "aten.permute.default", lower_permute, samples=of(Sample((X(*ODD), [0, 2, -1, 1])), Sample((X(), [])))
-    ),
+    Op("aten.permute.default", lower_permute, samples=of(Sample((X(*ODD), [0, 2, -1, 1])), Sample((X(), [])))),
     Op(
         "aten.transpose.int",
         lower_transpose,

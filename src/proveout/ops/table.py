@@ -65,9 +65,7 @@ class Builder(Protocol):
         """Whether anything reads this output of the node."""
         ...
 
-    def call(
-        self, kernel: str, *, gives: str | None = None, range: Range | None = None, **attrs: Any
-    ) -> Value:
+    def call(self, kernel: str, *, gives: str | None = None, range: Range | None = None, **attrs: Any) -> Value:
         """Emit one ttnn call. `gives` is eager's dtype of the result (default: the first operand's)."""
         ...
 
@@ -126,9 +124,7 @@ class Op:
 def _kernel_names(function: Any) -> set[str]:
     code = getattr(function, "__code__", None)
     cells = [c.cell_contents for c in getattr(function, "__closure__", None) or ()]
-    found = {
-        v for v in (*(code.co_consts if code else ()), *cells) if isinstance(v, str) and v.startswith("ttnn.")
-    }
+    found = {v for v in (*(code.co_consts if code else ()), *cells) if isinstance(v, str) and v.startswith("ttnn.")}
     return found.union(*(_kernel_names(c) for c in cells if callable(c)), set())
 
 

@@ -35,9 +35,7 @@ def save(report: Report, folder: str | Path, formats: Iterable[str] = tuple(FORM
             write_text(path, FORMATS[name](report))
         except OSError as error:
             why = error.strerror or str(error)
-            raise EnvironmentFault(
-                f"cannot write {path}: {why}. Choose another folder with -o DIR."
-            ) from error
+            raise EnvironmentFault(f"cannot write {path}: {why}. Choose another folder with -o DIR.") from error
         written.append(path)
     return written
 

@@ -26,9 +26,7 @@ LINEAR_UP_TO = 50.0
 
 def bars(rows: Sequence[Row]) -> Html:
     """The slowest models of each kind, measured ones first; empty when no model has a compiled time."""
-    timed = sorted(
-        (r for r in rows if r["compiled_ms"]), key=lambda r: (-r["compiled_ms"], r["model"], r["key"])
-    )
+    timed = sorted((r for r in rows if r["compiled_ms"]), key=lambda r: (-r["compiled_ms"], r["model"], r["key"]))
     shown = [r for kind in KINDS for r in [r for r in timed if r["compiled_kind"] == kind][:MOST_BARS]]
     if not shown:
         return Html("")

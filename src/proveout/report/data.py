@@ -17,9 +17,7 @@ def render_csv(report: Report) -> str:
     writer = csv.DictWriter(out, list(TABLES["records"]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(report.rows)
-    writer.writerows(
-        {"key": path, "status": "unreadable", "reason": reason} for path, reason in report.unreadable
-    )
+    writer.writerows({"key": path, "status": "unreadable", "reason": reason} for path, reason in report.unreadable)
     return out.getvalue()
 
 

@@ -53,9 +53,7 @@ def _model(record: Record, flat: Row, anchor: str) -> Html:
         else "",
         _section("Comparisons with the reference", _comparisons(record)),
         _section("Timings", _timings(record)),
-        _section("Last lines of its log", el("pre", record.log))
-        if record.log and record.status != "passed"
-        else "",
+        _section("Last lines of its log", el("pre", record.log)) if record.log and record.status != "passed" else "",
         id=anchor,
         class_="card model",
     )

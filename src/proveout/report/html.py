@@ -57,13 +57,9 @@ def render(report: Report) -> str:
 
 
 def _subtitle(rows: Sequence[Row]) -> str:
-    models, devices, machines = (
-        sorted({str(r[key]) for r in rows} - {""}) for key in ("model", "device", "machine")
-    )
+    models, devices, machines = (sorted({str(r[key]) for r in rows} - {""}) for key in ("model", "device", "machine"))
     found = [f"{len(models)} model{'' if len(models) == 1 else 's'}", ", ".join(devices)]
-    return " · ".join(
-        [*(part for part in found if part), *([f"made on {', '.join(machines)}"] if machines else [])]
-    )
+    return " · ".join([*(part for part in found if part), *([f"made on {', '.join(machines)}"] if machines else [])])
 
 
 def _summary(report: Report) -> Html:
@@ -123,10 +119,7 @@ def _models(rows: Sequence[Row]) -> Html:
 
 
 def _toolbar(rows: Sequence[Row], columns: Sequence[Column]) -> Html:
-    found = {
-        name: sorted({str(r[name]) for r in rows if r[name]})
-        for name in ("status", "device", "compiled_kind")
-    }
+    found = {name: sorted({str(r[name]) for r in rows if r[name]}) for name in ("status", "device", "compiled_kind")}
     statuses = [(status, words.words) for status, words in STATUS.items() if status in found["status"]]
     return el(
         "div",
@@ -170,9 +163,7 @@ def _cell(column: Column, flat: Row, index: int) -> Html:
     return el(
         "td",
         content,
-        class_=" ".join(
-            filter(None, (_align(column), "none" if value == NOTHING else "", f"col-{column.key}"))
-        ),
+        class_=" ".join(filter(None, (_align(column), "none" if value == NOTHING else "", f"col-{column.key}"))),
         data_label=column.short,
         data_sort="" if flat[column.key] is None else flat[column.key],
         data_group=kind,

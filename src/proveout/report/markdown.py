@@ -31,8 +31,7 @@ def render(report: Report) -> str:
     for record, flat in zip(report.records, report.rows, strict=True):
         ops = op_rows(record)
         cells = [
-            [f"`{op['aten']}`", OP_STATE[op["state"]].symbol, str(op["count"]), escape(op["reason"])]
-            for op in ops
+            [f"`{op['aten']}`", OP_STATE[op["state"]].symbol, str(op["count"]), escape(op["reason"])] for op in ops
         ]
         parts += [
             f"#### {escape(flat['model'])} on {escape(flat['device'])}",

@@ -59,8 +59,7 @@ def host_ops(record: Record) -> list[str]:
     """The ops that no kernel serves, with the reason: what a dry run is for."""
     found = [flat for flat in op_rows(record) if flat["state"] == "host"]
     return [
-        f"  {flat['aten']} ×{flat['count']} stays on the host: {flat['reason'] or 'no reason given'}"
-        for flat in found
+        f"  {flat['aten']} ×{flat['count']} stays on the host: {flat['reason'] or 'no reason given'}" for flat in found
     ]
 
 
@@ -120,8 +119,6 @@ def _print(renderable: Table, width: int, colour: bool) -> str:
     from rich.console import Console
 
     out = io.StringIO()
-    console = Console(
-        file=out, width=width, force_terminal=colour, color_system="standard" if colour else None
-    )
+    console = Console(file=out, width=width, force_terminal=colour, color_system="standard" if colour else None)
     console.print(renderable)
     return "\n".join(line.rstrip() for line in out.getvalue().strip("\n").splitlines())

@@ -1,0 +1,51 @@
+# Two commands do everything: `make demo` and `make test`. The rest are their parts.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help demo test check bench lint clean
+
+help:
+	@echo "make demo    install, then compile, check and benchmark the selftest corpus; leaves demo/report.html"
+	@echo "make test    every test that runs here"
+	@echo "make check   the quick part of it (about 2 minutes)"
+	@echo "make bench   the benchmarks: ratios measured in one run"
+
+.venv/installed: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[corpora]'
+	@touch $@
+
+.venv/installed-test: .venv/installed
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
+	  (command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq chromium) || \
+	  echo "no Chromium: the tests marked 'browser' will say so"
+	@touch $@
+
+demo: .venv/installed
+	rm -rf demo
+	$(BIN)/proveout benchmark --all --search-dir selftest --device sim --cache-dir demo/cache
+	$(BIN)/proveout report --cache-dir demo/cache -o demo
+	@echo
+	@echo "Open demo/report.html in a browser. Next:"
+	@echo "  $(BIN)/proveout compile corpora/selftest/attention.py --dry-run    what converts, what stays on the host and why"
+	@echo "  $(BIN)/proveout benchmark YOUR_SCRIPT.py --device sim              your own model, as it is"
+	@echo "  make test                                                       every test"
+
+test: .venv/installed-test lint
+	$(BIN)/python -m pytest -n 2 tests
+
+check: .venv/installed-test lint
+	$(BIN)/python -m pytest -n 2 -m "not slow and not e2e and not browser" tests/test_tiny.py tests/test_architecture.py tests/unit tests/models
+
+lint: .venv/installed-test
+	$(BIN)/ruff check --quiet src tests corpora
+	$(BIN)/ruff format --quiet --check src tests corpora
+	$(BIN)/mypy
+
+bench: .venv/installed-test
+	$(BIN)/python tests/bench/sim_vs_eager.py
+
+clean:
+	rm -rf .venv demo build dist src/*.egg-info
