@@ -117,9 +117,13 @@ class Program:
         """The same on every machine for the same calls: source lines do not count, constants do."""
         payload = self.to_json()
         payload.pop("name")
+        order = {name: f"{i}" for i, name in enumerate(self.specs)}
         for step in payload["setup"] + payload["body"]:
             step.pop("origin")
-        order = {name: f"{i}" for i, name in enumerate(self.specs)}
+            step["outputs"] = [order[n] for n in step["outputs"]]
+        for names in ("inputs", "weights", "constants"):
+            payload[names] = [order[n] for n in payload[names]]
+        payload["specs"] = [[order[n], spec] for n, spec in payload["specs"]]
         text = json.dumps(_rename(payload, order), sort_keys=True, separators=(",", ":"))
         seal = hashlib.sha256(text.encode())
         for constant in self.constants:
@@ -181,15 +185,12 @@ class Program:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "program.json").write_text(json.dumps(self.to_json(), indent=1, allow_nan=False))
-        tensors: Any = {
-            c.name: {
-                "dtype": self.specs[c.name].dtype,
-                "shape": list(self.specs[c.name].shape),
-                "data": c.data,
-            }
-            for c in self.constants
-        }
-        (folder / "constants.safetensors").write_bytes(safetensors.serialize(tensors, None))
+        from numpy import frombuffer, uint8
+        from safetensors.numpy import save
+
+        # Raw bytes: program.json holds dtypes and shapes, and safetensors knows fewer dtypes than torch.
+        raw = {c.name: frombuffer(c.data, uint8) for c in self.constants}
+        (folder / "constants.safetensors").write_bytes(save(raw))
         return folder
 
     @staticmethod
@@ -200,10 +201,10 @@ class Program:
             data = json.loads(path.read_text())
             read: Any = safetensors.deserialize
             raw = dict(read((path.parent / "constants.safetensors").read_bytes()))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, safetensors.SafetensorError) as error:
             raise UsageError(f"{folder} does not hold a saved Program: {error}.") from error
-        if data.get("schema") != SCHEMA:
-            found = data.get("schema")
+        found = data.get("schema") if isinstance(data, dict) else None
+        if found != SCHEMA:
             raise UsageError(f"{path} has schema {found}; this version reads {SCHEMA}. Compile the model again.")
 
         def decode(step: dict[str, Any]) -> Step:
@@ -378,11 +379,11 @@ def _decode(data: Any) -> Arg:
 
 
 def _rename(data: Any, order: Mapping[str, str]) -> Any:
-    """Value names replaced by their position, so that a fingerprint does not depend on how values are called."""
+    """Uses replaced by their value's position, so that a fingerprint does not depend on how values are called."""
     if isinstance(data, dict):
         if set(data) == {"ref"}:
             return {"ref": order[data["ref"]]}
         return {k: _rename(v, order) for k, v in data.items()}
     if isinstance(data, list):
         return [_rename(v, order) for v in data]
-    return order.get(data, data) if isinstance(data, str) else data
+    return data

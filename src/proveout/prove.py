@@ -54,7 +54,9 @@ def prove_here(job: Job) -> Record:
         stage = "compile"
         only_plan = job.do == ("compile",)
         compiled = compile(model, device=job.device, settings=job.settings, dry_run=only_plan, call=(args, kwargs))
-        coverage, programs = compiled.coverage, compiled.programs
+        # Taken now: an evaluation on other batch sizes compiles further graphs, which are not this workload's.
+        coverage, programs, memory = compiled.coverage, compiled.programs, compiled.memory
+        predicted = sum(p.total_ns for p in compiled.plans)
         if job.artifacts:
             for number, program in enumerate(programs):
                 program.save(Path(job.artifacts, job.workload.name.replace("::", "."), f"program{number}"))
@@ -65,6 +67,7 @@ def prove_here(job: Job) -> Record:
         accuracy: tuple[float | None, float | None] = (None, None)
         if not only_plan:
             outputs = compiled(*args, **kwargs)
+            predicted = compiled.modelled_ns or 0
 
             stage = "check"
             comparisons += check.compare_outputs(outputs, reference, job.settings.pcc)
@@ -73,8 +76,7 @@ def prove_here(job: Job) -> Record:
             if "check" in job.do and found.evaluate is not None:
                 accuracy = (found.evaluate(compiled), found.evaluate(model))
         if compiled.plans:
-            total = sum(p.total_ns for p in compiled.plans) if only_plan else compiled.modelled_ns
-            timings.append(measure.modelled("compiled", compiled.device, total or 0))
+            timings.append(measure.modelled("compiled", compiled.device, predicted))
 
         stage = "benchmark"
         if "benchmark" in job.do:
@@ -92,7 +94,7 @@ def prove_here(job: Job) -> Record:
             coverage=coverage,
             comparisons=tuple(comparisons),
             timings=tuple(timings),
-            memory=compiled.memory,
+            memory=memory,
             accuracy=accuracy[0],
             accuracy_eager=accuracy[1],
             compile_s=compiled.stages_s,

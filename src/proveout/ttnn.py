@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from proveout.chip.specs import CHIPS
 from proveout.devices.registry import ALIASES
 from proveout.devices.sim import Sim
 from proveout.kernels.signatures import Parameter, signatures
@@ -56,6 +57,8 @@ def open_device(*, device_id: int = 0, chip: str = ALIASES["sim"].removeprefix("
     """Open the embedded chip. Sizes that real ttnn takes (`l1_small_size`, `trace_region_size` …) are accepted."""
     if device_id != 0:
         raise RuntimeError(f"device {device_id} is not there: the embedded {chip} has device 0.")
+    if chip not in CHIPS:
+        raise RuntimeError(f"chip {chip!r} is not known; valid: {', '.join(CHIPS)}.")
     return Sim(chip)
 
 
@@ -119,7 +122,7 @@ def from_torch(
     if tensor.dtype in (torch.int64, torch.bool) and dtype is None:
         dtype = int32
     given = {"dtype": dtype, "layout": layout or ROW_MAJOR_LAYOUT, "device": device, "memory_config": memory_config}
-    return _run("ttnn.from_torch", {"tensor": tensor, **{k: v for k, v in given.items() if v is not None}})
+    return _run("ttnn.from_torch", {"tensor": tensor.clone(), **{k: v for k, v in given.items() if v is not None}})
 
 
 def to_torch(tensor: Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
@@ -154,6 +157,8 @@ def _bind(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, A
         if len(args) > len(positional) or not all(_fits(p, v) for p, v in zip(overload, args)):
             continue
         bound = {**dict(zip(positional, args)), **kwargs}
+        if len(bound) < len(args) + len(kwargs):
+            continue
         known = {p.name: p for p in overload}
         required = [p.name for p in overload if p.required]
         if all(k in known and _fits(known[k], v) for k, v in bound.items()) and all(r in bound for r in required):

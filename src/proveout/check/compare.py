@@ -9,7 +9,7 @@ import torch
 from proveout.types import Comparison, Origin
 
 CLOSE_RTOL, CLOSE_ATOL = 2e-2, 1e-3
-"""Where PCC is undefined (a constant tensor), closeness decides."""
+"""Where PCC is undefined (a constant tensor), closeness decides; the absolute part is of the reference's largest."""
 
 
 def compare(
@@ -26,6 +26,8 @@ def compare(
     pcc = rel_l2 = max_abs = None
     if found.shape != wanted.shape:
         passed, reason = False, f"shape {tuple(found.shape)} instead of {tuple(wanted.shape)}"
+    elif found.is_complex() != wanted.is_complex():
+        passed, reason = False, f"{found.dtype} instead of {wanted.dtype}"
     elif not (wanted.is_floating_point() or wanted.is_complex()):
         wrong = int((found != wanted).sum())
         passed, reason = wrong == 0, f"{wrong} of {wanted.numel()} integers differ" if wrong else "equal"
@@ -45,7 +47,8 @@ def _floats(found: torch.Tensor, wanted: torch.Tensor, threshold: float) -> tupl
     got, want = (_as_double(t).flatten() for t in (found, wanted))
     strange = ~torch.isfinite(want)
     if not torch.equal(strange, ~torch.isfinite(got)) or not _same_specials(got[strange], want[strange]):
-        first = int(torch.nonzero((strange != ~torch.isfinite(got)) | (strange & (got != want)))[0])
+        same = (got == want) | (got.isnan() & want.isnan())
+        first = int(torch.nonzero((strange | ~torch.isfinite(got)) & ~same)[0])
         return False, f"not finite in other places, first at element {first}", (None, None, None)
     got, want = got[~strange], want[~strange]
     if want.numel() == 0:
@@ -56,7 +59,8 @@ def _floats(found: torch.Tensor, wanted: torch.Tensor, threshold: float) -> tupl
     rel_l2 = float(difference.norm()) / norm if norm else (0.0 if max_abs == 0 else None)
     pcc = pearson(got, want)
     if pcc is None:
-        close = torch.allclose(got, want, rtol=CLOSE_RTOL, atol=CLOSE_ATOL)
+        scale = float(want.abs().max()) or 1.0
+        close = torch.allclose(got, want, rtol=CLOSE_RTOL, atol=CLOSE_ATOL * scale)
         return close, "constant: PCC is undefined, closeness decides", (None, rel_l2, max_abs)
     passed = pcc >= threshold
     return passed, "" if passed else f"PCC {pcc:.6f} is below {threshold}", (pcc, rel_l2, max_abs)

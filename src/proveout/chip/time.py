@@ -70,7 +70,9 @@ def transfer_ns(spec: TensorSpec, chip: DeviceSpec, to_device: bool) -> int:
 
 
 def default_fidelity(dtypes: Sequence[str], chip: DeviceSpec) -> str:
-    """What ttnn uses when nothing is said: HiFi2, or the most exact one for float32 operands."""
+    """What ttnn uses when nothing is said: HiFi2, LoFi for block floats, the most exact one for float32 operands."""
+    if dtypes and set(dtypes) <= {"bfloat8_b", "bfloat4_b"}:
+        return "LoFi"
     if "float32" in dtypes:
         return "HiFi3" if chip.arch.startswith("wormhole") else "HiFi4"
     return "HiFi2"

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from proveout.compiler import CompiledGraph
 from proveout.compiler.decompositions import decompositions
 from proveout.devices.registry import DeviceInfo, find, open_device
-from proveout.engine.graph import GraphFunction
+from proveout.engine.graph import GraphFunction, Tally
 from proveout.errors import UsageError, unknown
 from proveout.program import Device
 from proveout.types import Settings
@@ -42,6 +42,7 @@ class Capture:
     graphs: list[GraphFunction] = field(default_factory=list)
     compiled: list[CompiledGraph] = field(default_factory=list)
     keep: bool = False
+    tally: Tally = field(default_factory=Tally)
 
     @staticmethod
     def of(device: str | Device = "sim", settings: Settings | dict[str, Any] | None = None, **rest: Any) -> Capture:
@@ -86,6 +87,7 @@ class Capture:
             function = GraphFunction(gm, weights, self.device, self.info, self.settings, name)
             function.dry = self.dry
             if self.keep:
+                function.tally = self.tally
                 self.graphs.append(function)
                 function.on_compiled = self.compiled.append
             with _disable_current_modes():  # AOTAutograd calls us under fake tensors; constants are real

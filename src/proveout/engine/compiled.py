@@ -13,7 +13,7 @@ from torch._dynamo.exc import BackendCompilerFailed
 from proveout.compiler import CompiledGraph
 from proveout.compiler.plan import Plan
 from proveout.engine.backend import Capture
-from proveout.engine.graph import Variant
+from proveout.engine.graph import Tally, Variant
 from proveout.errors import CaptureError, ProveoutError, UsageError
 from proveout.program import Device, Program
 from proveout.types import Coverage, MemoryUse, Settings
@@ -60,9 +60,14 @@ class Compiled:
     def __init__(self, model: torch.nn.Module, capture: Capture) -> None:
         self.model = model
         self._capture = capture
+        self._tally = capture.tally
         self._function = _own_entry(model, capture)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self._tally = Tally()
+        for graph in self._capture.graphs:
+            graph.tally = self._tally
+        self._capture.tally = self._tally
         grad = torch.enable_grad() if self.model.training else torch.no_grad()
         try:
             with grad:
@@ -123,14 +128,12 @@ class Compiled:
     @property
     def modelled_ns(self) -> int | None:
         """Modelled device time of the last call, over all its graphs."""
-        times = [g.last_modelled_ns for g in self._capture.graphs]
-        known = [t for t in times if t is not None]
-        return sum(known) if known else None
+        return self._tally.modelled_ns
 
     @property
     def num_transfers(self) -> int:
         """Transfers counted during the last call, over all its graphs."""
-        return sum(g.last_transfers for g in self._capture.graphs)
+        return self._tally.num_transfers
 
     @property
     def memory(self) -> MemoryUse:

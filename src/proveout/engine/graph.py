@@ -40,8 +40,7 @@ class GraphFunction:
         self.on_run: Callable[[Variant, Sequence[Any]], None] | None = None
         """Called with each run's variant and arguments, before it runs: how checks replay a call Step by Step."""
         self.dry = False
-        self.last_modelled_ns: int | None = None
-        self.last_transfers = 0
+        self.tally = Tally()
         self.is_static = not _has_symbols(gm)
 
     def prepare(self) -> None:
@@ -58,7 +57,7 @@ class GraphFunction:
             if self.on_run is not None:
                 self.on_run(variant, arguments)
             outputs = variant.run(arguments)
-            self.last_modelled_ns, self.last_transfers = variant.modelled_ns, variant.num_transfers
+            self.tally.add(variant)
         if self.is_static:
             outputs = [_with_strides(o, s) for o, s in zip(outputs, self.strides)]
             for index, (base, view) in self.views.items():
@@ -107,6 +106,19 @@ class GraphFunction:
 
         empty = Program(self.name, self.profile.target, (), (), (), (), (), (), {})
         self.on_compiled(CompiledGraph(empty, Coverage(statuses, 0, 1), None, (), ()))
+
+
+class Tally:
+    """What the graphs of one call add up to."""
+
+    def __init__(self) -> None:
+        self.modelled_ns: int | None = None
+        self.num_transfers = 0
+
+    def add(self, variant: Variant) -> None:
+        self.num_transfers += variant.num_transfers
+        if variant.modelled_ns is not None:
+            self.modelled_ns = (self.modelled_ns or 0) + variant.modelled_ns
 
 
 class Variant:

@@ -45,6 +45,8 @@ def sdpa_refuses(specs: Specs) -> str | None:
     causal, mask = specs.get("is_causal", True), specs.get("attn_mask")
     if causal and q.shape[-2] != k.shape[-2]:
         return "ttnn SDPA that is causal takes as many queries as keys"
+    if causal and mask is not None:
+        return "ttnn SDPA is causal or takes a mask, not both"
     if mask is not None and mask.shape[-2:] != (q.shape[-2], k.shape[-2]):
         return "ttnn SDPA takes a mask of the full (queries, keys) shape"
     return None

@@ -53,8 +53,8 @@ def step_times(program: Program, chip: DeviceSpec, settings: Settings) -> list[S
 
 def program_ns(times: list[StepTime], settings: Settings) -> int:
     """Modelled time of one call: transfers, kernels and the gaps between them; dispatch overlaps the device."""
-    gap = TRACED_GAP_NS if settings.trace else UNTRACED_GAP_NS
-    kernels_ns = sum(max(t.ns, gap) if not settings.trace else t.ns + gap for t in times if t.kernel)
+    dispatch = 0 if settings.trace else UNTRACED_GAP_NS
+    kernels_ns = sum(max(t.ns + TRACED_GAP_NS, dispatch) for t in times if t.kernel)
     return kernels_ns + sum(t.ns for t in times if not t.kernel)
 
 

@@ -12,15 +12,24 @@ MAY_SHARE = ("ttnn.reshape",)
 
 
 def deallocate(program: Program) -> Program:
+    freed = freed_after(program)
+    body: list[Step] = []
+    for index, step in enumerate(program.body):
+        body.append(step)
+        for name in freed.get(index, ()):
+            body.append(Step(DEALLOCATE, (("tensor", Ref(name)),), (), step.origin))
+    return replace(program, body=tuple(body))
+
+
+def freed_after(program: Program) -> dict[int, list[str]]:
+    """For each position in the body, the device tensors whose buffers are free after that Step."""
     group: dict[str, str] = {}
     for step in program.body:
         for name in step.outputs:
             group[name] = group.get(step.uses[0], name) if step.kernel in MAY_SHARE else name
     made = {n: g for n, g in group.items() if program.specs[n].memory != HOST}
     last = {g: i for i, step in enumerate(program.body) for n in (*step.uses, *step.outputs) if (g := made.get(n))}
-    body: list[Step] = []
-    for index, step in enumerate(program.body):
-        body.append(step)
-        for name in [n for n, g in made.items() if last[g] == index]:
-            body.append(Step(DEALLOCATE, (("tensor", Ref(name)),), (), step.origin))
-    return replace(program, body=tuple(body))
+    freed: dict[int, list[str]] = {}
+    for name, g in made.items():
+        freed.setdefault(last[g], []).append(name)
+    return freed

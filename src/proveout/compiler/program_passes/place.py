@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from proveout.chip.memory import Arena, bytes_per_bank
+from proveout.compiler.program_passes.deallocate import freed_after
 from proveout.errors import OutOfMemory
 from proveout.kernels.signatures import parameters
 from proveout.kernels.table import MEMORY_NAMES, infer
@@ -16,7 +17,7 @@ L1_SHARE = 0.5
 
 
 def place(program: Program, chip: DeviceSpec) -> Program:
-    last_use = {name: i for i, step in enumerate(program.body) for name in (*step.uses, *step.outputs)}
+    freed = freed_after(program)
     arena = Arena("L1", int(chip.l1_allocatable * L1_SHARE))
     specs: dict[str, TensorSpec] = dict(program.specs)
     body = []
@@ -24,9 +25,8 @@ def place(program: Program, chip: DeviceSpec) -> Program:
         if not step.on_host and step.outputs and specs[step.outputs[0]].memory != HOST:
             step = _placed(step, specs, arena, chip)
         body.append(step)
-        for name in (*step.uses, *step.outputs):
-            if last_use[name] == index:
-                arena.free(name)
+        for name in freed.get(index, ()):
+            arena.free(name)
     return replace(program, body=tuple(body), specs=specs)
 
 
