@@ -173,7 +173,7 @@ class Settings:
             if name not in hints:
                 raise unknown("setting", name, hints)
             _check(name, given, hints[name])
-        return Settings(**value)
+        return Settings(**{k: float(v) if hints[k] is float else v for k, v in value.items()})
 
 
 def _check(name: str, given: object, hint: Any) -> None:

@@ -67,5 +67,6 @@ KERNELS = [
         sdpa_work,
         dtypes=frozenset({"bfloat16", "bfloat8_b", "bfloat4_b"}),
         refuse=sdpa_refuses,
+        dram_operands=frozenset({"attn_mask"}),
     ),
 ]

@@ -51,7 +51,9 @@ def conv2d(
 def conv_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
     kh, kw = specs["kernel_size"]
     positions, out_channels = outputs[0].shape[-2:]
-    return Work(2.0 * specs["in_channels"] / specs.get("groups", 1) * kh * kw * positions * out_channels, MATRIX, phased=True)
+    return Work(
+        2.0 * specs["in_channels"] / specs.get("groups", 1) * kh * kw * positions * out_channels, MATRIX, phased=True
+    )
 
 
 def max_pool2d(

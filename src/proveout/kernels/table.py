@@ -58,6 +58,8 @@ class Kernel:
     """ttnn's own refusals, told from specs; None means accepted."""
     host_operands: frozenset[str] = field(default_factory=frozenset)
     """Operands that stay host-side ttnn tensors in row-major layout (conv weights: ttnn prepares them)."""
+    dram_operands: frozenset[str] = field(default_factory=frozenset)
+    """Operands that ttnn takes from DRAM alone."""
     view: bool = False
     """Whether the meaning may return a view of its operand."""
 
@@ -77,6 +79,8 @@ def refusal(kernel: Kernel, specs: Specs) -> str | None:
     """Why ttnn would refuse this call, or None."""
     for name, value in specs.items():
         for spec in flat_specs(value):
+            if name in kernel.dram_operands and spec.memory.buffer == "l1":
+                return f"{kernel.name} takes {name} from DRAM"
             if kernel.dtypes is not None and spec.dtype not in kernel.dtypes and name not in kernel.host_operands:
                 return f"{kernel.name} takes {' or '.join(sorted(kernel.dtypes))}, not {spec.dtype}"
     return kernel.refuse(specs) if kernel.refuse else None

@@ -8,8 +8,8 @@ from proveout.chip.memory import Arena, bytes_per_bank
 from proveout.compiler.program_passes.deallocate import freed_after
 from proveout.errors import OutOfMemory
 from proveout.kernels.signatures import parameters
-from proveout.kernels.table import MEMORY_NAMES, infer
-from proveout.program import Program, Step
+from proveout.kernels.table import MEMORY_NAMES, infer, kernels
+from proveout.program import Program, Step, refs
 from proveout.types import DRAM, HOST, L1, DeviceSpec, TensorSpec
 
 L1_SHARE = 0.5
@@ -19,22 +19,28 @@ L1_SHARE = 0.5
 def place(program: Program, chip: DeviceSpec) -> Program:
     freed = freed_after(program)
     arena = Arena("L1", int(chip.l1_allocatable * L1_SHARE))
+    to_dram = {n for step in program.body if not step.on_host for n in _from_dram_alone(step)}
     specs: dict[str, TensorSpec] = dict(program.specs)
     body = []
     for index, step in enumerate(program.body):
         if not step.on_host and step.outputs and specs[step.outputs[0]].memory != HOST:
-            step = _placed(step, specs, arena, chip)
+            step = _placed(step, specs, arena, chip, allow_l1=to_dram.isdisjoint(step.outputs))
         body.append(step)
         for name in freed.get(index, ()):
             arena.free(name)
     return replace(program, body=tuple(body), specs=specs)
 
 
-def _placed(step: Step, specs: dict[str, TensorSpec], arena: Arena, chip: DeviceSpec) -> Step:
+def _from_dram_alone(step: Step) -> list[str]:
+    rows = kernels()[step.kernel].dram_operands
+    return [ref.name for key, arg in step.attrs if key in rows for ref in refs(arg)]
+
+
+def _placed(step: Step, specs: dict[str, TensorSpec], arena: Arena, chip: DeviceSpec, allow_l1: bool) -> Step:
     """The Step with its memory_config said outright: ttnn's defaults differ from kernel to kernel."""
     movable = "memory_config" in parameters(step.kernel)
     default = infer(step, specs)
-    wanted = L1 if movable else default[0].memory
+    wanted = default[0].memory if not movable else L1 if allow_l1 else DRAM
     for name, spec in zip(step.outputs, default):
         if wanted == L1:
             try:
