@@ -181,19 +181,18 @@ def _known(store: Store, job: Job, rebuild: Rebuild) -> Record | None:
 
 def _prove_all(store: Store, jobs: Sequence[Job], known: dict[str, Record | None]) -> list[Result]:
     results: list[Result] = []
-    with Progress(len(jobs)) as progress:
-        for job in jobs:
-            progress.start(f"{job.workload.name} on {job.device}: {', '.join(job.do)}")
-            started = time.monotonic()
-            try:
-                result = _prove(store, job, known[job.key])
-            except KeyboardInterrupt:
-                done = f"{len(results)} of {len(jobs)} done"
-                raise Interrupted(
-                    f"interrupted: {done}, kept in {store.folder}; run the same command to continue."
-                ) from None
-            results.append(result)
-            progress.done(_done_line(result, time.monotonic() - started))
+    try:
+        with Progress(len(jobs)) as progress:
+            for job in jobs:
+                progress.start(f"{job.workload.name} on {job.device}: {', '.join(job.do)}")
+                started = time.monotonic()
+                results.append(_prove(store, job, known[job.key]))
+                progress.done(_done_line(results[-1], time.monotonic() - started))
+    except KeyboardInterrupt:
+        done = f"{len(results)} of {len(jobs)} done"
+        raise Interrupted(
+            f"interrupted: {done}, kept in {store.folder}; run the same command to continue."
+        ) from None
     return results
 
 

@@ -121,11 +121,20 @@ class Op:
         return (self.lower.__doc__ or "").strip().split("\n")[0]
 
 
-def _kernel_names(function: Any) -> set[str]:
+_BUILDER_KERNELS = {m: f"ttnn.{k}" for m, k in (("reshape",) * 2, ("permute",) * 2, ("expand",) * 2, ("cast", "typecast"))}
+
+
+def _kernel_names(function: Any, seen: frozenset[Any] = frozenset()) -> set[str]:
+    """Kernel names in a function's constants and closure, and in those of our own functions that it calls."""
     code = getattr(function, "__code__", None)
-    cells = [c.cell_contents for c in getattr(function, "__closure__", None) or ()]
-    found = {v for v in (*(code.co_consts if code else ()), *cells) if isinstance(v, str) and v.startswith("ttnn.")}
-    return found.union(*(_kernel_names(c) for c in cells if callable(c)), set())
+    if code is None or function in seen:
+        return set()
+    cells = [c.cell_contents for c in function.__closure__ or ()]
+    called = [function.__globals__.get(n) for n in code.co_names] + cells
+    ours = [f for f in called if getattr(f, "__module__", "").startswith("proveout.ops.") and hasattr(f, "__code__")]
+    found = {v for v in (*code.co_consts, *cells) if isinstance(v, str) and v.startswith("ttnn.")}
+    found.update(kernel for method, kernel in _BUILDER_KERNELS.items() if method in code.co_names)
+    return found.union(*(_kernel_names(f, seen | {function}) for f in ours))
 
 
 @functools.cache

@@ -1,0 +1,659 @@
+"""Every pass, one claim a test: the graph or Program before and after, as text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from textwrap import dedent
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from proveout.chip.specs import CHIPS
+from proveout.compiler.graph_passes import fold_constants, simplify_index
+from proveout.compiler.program_passes import cancel, deallocate, hoist, place, prune
+from proveout.devices.execute import aten_op
+from proveout.devices.resident import Resident
+from proveout.kernels.cost import memory_use
+from proveout.kernels.table import dtype_name, infer, torch_dtype
+from proveout.program import Constant, Name, Program, Ref, Step, refs, verify
+from proveout.types import TensorSpec
+
+quick = settings(deadline=None, max_examples=40)
+
+# ---- graphs as text ----------------------------------------------------------------------------------------------
+
+
+def traced(function, *inputs):
+    """A functional ATen graph of a function that returns one tensor."""
+    return make_fx(lambda *args: (function(*args),), tracing_mode="fake")(*inputs)
+
+
+def lines(gm):
+    """The graph's calls, one a line; devices and memory flags left out."""
+    out = []
+    for node in gm.graph.nodes:
+        if node.op == "call_function":
+            kwargs = {k: v for k, v in node.kwargs.items() if k not in ("device", "pin_memory")}
+            arguments = [*map(str, node.args), *(f"{k}={v}" for k, v in kwargs.items())]
+            out.append(f"{node.name} = {node.target}({', '.join(arguments)})")
+        elif node.op == "get_attr":
+            out.append(f"{node.name} = {tuple(getattr(gm, node.target).shape)} constant")
+    return out
+
+
+def same_numbers(before, after, *inputs):
+    torch.testing.assert_close(after(*inputs), before(*inputs))
+
+
+def positions(x):
+    return x * (torch.arange(3) + 1)
+
+
+def test_fold_constants_computes_what_depends_on_no_input():
+    x = torch.randn(2, 3)
+    before = traced(positions, x)
+    assert lines(before) == [
+        "arange = aten.arange.default(3)",
+        "add = aten.add.Tensor(arange, 1)",
+        "mul = aten.mul.Tensor(arg0_1, add)",
+    ]
+    after = fold_constants(traced(positions, x))
+    assert lines(after) == ["_folded_add = (3,) constant", "mul = aten.mul.Tensor(arg0_1, _folded_add)"]
+    same_numbers(before, after, x)
+
+
+def test_fold_constants_keeps_a_constant_that_a_literal_made():
+    gm = fold_constants(traced(lambda x: x + torch.tensor([1.0, 2.0]).neg(), torch.randn(2)))
+    assert lines(gm)[-1] == "add = aten.add.Tensor(arg0_1, _folded_neg)"
+    assert torch.equal(gm._folded_neg, torch.tensor([-1.0, -2.0]))
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda x: x + torch.rand(3),
+        lambda x: x + torch.randn(3) * 2,
+        lambda x: x + torch.bernoulli(torch.full((3,), 0.5)),
+        lambda x: x + torch.randperm(3),
+        lambda x: x + torch.nn.functional.dropout(torch.ones(3), 0.5),
+    ],
+    ids=["rand", "randn", "bernoulli", "randperm", "dropout"],
+)
+def test_fold_constants_leaves_random_numbers_to_each_call(draw):
+    gm = fold_constants(traced(draw, torch.zeros(3)))
+    torch.manual_seed(0)
+    results = {tuple(gm(torch.zeros(3))[0].tolist()) for _ in range(20)}
+    assert len(results) > 1
+
+
+def test_fold_constants_leaves_large_results_to_be_computed(monkeypatch):
+    monkeypatch.setitem(fold_constants.__globals__, "LIMIT_BYTES", 8)
+    assert lines(fold_constants(traced(positions, torch.randn(2, 3)))) == lines(traced(positions, torch.randn(2, 3)))
+
+
+def test_fold_constants_leaves_what_depends_on_an_input():
+    def shifted(x):
+        return torch.cumsum(x, 0) + x.sum()
+
+    gm = traced(shifted, torch.randn(3))
+    assert lines(fold_constants(gm)) == lines(traced(shifted, torch.randn(3)))
+
+
+def mask_like(x):
+    """x[i, j] with aranges, as mask builders write it."""
+    return x[torch.arange(2)[:, None, None], torch.arange(3)]
+
+
+def test_simplify_index_turns_aranges_into_a_view_and_an_expand():
+    x = torch.randn(2, 3)
+    before = fold_constants(traced(mask_like, x))
+    assert lines(before)[-1] == "index = aten.index.Tensor(arg0_1, [_folded_unsqueeze_1, _folded_arange_1])"
+    after = simplify_index(fold_constants(traced(mask_like, x)))
+    assert lines(after) == [
+        "view_default = aten.view.default(arg0_1, [2, 1, 3])",
+        "expand_default = aten.expand.default(view_default, [2, 1, 3])",
+    ]
+    same_numbers(before, after, x)
+    assert [n.meta.get("replaces") for n in after.graph.nodes if n.op == "call_function"] == ["index", "index"]
+
+
+SQUARE = torch.arange(9.0).view(3, 3)
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        lambda x: x[torch.arange(3), torch.arange(3)],
+        lambda x: x[torch.arange(3)[None, :], torch.arange(3)[:, None]],
+        lambda x: x[torch.arange(3).flip(0)[:, None], torch.arange(3)],
+        lambda x: x[torch.arange(2)[:, None], torch.arange(3)],
+        lambda x: x[torch.arange(3)],
+        lambda x: x[:, torch.arange(3)],
+        lambda x: x[torch.arange(3).view(3, 1), torch.arange(3) // 1 % 2],
+        lambda x: x[torch.tensor([0, 1, 2, 0])[:, None], torch.arange(3)],
+        lambda x: x.view(9)[torch.arange(9).view(3, 3)],
+        lambda x: x[(x.sum() * 0).long() + torch.arange(3)[:, None], torch.arange(3)],
+    ],
+    ids=[
+        "diagonal",
+        "transposed",
+        "reversed",
+        "too short",
+        "one index of two",
+        "a slice first",
+        "not an arange",
+        "too long",
+        "an index of two dimensions",
+        "an index that depends on an input",
+    ],
+)
+def test_simplify_index_leaves_other_indices_alone(index):
+    before = fold_constants(traced(index, SQUARE))
+    after = simplify_index(fold_constants(traced(index, SQUARE)))
+    assert lines(after) == lines(before)
+    same_numbers(before, after, SQUARE)
+
+
+@quick
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=3), st.data())
+def test_simplify_index_never_changes_the_meaning(shape, data):
+    """Indices of any shape that counts from 0, or of any other numbers, in any place of the result."""
+    rank = data.draw(st.integers(len(shape), 4))
+    indices = []
+    for size, axis in zip(shape, data.draw(st.permutations(range(rank)))):
+        other = st.lists(st.integers(0, size - 1), min_size=1, max_size=3)
+        numbers = data.draw(st.just(list(range(size))) | other)
+        view = [len(numbers) if i == axis else 1 for i in range(rank)]
+        indices.append((numbers, view[data.draw(st.integers(0, axis)) :]))
+    x = torch.randn(shape)
+
+    def index(x):
+        return x[tuple(torch.tensor(numbers).view(view) for numbers, view in indices)]
+
+    before = fold_constants(traced(index, x))
+    same_numbers(before, simplify_index(fold_constants(traced(index, x))), x)
+
+
+# ---- Programs as text --------------------------------------------------------------------------------------------
+
+
+class Names(SimpleNamespace):
+    """`ttnn.bfloat16` in a Program's text."""
+
+    def __getattr__(self, name):
+        return Name(f"{self.prefix}.{name}")
+
+
+SCOPE = {"Ref": Ref, "device": Name("device"), "ttnn": Names(prefix="ttnn"), "torch": Names(prefix="torch")}
+SEND = "dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device"
+FETCH = "dtype=torch.float32"
+
+
+def parse(text):
+    """A Program from its text: `input x float32 (4, 64)`, `weight …`, `constant …`, one call a line, `return y`."""
+    given_ = {"input": [], "weight": [], "constant": []}
+    specs, body, outputs = {}, [], ()
+    for line in dedent(text).strip().splitlines():
+        kind, _, rest = line.partition(" ")
+        if kind in given_:
+            name, dtype, shape = rest.split(" ", 2)
+            specs[name] = TensorSpec(eval(shape), dtype)
+            given_[kind].append(name)
+        elif kind == "return":
+            outputs = tuple(Ref(n.strip("% ")) for n in rest.split(","))
+        else:
+            body.append(read(line, specs))
+    data = [Constant(n, b"\1" * specs[n].nbytes) for n in given_["constant"]]
+    inputs, weights = (tuple(given_[k]) for k in ("input", "weight"))
+    program = Program("p", "ttnn", inputs, weights, tuple(data), outputs, (), tuple(body), specs)
+    verify(program, infer)
+    return program
+
+
+def read(line, specs):
+    """One call; its results' specs come from the kernel's rule, or from ATen on meta tensors."""
+    outputs, kernel, arguments = re.fullmatch(r"(?:(.*) = )?([\w.]+)\((.*)\)", line).groups()
+    plain = re.sub(r"%(\w+)", r"Ref('\1')", arguments)
+    attrs = eval(f"dict({plain})", SCOPE)
+    names = tuple(n.strip("% ") for n in outputs.split(",")) if outputs else ()
+    step = Step(kernel, tuple(attrs.items()), names)
+    if step.on_host:
+        tensors = {n: torch.empty(specs[n].shape, dtype=torch_dtype(specs[n].dtype), device="meta") for n in step.uses}
+        found = aten_op(kernel)(**{k: tensors[v.name] if isinstance(v, Ref) else v for k, v in attrs.items()})
+        made = [
+            TensorSpec(tuple(t.shape), dtype_name(t.dtype)) for t in (found if isinstance(found, tuple) else (found,))
+        ]
+    else:
+        made = infer(step, specs)
+    specs.update(zip(names, made))
+    return step
+
+
+def show(program):
+    """The calls of a Program, without specs."""
+    out = []
+    for title, steps in (("setup:", program.setup), ("body:", program.body)):
+        if steps:
+            out.append(title)
+        for step in steps:
+            head, _, call = program.format(step).rpartition(f"{step.kernel}(")
+            out.append(
+                f"{', '.join('%' + n for n in step.outputs)} = {step.kernel}({call}"
+                if head
+                else f"{step.kernel}({call}"
+            )
+    out.append("return " + ", ".join(f"%{r.name}" for r in refs(program.outputs)))
+    return "\n".join(line.split("  # ")[0] for line in out)
+
+
+def expect(program, text):
+    verify(program, infer)
+    assert show(program) == dedent(text).strip()
+
+
+def run(program, *inputs):
+    loaded = Resident(program)
+    if program.weights:
+        generator = torch.Generator().manual_seed(0)
+        loaded.set_weights({w: torch.randn(program.specs[w].shape, generator=generator) for w in program.weights})
+    return loaded.run(inputs).outputs
+
+
+PERMUTES = f"""
+    input x float32 (2, 3, 5)
+    %a = ttnn.from_torch(tensor=%x, {SEND})
+    %b = ttnn.permute(input_tensor=%a, dims=(1, 2, 0))
+    %c = ttnn.permute(input_tensor=%b, dims=(2, 1, 0))
+    %d = ttnn.relu(input_tensor=%c)
+    %y = ttnn.to_torch(tensor=%d, {FETCH})
+    return %y
+"""
+
+
+def test_cancel_joins_permutes():
+    expect(
+        cancel(parse(PERMUTES)),
+        f"""
+        body:
+        %a = ttnn.from_torch(tensor=%x, {SEND})
+        %b = ttnn.permute(input_tensor=%a, dims=(1, 2, 0))
+        %c = ttnn.permute(input_tensor=%a, dims=(0, 2, 1))
+        %d = ttnn.relu(input_tensor=%c)
+        %y = ttnn.to_torch(tensor=%d, {FETCH})
+        return %y
+        """,
+    )
+
+
+def test_prune_drops_the_permute_that_cancel_left_without_a_reader():
+    expect(
+        prune(cancel(parse(PERMUTES))),
+        f"""
+        body:
+        %a = ttnn.from_torch(tensor=%x, {SEND})
+        %c = ttnn.permute(input_tensor=%a, dims=(0, 2, 1))
+        %d = ttnn.relu(input_tensor=%c)
+        %y = ttnn.to_torch(tensor=%d, {FETCH})
+        return %y
+        """,
+    )
+
+
+def test_cancel_drops_a_permute_and_its_inverse():
+    program = parse(PERMUTES.replace("dims=(2, 1, 0)", "dims=(2, 0, 1)"))
+    expect(
+        prune(cancel(program)),
+        f"""
+        body:
+        %a = ttnn.from_torch(tensor=%x, {SEND})
+        %d = ttnn.relu(input_tensor=%a)
+        %y = ttnn.to_torch(tensor=%d, {FETCH})
+        return %y
+        """,
+    )
+
+
+def test_cancel_keeps_a_transpose_of_a_square():
+    """Its operand and result have one spec; the numbers move all the same."""
+    text = f"""
+        input x float32 (4, 4)
+        %a = ttnn.from_torch(tensor=%x, {SEND})
+        %b = ttnn.permute(input_tensor=%a, dims=(1, 0))
+        %y = ttnn.to_torch(tensor=%b, {FETCH})
+        return %y
+    """
+    assert show(cancel(parse(text))) == show(parse(text))
+
+
+def test_cancel_joins_reshapes_and_drops_one_that_changes_nothing():
+    program = parse(f"""
+        input x float32 (2, 3, 5)
+        %a = ttnn.from_torch(tensor=%x, {SEND})
+        %b = ttnn.reshape(input_tensor=%a, shape=(6, 5))
+        %c = ttnn.reshape(input_tensor=%b, shape=(30,))
+        %d = ttnn.reshape(input_tensor=%c, shape=(2, 3, 5))
+        %e = ttnn.add(input_tensor_a=%c, input_tensor_b=1.0)
+        %y = ttnn.to_torch(tensor=%d, {FETCH})
+        %z = ttnn.to_torch(tensor=%e, {FETCH})
+        return %y, %z
+    """)
+    expect(
+        prune(cancel(program)),
+        f"""
+        body:
+        %a = ttnn.from_torch(tensor=%x, {SEND})
+        %c = ttnn.reshape(input_tensor=%a, shape=(30,))
+        %e = ttnn.add(input_tensor_a=%c, input_tensor_b=1.0)
+        %y = ttnn.to_torch(tensor=%a, {FETCH})
+        %z = ttnn.to_torch(tensor=%e, {FETCH})
+        return %y, %z
+        """,
+    )
+
+
+def test_cancel_does_not_join_a_reshape_with_a_permute():
+    text = f"""
+        input x float32 (2, 3)
+        %a = ttnn.from_torch(tensor=%x, {SEND})
+        %b = ttnn.reshape(input_tensor=%a, shape=(3, 2))
+        %c = ttnn.permute(input_tensor=%b, dims=(1, 0))
+        %d = ttnn.reshape(input_tensor=%c, shape=(3, 2))
+        %y = ttnn.to_torch(tensor=%d, {FETCH})
+        return %y
+    """
+    assert show(cancel(parse(text))) == show(parse(text))
+
+
+def test_prune_drops_what_nobody_reads_but_no_host_step():
+    program = parse(f"""
+        input x float32 (2, 3)
+        weight w float32 (2, 3)
+        constant used int64 (2,)
+        constant unused int64 (2,)
+        %a = ttnn.from_torch(tensor=%x, {SEND})
+        %b = ttnn.exp(input_tensor=%a)
+        %c = ttnn.log(input_tensor=%b)
+        %drawn = aten.bernoulli.p(self=%w, p=0.5)
+        %kept = aten.neg.default(self=%used)
+        return %kept
+    """)
+    after = prune(program)
+    expect(
+        after,
+        """
+        body:
+        %drawn = aten.bernoulli.p(self=%w, p=0.5)
+        %kept = aten.neg.default(self=%used)
+        return %kept
+        """,
+    )
+    assert [c.name for c in after.constants] == ["used"]
+    assert set(after.specs) == {"x", "w", "used", "drawn", "kept"}
+
+
+LINEAR = f"""
+    input x float32 (4, 64)
+    weight w float32 (32, 64)
+    %a = ttnn.from_torch(tensor=%x, {SEND})
+    %b = ttnn.from_torch(tensor=%w, {SEND})
+    %c = ttnn.permute(input_tensor=%b, dims=(1, 0))
+    %d = ttnn.matmul(input_tensor_a=%a, input_tensor_b=%c)
+    %y = ttnn.to_torch(tensor=%d, {FETCH})
+    return %y
+"""
+
+
+def test_hoist_moves_what_depends_on_weights_alone_into_setup():
+    expect(
+        hoist(parse(LINEAR)),
+        f"""
+        setup:
+        %b = ttnn.from_torch(tensor=%w, {SEND})
+        %c = ttnn.permute(input_tensor=%b, dims=(1, 0))
+        body:
+        %a = ttnn.from_torch(tensor=%x, {SEND})
+        %d = ttnn.matmul(input_tensor_a=%a, input_tensor_b=%c)
+        %y = ttnn.to_torch(tensor=%d, {FETCH})
+        return %y
+        """,
+    )
+
+
+def test_hoist_moves_pure_host_ops_and_leaves_random_ones_in_the_body():
+    program = parse("""
+        weight w float32 (4, 4)
+        constant c float32 (4, 4)
+        %sorted, %order = aten.sort.default(self=%w)
+        %sum = aten.add.Tensor(self=%sorted, other=%c)
+        %drawn = aten.bernoulli.p(self=%w, p=0.5)
+        %late = aten.neg.default(self=%drawn)
+        return %sum, %late
+    """)
+    expect(
+        hoist(program),
+        """
+        setup:
+        %sorted, %order = aten.sort.default(self=%w)
+        %sum = aten.add.Tensor(self=%sorted, other=%c)
+        body:
+        %drawn = aten.bernoulli.p(self=%w, p=0.5)
+        %late = aten.neg.default(self=%drawn)
+        return %sum, %late
+        """,
+    )
+
+
+def test_hoist_leaves_a_host_op_of_another_library_at_every_call():
+    @torch.library.custom_op("proveout_tests::opaque", mutates_args=())
+    def opaque(x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    opaque.register_fake(torch.empty_like)
+    program = parse("""
+        weight w float32 (4,)
+        %y = proveout_tests.opaque.default(x=%w)
+        return %y
+    """)
+    assert show(hoist(program)) == show(program)
+
+
+def test_deallocate_frees_each_tensor_after_its_last_use():
+    program = parse(f"""
+        input x float32 (4, 64)
+        %a = ttnn.from_torch(tensor=%x, {SEND})
+        %b = ttnn.exp(input_tensor=%a)
+        %unused = ttnn.log(input_tensor=%b)
+        %c = ttnn.add(input_tensor_a=%a, input_tensor_b=%b)
+        %y = ttnn.to_torch(tensor=%c, {FETCH})
+        %z = aten.neg.default(self=%y)
+        return %z
+    """)
+    expect(
+        deallocate(program),
+        f"""
+        body:
+        %a = ttnn.from_torch(tensor=%x, {SEND})
+        %b = ttnn.exp(input_tensor=%a)
+        %unused = ttnn.log(input_tensor=%b)
+        ttnn.deallocate(tensor=%unused)
+        %c = ttnn.add(input_tensor_a=%a, input_tensor_b=%b)
+        ttnn.deallocate(tensor=%a)
+        ttnn.deallocate(tensor=%b)
+        %y = ttnn.to_torch(tensor=%c, {FETCH})
+        ttnn.deallocate(tensor=%c)
+        %z = aten.neg.default(self=%y)
+        return %z
+        """,
+    )
+
+
+def test_deallocate_frees_a_reshape_together_with_its_operand():
+    """ttnn may give a reshape its operand's own buffer."""
+    program = parse(f"""
+        input x float32 (4, 64)
+        %a = ttnn.from_torch(tensor=%x, {SEND})
+        %b = ttnn.reshape(input_tensor=%a, shape=(256,))
+        %c = ttnn.exp(input_tensor=%a)
+        %d = ttnn.add(input_tensor_a=%b, input_tensor_b=1.0)
+        %e = ttnn.reshape(input_tensor=%d, shape=(4, 64))
+        %f = ttnn.add(input_tensor_a=%e, input_tensor_b=%c)
+        %y = ttnn.to_torch(tensor=%f, {FETCH})
+        return %y
+    """)
+    expect(
+        deallocate(program),
+        f"""
+        body:
+        %a = ttnn.from_torch(tensor=%x, {SEND})
+        %b = ttnn.reshape(input_tensor=%a, shape=(256,))
+        %c = ttnn.exp(input_tensor=%a)
+        %d = ttnn.add(input_tensor_a=%b, input_tensor_b=1.0)
+        ttnn.deallocate(tensor=%a)
+        ttnn.deallocate(tensor=%b)
+        %e = ttnn.reshape(input_tensor=%d, shape=(4, 64))
+        %f = ttnn.add(input_tensor_a=%e, input_tensor_b=%c)
+        ttnn.deallocate(tensor=%c)
+        ttnn.deallocate(tensor=%d)
+        ttnn.deallocate(tensor=%e)
+        %y = ttnn.to_torch(tensor=%f, {FETCH})
+        ttnn.deallocate(tensor=%f)
+        return %y
+        """,
+    )
+
+
+def test_deallocate_never_frees_a_setup_result():
+    freed = [s.uses for s in deallocate(hoist(parse(LINEAR))).body if s.kernel == "ttnn.deallocate"]
+    assert freed == [("a",), ("d",)]
+
+
+N150 = CHIPS["n150"]
+
+
+def test_place_says_l1_where_it_fits_and_dram_where_it_does_not():
+    """Half of a core's L1 is 696,736 B: 340 bfloat16 tiles a core, 21,760 on 64 cores."""
+    program = parse(f"""
+        input x float32 (32, 696320)
+        input z float32 (4, 64)
+        %a = ttnn.from_torch(tensor=%x, {SEND})
+        %b = ttnn.from_torch(tensor=%z, {SEND})
+        %c = ttnn.exp(input_tensor=%a)
+        %d = ttnn.exp(input_tensor=%c)
+        %y = ttnn.to_torch(tensor=%d, {FETCH})
+        %w = ttnn.to_torch(tensor=%b, {FETCH})
+        return %y, %w
+    """)
+    assert program.specs["a"].num_pages == 21760
+    after = place(program, N150)
+    expect(
+        after,
+        f"""
+        body:
+        %a = ttnn.from_torch(tensor=%x, {SEND}, memory_config=ttnn.L1_MEMORY_CONFIG)
+        %b = ttnn.from_torch(tensor=%z, {SEND}, memory_config=ttnn.DRAM_MEMORY_CONFIG)
+        %c = ttnn.exp(input_tensor=%a, memory_config=ttnn.DRAM_MEMORY_CONFIG)
+        %d = ttnn.exp(input_tensor=%c, memory_config=ttnn.L1_MEMORY_CONFIG)
+        %y = ttnn.to_torch(tensor=%d, {FETCH})
+        %w = ttnn.to_torch(tensor=%b, {FETCH})
+        return %y, %w
+        """,
+    )
+    assert [str(after.specs[n].memory) for n in "abcdy"] == ["l1", "dram", "dram", "l1", "host"]
+
+
+def test_place_leaves_what_no_core_can_hold_in_dram():
+    program = parse(f"""
+        input x float32 (32, 696352)
+        %a = ttnn.from_torch(tensor=%x, {SEND})
+        %y = ttnn.to_torch(tensor=%a, {FETCH})
+        return %y
+    """)
+    assert str(place(program, N150).specs["a"].memory) == "dram"
+
+
+def test_place_counts_a_reshapes_operand_until_the_reshape_is_freed():
+    """Views of one tensor are freed together, so each takes its room until the last of them was used."""
+    views = "\n".join(
+        f"    %v{i} = ttnn.reshape(input_tensor=%a, shape=({2048 * 2**i}, {4096 // 2**i}))\n"
+        f"    %e{i} = ttnn.sum(input_tensor=%v{i})"
+        for i in range(1, 7)
+    )
+    program = parse(f"""
+    input x float32 (2048, 4096)
+    %a = ttnn.from_torch(tensor=%x, {SEND})
+{views}
+    %z = ttnn.sum(input_tensor=%a)
+    %y = ttnn.to_torch(tensor=%z, {FETCH})
+    return %y
+    """)
+    use = memory_use(deallocate(place(program, N150)), N150)
+    assert use.fits, use.peak_at
+    assert use.l1_peak_per_core_bytes <= N150.l1_allocatable
+
+
+# ---- random Programs ---------------------------------------------------------------------------------------------
+
+UNARY = ("relu", "exp", "neg", "sigmoid")
+
+
+@st.composite
+def bodies(draw):
+    """Random straight-line Programs of transfers, views and arithmetic on a few small or large shapes."""
+    rows, columns = draw(st.sampled_from([1, 7, 32, 64])), draw(st.sampled_from([1, 32, 200, 512]))
+    text = [f"input x float32 ({rows}, {columns})", f"weight w float32 ({rows}, {columns})"]
+    text += [f"%v0 = ttnn.from_torch(tensor=%x, {SEND})", f"%v1 = ttnn.from_torch(tensor=%w, {SEND})"]
+    shapes = [(rows, columns), (rows, columns)]
+
+    def emit(call, shape):
+        text.append(f"%v{len(shapes)} = {call}")
+        shapes.append(shape)
+
+    for _ in range(draw(st.integers(1, 16))):
+        i = draw(st.integers(0, len(shapes) - 1))
+        a, b = shapes[i]
+        match draw(st.sampled_from(["unary", "permute", "reshape", "reshape", "reshape", "add", "concat"])):
+            case "unary":
+                emit(f"ttnn.{draw(st.sampled_from(UNARY))}(input_tensor=%v{i})", (a, b))
+            case "permute":
+                dims = draw(st.sampled_from([(0, 1), (1, 0)]))
+                emit(f"ttnn.permute(input_tensor=%v{i}, dims={dims})", (a, b) if dims == (0, 1) else (b, a))
+            case "reshape":
+                shape = draw(st.sampled_from([(a, b), (b, a), (1, a * b), (a * b, 1)]))
+                emit(f"ttnn.reshape(input_tensor=%v{i}, shape={shape})", shape)
+            case "add":
+                j = draw(st.sampled_from([j for j, s in enumerate(shapes) if s == (a, b)]))
+                emit(f"ttnn.add(input_tensor_a=%v{i}, input_tensor_b=%v{j})", (a, b))
+            case "concat" if a * b < 2**16:
+                emit(f"ttnn.concat(tensors=(%v{i}, %v{i}), dim=0)", (2 * a, b))
+    kept = sorted(draw(st.sets(st.integers(0, len(shapes) - 1), min_size=1, max_size=3)) | {len(shapes) - 1})
+    text += [f"%y{i} = ttnn.to_torch(tensor=%v{i}, {FETCH})" for i in kept]
+    return parse("\n".join([*text, "return " + ", ".join(f"%y{i}" for i in kept)]))
+
+
+@settings(deadline=None, max_examples=200)
+@given(bodies(), st.sampled_from([100_000, 200_000, 400_000]))
+def test_whatever_is_placed_fits(program, l1):
+    chip = replace(N150, grid=(1, 1), l1_allocatable=l1)
+    after = deallocate(place(program, chip))
+    verify(after, infer)
+    use = memory_use(after, chip)
+    assert use.fits, use.peak_at
+    assert use.l1_peak_per_core_bytes <= l1
+    assert {s.memory.buffer for s in after.specs.values()} <= {"host", "dram", "l1"}
+
+
+@quick
+@given(bodies())
+def test_passes_change_no_number(program):
+    x = torch.randn(program.specs["x"].shape, generator=torch.Generator().manual_seed(1))
+    wanted = run(program, x)
+    for change in (cancel, prune, hoist, lambda p: place(p, N150), deallocate):
+        program = change(program)
+        verify(program, infer)
+        for got, want in zip(run(program, x), wanted, strict=True):
+            assert torch.equal(got, want) or torch.allclose(got, want, equal_nan=True)
