@@ -35,6 +35,26 @@ def test_values_and_programs_need_no_torch():
     assert done.stdout.strip() == "False", done.stderr
 
 
+SCRIPT = """
+import torch, proveout
+from types import SimpleNamespace
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+    def forward(self, x):
+        return SimpleNamespace(logits=self.linear(x))
+model, x = Model().eval(), torch.randn(2, 8)
+output = proveout.compile(model, (x,))(x)
+"""
+
+
+@pytest.mark.slow
+def test_a_script_that_compiled_a_model_ends_in_silence():
+    done = run_python(SCRIPT)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_every_public_name_is_there():
     assert all(getattr(proveout, name) is not None for name in proveout.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):

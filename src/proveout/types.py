@@ -173,7 +173,8 @@ class Settings:
             if name not in hints:
                 raise unknown("setting", name, hints)
             _check(name, given, hints[name])
-        return Settings(**{k: float(v) if hints[k] is float else v for k, v in value.items()})
+        chosen: dict[str, Any] = {k: float(v) if hints[k] is float else v for k, v in value.items()}
+        return Settings(**chosen)
 
 
 def _check(name: str, given: object, hint: Any) -> None:

@@ -192,6 +192,7 @@ class Names(SimpleNamespace):
 SCOPE = {"Ref": Ref, "device": Name("device"), "ttnn": Names(prefix="ttnn"), "torch": Names(prefix="torch")}
 SEND = "dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device"
 FETCH = "dtype=torch.float32"
+SDPA = "ttnn.transformer.scaled_dot_product_attention"
 
 
 def parse(text):
@@ -574,6 +575,23 @@ def test_place_leaves_what_no_core_can_hold_in_dram():
         return %y
     """)
     assert str(place(program, N150).specs["a"].memory) == "dram"
+
+
+def test_place_keeps_an_attention_mask_in_dram():
+    """ttnn takes it from nowhere else, however much room L1 has."""
+    program = parse(f"""
+        input q float32 (1, 2, 32, 32)
+        input m float32 (1, 1, 32, 32)
+        %a = ttnn.from_torch(tensor=%q, {SEND})
+        %b = ttnn.from_torch(tensor=%m, {SEND})
+        %c = ttnn.neg(input_tensor=%b)
+        %d = {SDPA}(input_tensor_q=%a, input_tensor_k=%a, input_tensor_v=%a, attn_mask=%c, is_causal=False)
+        %y = ttnn.to_torch(tensor=%d, {FETCH})
+        return %y
+    """)
+    after = place(program, N150)
+    verify(after, infer)
+    assert {n: str(after.specs[n].memory) for n in "abcd"} == {"a": "l1", "b": "l1", "c": "dram", "d": "l1"}
 
 
 def test_place_counts_a_reshapes_operand_until_the_reshape_is_freed():

@@ -47,9 +47,10 @@ class Arena:
                 self.blocks[name] = (start, size)
                 self.peak = max(self.peak, self.used)
                 return
+        cure = "Use a smaller batch, or settings memory='dram'." if self.name == "L1" else "Use a smaller batch."
         raise OutOfMemory(
             f"out of {self.name} for %{name}: {size} B per bank asked, {self.capacity - self.used} B free, "
-            f"largest free block {self.largest_free} B. Use a smaller batch, or settings memory='dram'."
+            f"largest free block {self.largest_free} B. {cure}"
         )
 
     def free(self, name: str) -> None:

@@ -31,6 +31,8 @@ class Emitter(Builder):
         self.specs: dict[str, TensorSpec] = {}
         self.constants: dict[str, Constant] = {}
         self.forms: dict[str, dict[Form, str]] = {}
+        self.strides: dict[str, tuple[int, ...]] = {}
+        """Of host values, where known."""
         self.outs: Sequence[Value | None] = ()
         self.used_outputs: frozenset[int] = frozenset()
         self.origin = Origin()
@@ -44,6 +46,7 @@ class Emitter(Builder):
         spec = TensorSpec(tuple(tensor.shape), dtype_name(tensor.dtype))
         self.specs[name] = spec
         value = Value(name, spec.shape, spec.dtype, _bounds(spec.dtype, range), constant)
+        self.strides[name] = _stride(tensor)
         self._add_form(value, ("host", spec.dtype, "row_major"), name)
         return value
 
@@ -76,6 +79,29 @@ class Emitter(Builder):
             source = next(name for form, name in forms.items() if form[0] == "device")
             self._add_form(value, wanted, self._to_host(source, value.dtype))
         return forms[wanted]
+
+    def on_host_as(self, value: Value, like: torch.Tensor) -> str:
+        """The host form with the strides that eager's tensor has: some ops look at them, some rely on them."""
+        name, wanted = self.on_host(value), _stride(like)
+        if _same_layout(self.strides.get(name), wanted, value.shape):
+            return name
+        order = sorted(range(like.dim()), key=lambda d: wanted[d], reverse=True)
+        back = [order.index(d) for d in range(like.dim())]
+        dense = torch.empty(like.shape, device="meta").permute(order).contiguous().permute(back)
+        if not _same_layout(_stride(dense), wanted, value.shape):
+            return name  # eager's overlaps or has gaps: a view that only its own base could give
+        if order != back:
+            name = self._host_step("aten.permute.default", name, dims=tuple(order))
+        name = self._host_step("aten.clone.default", name, memory_format=Name("torch.contiguous_format"))
+        if order != back:
+            name = self._host_step("aten.permute.default", name, dims=tuple(back))
+        self.strides[name] = wanted
+        return name
+
+    def _host_step(self, kernel: str, source: str, **attrs: Arg) -> str:
+        spec, dims = self.specs[source], attrs.get("dims")
+        shape = tuple(spec.shape[int(str(d))] for d in dims) if isinstance(dims, tuple) else spec.shape
+        return self.step(kernel, {"self": Ref(source), **attrs}, [TensorSpec(shape, spec.dtype)], "eager's strides")[0]
 
     def step(
         self, kernel: str, attrs: Mapping[str, Arg], outputs: Sequence[TensorSpec], reason: str = ""
@@ -262,7 +288,9 @@ class Emitter(Builder):
     def _to_host(self, source: str, dtype: str) -> str:
         if self.profile.target == "torch":
             return source if self.specs[source].dtype == dtype else self._typecast(source, dtype)
-        return self._emit(TO_TORCH, {"tensor": Ref(source), "dtype": Name(f"torch.{dtype}")})
+        name = self._emit(TO_TORCH, {"tensor": Ref(source), "dtype": Name(f"torch.{dtype}")})
+        self.strides[name] = _stride(torch.empty(self.specs[name].shape, device="meta"))
+        return name
 
     def _convert_layout(self, source: str, layout: str) -> str:
         return self._emit("ttnn.to_layout", {"tensor": Ref(source), "layout": LAYOUT_NAMES[layout]})
@@ -272,6 +300,17 @@ class Emitter(Builder):
         if self.profile.target == "ttnn" and spec.layout != "tile":
             source = self._convert_layout(source, "tile")
         return self._emit("ttnn.typecast", {"input_tensor": Ref(source), "dtype": self.profile.dtype_name(dtype)})
+
+
+def _stride(tensor: torch.Tensor) -> tuple[int, ...]:
+    return tuple(tensor.stride()) if tensor.layout == torch.strided else ()
+
+
+def _same_layout(found: tuple[int, ...] | None, wanted: tuple[int, ...], shape: Sequence[int]) -> bool:
+    """Whether strides agree wherever they matter."""
+    if found is None or len(found) != len(wanted):
+        return False
+    return 0 in shape or all(n == 1 or a == b for n, a, b in zip(shape, found, wanted))
 
 
 def _bounds(dtype: str, range: Range | None) -> Range | None:

@@ -66,6 +66,8 @@ def lower(gm: GraphModule, weights: frozenset[int], profile: Profile, settings: 
         elif node.target is operator.getitem:
             env[node] = _read(node.args[0], env)[node.args[1]]
         elif isinstance(node.target, torch._ops.OpOverload):
+            if node.target._schema.is_mutable:
+                raise Unlowerable(f"the graph writes in place ({node.target})")
             env[node], status = _lower_node(emitter, node, env, settings)
             statuses.append(status)
         else:
@@ -130,18 +132,19 @@ def _check_shapes(node: Node, result: Any, emitter: Emitter) -> None:
 def _fall_back(
     emitter: Emitter, node: Node, arguments: dict[str, Any], tensors: Sequence[torch.Tensor | None], reason: str
 ) -> Any:
-    attrs = {name: _host_arg(emitter, value) for name, value in arguments.items()}
+    nodes = bind(node, None)
+    attrs = {name: _host_arg(emitter, value, nodes[name]) for name, value in arguments.items()}
     specs = [TensorSpec(tuple(t.shape), dtype_name(t.dtype)) for t in tensors if t is not None]
     names = iter(emitter.step(str(node.target), attrs, specs, reason))
     values = [None if t is None else emitter.torch_value(next(names), t) for t in tensors]
     return values[0] if isinstance(node.meta["val"], torch.Tensor) else tuple(values)
 
 
-def _host_arg(emitter: Emitter, value: Any) -> Arg:
+def _host_arg(emitter: Emitter, value: Any, node: Any) -> Arg:
     if isinstance(value, Value):
-        return Ref(emitter.on_host(value))
+        return Ref(emitter.on_host_as(value, node.meta["val"]))
     if isinstance(value, (list, tuple)):
-        return tuple(_host_arg(emitter, v) for v in value)
+        return tuple(_host_arg(emitter, v, n) for v, n in zip(value, node))
     if isinstance(value, (torch.memory_format, torch.layout)):
         return Name(str(value))
     if isinstance(value, torch.device):
@@ -157,11 +160,11 @@ class _Dtype(str):
     """A dtype by name, told apart from an ordinary string argument."""
 
 
-def bind(node: Node, env: dict[Node, Any]) -> dict[str, Any]:
-    """A call's arguments by the names of its schema, tensors as Values, dtypes by name."""
+def bind(node: Node, env: dict[Node, Any] | None) -> dict[str, Any]:
+    """A call's arguments by the names of its schema: tensors as Values and dtypes by name, or as the graph has them."""
     schema = node.target._schema.arguments  # type: ignore[union-attr]
-    bound = {argument.name: _read(a, env) for argument, a in zip(schema, node.args)}
-    return {**bound, **{k: _read(v, env) for k, v in node.kwargs.items()}}
+    bound = {**{argument.name: a for argument, a in zip(schema, node.args)}, **node.kwargs}
+    return bound if env is None else {k: _read(v, env) for k, v in bound.items()}
 
 
 def _read(arg: Any, env: dict[Node, Any]) -> Any:

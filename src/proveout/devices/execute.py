@@ -7,6 +7,7 @@ Shared by every device that computes with torch. Placement is dropped, deallocat
 from __future__ import annotations
 
 import functools
+import keyword
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -106,7 +107,8 @@ def body_function(program: Program, stable: Sequence[str], transfers: Transfers)
                 meaning = transfers.counted(meaning)
             functions[step.kernel] = bind(meaning)
         skip = frozenset() if step.on_host else PLACEMENT
-        arguments = ", ".join(f"{k}={text(v)}" for k, v in step.attrs if k not in skip)
+        texts = [(k, text(v)) for k, v in step.attrs if k not in skip]
+        arguments = ", ".join(f"**{{{k!r}: {v}}}" if keyword.iskeyword(k) else f"{k}={v}" for k, v in texts)
         target = f"{outputs[0]} = " if len(outputs) == 1 else f"{', '.join(outputs)}, = " if outputs else ""
         call = f"{functions[step.kernel]}({arguments})"
         if step.attr("weight") in late:

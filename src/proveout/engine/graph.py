@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
 from collections import OrderedDict
@@ -141,8 +142,7 @@ class Variant:
     def ready(self, arguments: Sequence[Any]) -> Loaded:
         """The Program on its device, with the weights as these arguments have them."""
         if self._loaded is None:
-            this = weakref.ref(self)
-            self._loaded = self._load(), Watch(lambda: _unload(this()))
+            self._loaded = self._load(), Watch(functools.partial(_unload, weakref.ref(self)))
         loaded, watch = self._loaded
         weights = {name: arguments[position] for name, position in self._weights}
         changed = watch.changed(weights)
@@ -157,7 +157,8 @@ class Variant:
         self._loaded = None
 
 
-def _unload(variant: Variant | None) -> None:
+def _unload(this: weakref.ref[Variant]) -> None:
+    variant = this()
     if variant is not None:
         variant.unload()
 
@@ -230,6 +231,15 @@ def _with_strides(value: Any, strides: tuple[int, ...] | None) -> Any:
     """Outputs have eager's strides: later code, views above all, may rely on them."""
     if strides is None or not isinstance(value, torch.Tensor) or value.stride() == strides:
         return value
+    if any(n > 1 and s == 0 for n, s in zip(value.shape, strides)):
+        return _repeated(value, strides)
     if any(n > 1 and a != b for n, a, b in zip(value.shape, value.stride(), strides)):
         return torch.empty_strided(value.shape, strides, dtype=value.dtype).copy_(value)
     return value.as_strided(value.shape, strides)
+
+
+def _repeated(value: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+    """An expanded tensor: one element stands for a whole dimension."""
+    once = value[tuple(slice(0, 1) if s == 0 else slice(None) for s in strides)]
+    base = torch.empty_strided(once.shape, strides, dtype=value.dtype).copy_(once)
+    return base.as_strided(value.shape, strides)

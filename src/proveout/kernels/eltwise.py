@@ -146,7 +146,9 @@ def power(input_tensor: Any, exponent: Any) -> Tensor:
 
 
 def where(predicate: Tensor, true_value: Any, false_value: Any) -> Tensor:
-    return torch.where(predicate if predicate.dtype == torch.bool else predicate != 0, true_value, false_value)
+    """Of two numbers, in the predicate's own dtype."""
+    out = torch.where(predicate if predicate.dtype == torch.bool else predicate != 0, true_value, false_value)
+    return out if isinstance(true_value, Tensor) or isinstance(false_value, Tensor) else out.to(predicate.dtype)
 
 
 def _where_refuses(specs: Specs) -> str | None:

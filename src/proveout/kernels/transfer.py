@@ -14,7 +14,8 @@ def from_torch(tensor: torch.Tensor, dtype: torch.dtype | None = None, layout: s
 
 
 def to_torch(tensor: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
-    return tensor.to(dtype) if dtype is not None else tensor
+    """Contiguous, as what comes off a device is."""
+    return (tensor.to(dtype) if dtype is not None else tensor).contiguous()
 
 
 def to_layout(tensor: torch.Tensor, layout: str, dtype: torch.dtype | None = None) -> torch.Tensor:

@@ -17,6 +17,13 @@ def _product(b: Builder, a: Value, c: Value) -> Value:
     return b.call("ttnn.matmul", input_tensor_a=a, input_tensor_b=c)
 
 
+def _wide_product(b: Builder, a: Value, c: Value) -> Value:
+    """In float32, so that what is added to it is rounded once, as in eager."""
+    if not a.is_float:
+        raise Refused(f"a matrix product of {a.dtype} has no exact kernel")
+    return b.call("ttnn.matmul", input_tensor_a=a, input_tensor_b=c, dtype=b.dtype("float32"), gives="float32")
+
+
 def lower_mm(b: Builder, self: Value, mat2: Value) -> Value:
     return _product(b, self, mat2)
 
@@ -35,22 +42,23 @@ def lower_addmm(b: Builder, self: Value, mat1: Value, mat2: Value, beta: float =
         raise Refused(f"a matrix product of {mat1.dtype} has no exact kernel")
     if alpha == 1 and beta == 1 and self.rank == 1:
         return b.call("ttnn.linear", input_tensor_a=mat1, input_tensor_b=mat2, bias=self)
-    return _add_scaled(b, _product(b, mat1, mat2), self, beta, alpha)
+    return _add_scaled(b, _wide_product(b, mat1, mat2), self, beta, alpha)
 
 
 def lower_baddbmm(b: Builder, self: Value, batch1: Value, batch2: Value, beta: float = 1, alpha: float = 1) -> Value:
-    return _add_scaled(b, _product(b, batch1, batch2), self, beta, alpha)
+    return _add_scaled(b, _wide_product(b, batch1, batch2), self, beta, alpha)
 
 
 def _add_scaled(b: Builder, product: Value, x: Value, beta: float, alpha: float) -> Value:
     """alpha · product + beta · x; with beta 0, x is ignored even where it is NaN."""
     if alpha != 1:
         product = b.call("ttnn.multiply", input_tensor_a=product, input_tensor_b=float(alpha))
-    if beta == 0:
-        return product
-    if beta != 1:
-        x = b.call("ttnn.multiply", input_tensor_a=x, input_tensor_b=float(beta))
-    return b.call("ttnn.add", input_tensor_a=product, input_tensor_b=x)
+    if beta != 0:
+        wide = b.cast(x, "float32")
+        if beta != 1:
+            wide = b.call("ttnn.multiply", input_tensor_a=wide, input_tensor_b=float(beta))
+        product = b.call("ttnn.add", input_tensor_a=product, input_tensor_b=wide)
+    return b.cast(product, b.out.dtype)
 
 
 def mm_cases() -> Iterator[Sample]:

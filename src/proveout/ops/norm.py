@@ -19,15 +19,16 @@ def lower_softmax(b: Builder, self: Value, dim: int, half_to_float: bool) -> Val
 
 
 def lower_log_softmax(b: Builder, self: Value, dim: int, half_to_float: bool) -> Value:
-    """x - max - log Σ exp(x - max): the logarithm of a softmax would underflow."""
+    """x - max - log Σ exp(x - max), in float32 as eager has it inside; the logarithm of a softmax would underflow."""
     if self.rank == 0:
         raise Refused("log_softmax of a single number")
     dims = (normal_dim(dim, self.rank),)
-    x = b.cast(self, b.out.dtype)
+    x = b.cast(self, "float32")
     peak = b.call("ttnn.max", input_tensor=x, dim=dims, keepdim=True)
     shifted = b.call("ttnn.subtract", input_tensor_a=x, input_tensor_b=peak)
     total = b.call("ttnn.sum", input_tensor=b.call("ttnn.exp", input_tensor=shifted), dim=dims, keepdim=True)
-    return b.call("ttnn.subtract", input_tensor_a=shifted, input_tensor_b=b.call("ttnn.log", input_tensor=total))
+    out = b.call("ttnn.subtract", input_tensor_a=shifted, input_tensor_b=b.call("ttnn.log", input_tensor=total))
+    return b.cast(out, b.out.dtype)
 
 
 def lower_layer_norm(

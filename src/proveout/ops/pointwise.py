@@ -232,7 +232,8 @@ def _scaled(b: Builder, x: Operand, alpha: float, dtype: str) -> Operand:
 def lower_add(b: Builder, self: Operand, other: Operand, alpha: float = 1) -> Value:
     dtype = b.out.dtype
     if dtype == "bool":
-        return b.call("ttnn.logical_or", **_pair(b, self, other, dtype), gives=dtype)
+        second = other if alpha else False
+        return b.call("ttnn.logical_or", **_pair(b, self, second, dtype), gives=dtype)
     second = _scaled(b, other, alpha, dtype)
     bounds = _interval(lambda x, y: x + y, self, second)
     return b.call("ttnn.add", **_pair(b, self, second, dtype), gives=dtype, range=bounds)
@@ -264,10 +265,10 @@ def lower_div(b: Builder, self: Operand, other: Operand, rounding_mode: str | No
     dtype = b.out.dtype
     if not dtype.startswith(("float", "bfloat")):
         raise Refused("integer division has no exact kernel")
-    out = b.call("ttnn.div", **_pair(b, self, other, dtype, "value"), gives=dtype)
-    if rounding_mode is None:
-        return out
-    return b.call("ttnn.floor" if rounding_mode == "floor" else "ttnn.trunc", input_tensor=out)
+    if rounding_mode == "floor":
+        raise Refused("the floor of a rounded quotient is not eager's floor division")
+    quotient = b.call("ttnn.div", **_pair(b, self, other, dtype, "value"), gives=dtype)
+    return b.call("ttnn.trunc", input_tensor=quotient) if rounding_mode else quotient
 
 
 def lower_pow(b: Builder, self: Operand, exponent: Operand) -> Value:

@@ -78,6 +78,8 @@ def lower_split(b: Builder, self: Value, split_size: int, dim: int = 0) -> tuple
 def lower_cat(b: Builder, tensors: Sequence[Value], dim: int = 0) -> Value:
     """Eager skips 1-d tensors without elements, whatever the rank of the others."""
     parts = [b.cast(t, b.out.dtype) for t in tensors if t.shape != (0,)]
+    if not parts:
+        raise Refused("tensors without elements stay on the host")
     known = [t.range for t in parts]
     bounds = (min(r[0] for r in known if r), max(r[1] for r in known if r)) if all(known) else None
     if len(parts) == 1:

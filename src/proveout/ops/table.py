@@ -121,7 +121,12 @@ class Op:
         return (self.lower.__doc__ or "").strip().split("\n")[0]
 
 
-_BUILDER_KERNELS = {m: f"ttnn.{k}" for m, k in (("reshape",) * 2, ("permute",) * 2, ("expand",) * 2, ("cast", "typecast"))}
+_BUILDER_KERNELS = {
+    "reshape": "ttnn.reshape",
+    "permute": "ttnn.permute",
+    "expand": "ttnn.expand",
+    "cast": "ttnn.typecast",
+}
 
 
 def _kernel_names(function: Any, seen: frozenset[Any] = frozenset()) -> set[str]:
