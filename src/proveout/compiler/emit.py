@@ -61,7 +61,7 @@ class Emitter(Builder):
         num_steps, num_forms = len(self.steps), len(self._journal)
         try:
             yield
-        except Refused:
+        except Exception:
             for step in self.steps[num_steps:]:
                 for name in step.outputs:
                     del self.specs[name]

@@ -107,6 +107,11 @@ def _lower_node(emitter: Emitter, node: Node, env: dict[Node, Any], settings: Se
             _check_shapes(node, result, emitter)
     except Refused as refusal:
         reason = str(refusal)
+    except Exception as error:  # a bug of ours costs this op its kernel, not the user the model
+        if settings.verify:
+            raise
+        reason = f"internal error in its lowering: {type(error).__name__}: {error}"
+    if reason:
         if settings.fallback == "error":
             place = f" at {origin.source}" if origin.source else ""
             raise CompileError(

@@ -53,6 +53,15 @@ def _whole(
     return cut(b, out, out.rank - 1, 0, depth)
 
 
+def _one_head_each(b: Builder, x: Value, heads: int) -> Value:
+    """Grouped queries: each key and value head serves several query heads, next to each other."""
+    batch, shared, length, depth = x.shape
+    if shared == heads:
+        return x
+    apart = b.reshape(x, (batch, shared, 1, length, depth))
+    return b.reshape(b.expand(apart, (batch, shared, heads // shared, length, depth)), (batch, heads, length, depth))
+
+
 def _padded(b: Builder, x: Value) -> Value:
     missing = -x.shape[-1] % TILE
     if not missing or b.dtype(x.dtype) != Name("ttnn.bfloat16"):
@@ -65,6 +74,7 @@ def _in_parts(
     b: Builder, query: Value, key: Value, value: Value, causal: bool, mask: Value | None, factor: float
 ) -> tuple[Value | None, ...]:
     """Scores and softmax in float32, as eager's fused kernel has them inside."""
+    key, value = (_one_head_each(b, x, query.shape[1]) for x in (key, value))
     key_t = b.permute(b.cast(key, "float32"), (0, 1, 3, 2))
     scores = b.call("ttnn.matmul", input_tensor_a=b.cast(query, "float32"), input_tensor_b=key_t)
     scores = b.call("ttnn.multiply", input_tensor_a=scores, input_tensor_b=factor)
@@ -99,6 +109,9 @@ def sdpa_samples() -> Iterator[Sample]:
     yield Sample(tuple(t.bfloat16() for t in square), {"is_causal": True}, "causal bfloat16")
     yield Sample(qkv(), {"attn_mask": mask}, "mask")
     yield Sample(qkv(torch.bfloat16), {"attn_mask": mask.bfloat16()}, "mask bfloat16")
+    grouped = randn(2, 4, 9, 32), randn(2, 2, 9, 32), randn(2, 2, 9, 32) + 0.1
+    yield Sample(grouped, name="grouped queries")
+    yield Sample(tuple(t.bfloat16() for t in grouped), name="grouped queries bfloat16")
     yield Sample(qkv(torch.bfloat16, 24), {"scale": 0.3}, "head size 24, scale")
 
 
