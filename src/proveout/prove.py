@@ -41,15 +41,19 @@ def prove_here(job: Job) -> Record:
     """Do a Job in this process."""
     stage = "script"
     try:
+        import torch
+
         from proveout import capture, check, measure
-        from proveout.engine.compiled import compile
+        from proveout.engine.compiled import compile, undisturbed
 
         found = capture.load(job.workload)
+        torch.manual_seed(job.settings.seed)
         model, args, kwargs = found.module, found.args, found.kwargs
         eager = _quiet(model)
 
         stage = "model"
-        reference = eager(*args, **kwargs)
+        with undisturbed(model, (args, kwargs)):
+            reference = _copied(eager(*args, **kwargs))
 
         stage = "compile"
         only_plan = job.do == ("compile",)
@@ -66,13 +70,15 @@ def prove_here(job: Job) -> Record:
         timings: list[Timing] = []
         accuracy: tuple[float | None, float | None] = (None, None)
         if not only_plan:
-            outputs = compiled(*args, **kwargs)
+            with undisturbed(model, (args, kwargs)):
+                outputs = _copied(compiled(*args, **kwargs))
             predicted = compiled.modelled_ns or 0
 
             stage = "check"
             comparisons += check.compare_outputs(outputs, reference, job.settings.pcc)
             if "check" in job.do:
-                comparisons += check.compare_steps(compiled, args, kwargs, STEP_THRESHOLD)
+                with undisturbed(model, (args, kwargs)):
+                    comparisons += check.compare_steps(compiled, args, kwargs, STEP_THRESHOLD)
             if "check" in job.do and found.evaluate is not None:
                 accuracy = (found.evaluate(compiled), found.evaluate(model))
         if compiled.plans:
@@ -129,6 +135,14 @@ def _quiet(model: Any) -> Callable[..., Any]:
             return model(*args, **kwargs)
 
     return call
+
+
+def _copied(outputs: Any) -> Any:
+    """Outputs that may share memory with inputs or buffers, kept as they are now."""
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    return tree_map_only(torch.Tensor, torch.clone, outputs)
 
 
 def _failed(job: Job, failure: str, reason: str, log: str = "") -> Record:

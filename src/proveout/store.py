@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import os
 import platform
 import re
 import secrets
-import types
-import typing
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Union
+from typing import Any
 
 from proveout.errors import EnvironmentFault, UsageError
 from proveout.types import SCHEMA, Coverage, Job, MemoryUse, Record, Timing, from_json, to_json
@@ -182,43 +179,7 @@ def _read(path: Path) -> Record:
         record = from_json(Record, data)
     except ValueError as error:
         raise _BadRecord(f"is not a Record: {error}") from None
-    if why := _misfit(Record)(record):
-        raise _BadRecord(f"is not a Record: Record{why}")
     return _with_all_samples(record, path.with_suffix(".parquet"))
-
-
-@functools.cache
-def _misfit(hint: Any) -> Callable[[Any], str]:
-    """A check of decoded values against what is declared: "" or where and why one does not fit.
-
-    `from_json` checks the shape of the data; this, its leaves.
-    """
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        fields = [(f".{name}", _misfit(inner)) for name, inner in typing.get_type_hints(hint).items()]
-        return lambda value: _first_misfit((name, inner, getattr(value, name[1:])) for name, inner in fields)
-    if origin is tuple:
-        inners = [_misfit(inner) for inner in args if inner is not ...]
-        return lambda value: _first_misfit(
-            (f"[{index}]", inners[index % len(inners)], item) for index, item in enumerate(value)
-        )
-    if origin in (Union, types.UnionType):
-        given = _misfit(next(a for a in args if a is not type(None)))
-        return lambda value: "" if value is None else given(value)
-    if origin is Literal:
-        return lambda value: "" if value in args else f" is {value!r}, not one of {', '.join(map(str, args))}"
-    return lambda value: (
-        ""
-        if isinstance(value, hint) and (hint is bool or (value is not True and value is not False))
-        else f" is {value!r}, not {hint.__name__}"
-    )
-
-
-def _first_misfit(parts: Iterable[tuple[str, Callable[[Any], str], Any]]) -> str:
-    for where, misfit, value in parts:
-        if why := misfit(value):
-            return where + why
-    return ""
 
 
 def _with_all_samples(record: Record, parquet: Path) -> Record:

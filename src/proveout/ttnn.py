@@ -22,7 +22,7 @@ from proveout.chip.specs import CHIPS
 from proveout.devices.registry import ALIASES
 from proveout.devices.sim import Sim
 from proveout.kernels.signatures import Parameter, signatures
-from proveout.kernels.table import PLACEMENT, call_meaning, infer, kernels, refusal
+from proveout.kernels.table import PLACEMENT, Kernel, call_meaning, flat_specs, infer, kernels, refusal
 from proveout.program import Name, Ref, Step
 from proveout.types import DRAM, HOST, L1, Memory, TensorSpec
 
@@ -70,7 +70,17 @@ class Tensor:
     """A tensor of the chip: its spec, and its numbers as torch holds them."""
 
     def __init__(self, data: torch.Tensor, spec: TensorSpec, device: Device | None) -> None:
-        self._data, self.spec, self._device = data, spec, device
+        self.spec, self._device = spec, device
+        self._data: torch.Tensor | None = data
+
+    @property
+    def data(self) -> torch.Tensor:
+        if self._data is None:
+            raise RuntimeError("TT_FATAL: the tensor was deallocated")
+        return self._data
+
+    def free(self) -> None:
+        self._data = None
 
     @property
     def shape(self) -> torch.Size:
@@ -127,19 +137,19 @@ def from_torch(
 
 def to_torch(tensor: Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
     """A copy of a ttnn tensor as torch's, in its own or the given dtype."""
-    data = tensor._data.to(dtype) if dtype is not None else tensor._data
+    data = tensor.data.to(dtype) if dtype is not None else tensor.data
     return data.clone()
 
 
 def to_device(tensor: Tensor, device: Device, memory_config: Name | None = None) -> Tensor:
     memory = L1 if memory_config == L1_MEMORY_CONFIG else DRAM
     spec = TensorSpec(tensor.spec.shape, tensor.spec.dtype, tensor.spec.layout, memory)
-    return Tensor(tensor._data, spec, device)
+    return Tensor(tensor.data, spec, device)
 
 
 def from_device(tensor: Tensor) -> Tensor:
     spec = TensorSpec(tensor.spec.shape, tensor.spec.dtype, tensor.spec.layout, HOST)
-    return Tensor(tensor._data, spec, None)
+    return Tensor(tensor.data, spec, None)
 
 
 def synchronize_device(device: Device) -> None:
@@ -173,18 +183,23 @@ def _fits(parameter: Parameter, value: Any) -> bool:
     return parameter.may_take(tensor)
 
 
+ON_HOST_TOO = ("ttnn.from_torch", "ttnn.to_layout", "ttnn.reshape", "ttnn.deallocate")
+"""What takes tensors that are not on the device."""
+
+
 def _run(name: str, bound: dict[str, Any]) -> Any:
-    values: dict[str, Any] = {}
+    values: dict[str, torch.Tensor] = {}
     specs: dict[str, TensorSpec] = {}
-    devices = []
+    devices: list[Device | None] = []
 
     def enter(value: Any) -> Any:
-        if isinstance(value, (Tensor, torch.Tensor)):
-            key = str(len(values))
-            plain = isinstance(value, torch.Tensor)
-            values[key] = value if plain else value._data  # type: ignore[union-attr]
-            specs[key] = TensorSpec(tuple(value.shape), str(value.dtype)[6:]) if plain else value.spec  # type: ignore[union-attr]
-            devices.append(None if plain else value._device)  # type: ignore[union-attr]
+        key = str(len(values))
+        if isinstance(value, torch.Tensor):
+            values[key], specs[key] = value, TensorSpec(tuple(value.shape), str(value.dtype).removeprefix("torch."))
+            return Ref(key)
+        if isinstance(value, Tensor):
+            values[key], specs[key] = value.data, value.spec
+            devices.append(value.device())
             return Ref(key)
         if isinstance(value, (list, tuple)):
             return tuple(map(enter, value))
@@ -192,23 +207,35 @@ def _run(name: str, bound: dict[str, Any]) -> Any:
 
     kernel = kernels()[name]
     attrs = {k: enter(v) for k, v in bound.items() if v is not None}
-    step = Step(name, tuple(attrs.items()), ())
     described = {k: _replace(v, specs) for k, v in attrs.items()}
-    wrong = _wrong_layout(kernel.layout, described) or refusal(kernel, described)
+    wrong = _misplaced(kernel, described) or refusal(kernel, described)
     if wrong:
         raise RuntimeError(f"TT_FATAL: {wrong}")
-    outputs = infer(step, specs)
+    try:
+        outputs = infer(Step(name, tuple(attrs.items()), ()), specs)
+    except TypeError as error:
+        if "unexpected keyword" not in str(error):
+            raise
+        raise RuntimeError(f"{name}: {str(error).split('() ')[-1]}: that is not served yet") from None
     data = call_meaning(kernel, {k: _replace(v, values) for k, v in attrs.items() if k not in PLACEMENT})
+    if name == "ttnn.deallocate":
+        bound["tensor"].free()
     device = bound.get("device") or next((d for d in devices if d is not None), None)
     made = data if isinstance(data, (tuple, list)) else (data,)
     tensors = [Tensor(d, s, device) for d, s in zip(made, outputs)]
     return tensors[0] if len(tensors) == 1 else tensors if tensors else None
 
 
-def _wrong_layout(layout: str | None, described: dict[str, Any]) -> str | None:
+def _misplaced(kernel: Kernel, described: dict[str, Any]) -> str | None:
+    """ttnn wants operands on the device, in the kernel's layout."""
     for name, value in described.items():
-        if layout and isinstance(value, TensorSpec) and value.layout != layout:
-            return f"{name} must be in {layout} layout, not {value.layout}"
+        for spec in flat_specs(value):
+            if name in kernel.host_operands:
+                continue
+            if kernel.layout and spec.layout != kernel.layout:
+                return f"{name} must be in {kernel.layout} layout, not {spec.layout}"
+            if spec.memory == HOST and kernel.name not in ON_HOST_TOO:
+                return f"{name} must be on the device; use ttnn.to_device"
     return None
 
 

@@ -10,6 +10,7 @@ import math
 import statistics
 import types as _types
 import typing
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, Literal, TypeVar, Union
@@ -431,36 +432,95 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(cls: type[T], data: Any) -> T:
-    """The inverse of `to_json` for one of this module's dataclasses; raises ValueError on what does not fit."""
-    return typing.cast(T, _decode(cls, data))
+    """The inverse of `to_json` for one of this module's dataclasses; ValueError says where and why it does not fit."""
+    decode: Any = _decoder(typing.cast(Any, cls))
+    try:
+        return typing.cast(T, decode(data))
+    except ValueError as error:
+        raise _inside(cls.__name__, error) from None
 
 
-def _decode(hint: Any, data: Any) -> Any:
+def _inside(where: str, error: ValueError) -> ValueError:
+    """The error with one more part of its path, while it is about a value and not about an object's fields."""
+    return ValueError(f"{where}{error}" if str(error)[:1] in ".[ " else str(error))
+
+
+@functools.cache
+def _decoder(hint: Any) -> Callable[[Any], Any]:
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        if not isinstance(data, dict):
-            raise ValueError(f"expected an object for {hint.__name__}, found {type(data).__name__}")
-        hints = _hints(hint)
-        strange = set(data) - set(hints)
-        if strange:
-            raise ValueError(f"{hint.__name__} has no field {sorted(strange)[0]!r}")
-        try:
-            return hint(**{k: _decode(hints[k], v) for k, v in data.items()})
-        except TypeError as error:
-            raise ValueError(f"{hint.__name__}: {error}") from None
+        return _dataclass_decoder(hint)
     if origin is tuple:
-        if not isinstance(data, list):
-            raise ValueError(f"expected a list, found {type(data).__name__}")
-        if args[1:] == (...,):
-            return tuple(_decode(args[0], v) for v in data)
-        return tuple(_decode(a, v) for a, v in zip(args, data, strict=True))
+        decoders = [_decoder(a) for a in args if a is not ...]
+        return _list_decoder(decoders[0]) if args[1:] == (...,) else _tuple_decoder(decoders)
     if origin in (Union, _types.UnionType):
-        if data is None:
-            return None
-        return _decode(next(a for a in args if a is not type(None)), data)
-    if hint is float and isinstance(data, int):
-        return float(data)
-    return data
+        inner = _decoder(next(a for a in args if a is not type(None)))
+        return lambda data: None if data is None else inner(data)
+    return _scalar_decoder(hint, args if origin is Literal else ())
+
+
+def _dataclass_decoder(cls: type) -> Callable[[Any], Any]:
+    decoders: dict[str, Callable[[Any], Any]] = {}
+
+    def decode(data: Any) -> Any:
+        if not decoders:
+            decoders.update((name, _decoder(hint)) for name, hint in _hints(cls).items())
+        if not isinstance(data, dict):
+            raise ValueError(f"expected an object for {cls.__name__}, found {type(data).__name__}")
+        strange = data.keys() - decoders.keys()
+        if strange:
+            raise ValueError(f"{cls.__name__} has no field {sorted(strange)[0]!r}")
+        values = {}
+        for name, value in data.items():
+            try:
+                values[name] = decoders[name](value)
+            except ValueError as error:
+                raise _inside(f".{name}", error) from None
+        try:
+            return cls(**values)
+        except TypeError as error:
+            raise ValueError(f"{cls.__name__}: {error}") from None
+
+    return decode
+
+
+def _list_decoder(inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def decode(data: Any) -> Any:
+        if not isinstance(data, list):
+            raise ValueError(f" expected a list, found {type(data).__name__}")
+        out = []
+        for index, value in enumerate(data):
+            try:
+                out.append(inner(value))
+            except ValueError as error:
+                raise _inside(f"[{index}]", error) from None
+        return tuple(out)
+
+    return decode
+
+
+def _tuple_decoder(inners: list[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    def decode(data: Any) -> Any:
+        if not isinstance(data, list) or len(data) != len(inners):
+            raise ValueError(f" is not a list of {len(inners)}")
+        return tuple(inner(value) for inner, value in zip(inners, data))
+
+    return decode
+
+
+def _scalar_decoder(hint: Any, choices: tuple[Any, ...]) -> Callable[[Any], Any]:
+    def decode(data: Any) -> Any:
+        if choices:
+            if data in choices and not isinstance(data, bool):
+                return data
+            raise ValueError(f" is {data!r}, not one of {', '.join(map(str, choices))}")
+        if hint is float and type(data) is int:
+            return float(data)
+        if type(data) is hint:
+            return data
+        raise ValueError(f" is {data!r}, not {hint.__name__}")
+
+    return decode
 
 
 @functools.cache

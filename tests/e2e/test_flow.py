@@ -19,7 +19,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(*arguments, cwd, program=PROVEOUT, **more):
-    return subprocess.run([*program, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=300, **more)
+    return subprocess.run(
+        [*program, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=300, **more
+    )
 
 
 def test_the_selftest_corpus_passes_and_the_broken_one_is_expected(tmp_path):
@@ -84,7 +86,9 @@ def _processes_below(folder: Path) -> list[str]:
 
 
 def test_the_wheel_works_by_itself_corpora_included(tmp_path):
-    built = run("-m", "build", "--wheel", "--no-isolation", "-o", tmp_path, ROOT, cwd=tmp_path, program=[sys.executable])
+    built = run(
+        "-m", "build", "--wheel", "--no-isolation", "-o", tmp_path, ROOT, cwd=tmp_path, program=[sys.executable]
+    )
     assert built.returncode == 0, built.stdout[-2000:] + built.stderr[-2000:]
     (wheel,) = tmp_path.glob("*.whl")
     site = tmp_path / "site"

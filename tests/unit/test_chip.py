@@ -428,7 +428,6 @@ def test_weights_stay_and_count_with_their_padding():
     assert memory_use(program([], [send("w", "v", "DRAM")], shape=(33, 5)), N150).weight_bytes == 2 * 2048
 
 
-@pytest.mark.xfail(strict=True, reason="setup keeps its intermediate results: a transposed weight is resident twice")
 def test_a_transposed_weight_is_resident_once():
     turn = Step("ttnn.permute", (("input_tensor", Ref("w.dev")), ("dims", (1, 0))), ("w.t",))
     product = Step("ttnn.matmul", (("input_tensor_a", Ref("a")), ("input_tensor_b", Ref("w.t"))), ("y",))
@@ -436,7 +435,6 @@ def test_a_transposed_weight_is_resident_once():
     assert memory_use(deallocate(hoist(made)), N150).weight_bytes == 1024 * 2048
 
 
-@pytest.mark.xfail(strict=True, reason="weights that ttnn.conv2d takes from the host and moves itself are not counted")
 def test_the_weights_of_a_convolution_count():
     attrs = {"in_channels": 64, "out_channels": 64, "batch_size": 1, "input_height": 8, "input_width": 8}
     attrs |= {"kernel_size": (1, 1), "device": Name("device")}

@@ -221,7 +221,6 @@ STATEFUL = {
 
 
 @pytest.mark.parametrize("what", STATEFUL)
-@pytest.mark.xfail(strict=True, reason="eager's reference run leaves inputs, buffers and random state changed")
 def test_a_model_is_not_blamed_because_it(script, what):
     record = prove_here(Job(script(STATEFUL[what]), settings=EXACT, do=("run",)))
     assert record.status == "passed", record.reason

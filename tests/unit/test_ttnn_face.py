@@ -291,7 +291,6 @@ def test_shapes_that_do_not_fit_are_a_runtime_error():
         ttnn.reshape(X, (4, 4))
 
 
-@pytest.mark.xfail(strict=True, reason="arguments of ttnn's that no meaning takes raise Python's own TypeError")
 @pytest.mark.parametrize(
     "call",
     [
@@ -309,7 +308,6 @@ def test_valid_calls_run_or_say_what_is_not_served(call):
         assert "not served" in str(error)  # noqa: PT017
 
 
-@pytest.mark.xfail(strict=True, reason="a freed tensor can still be used")
 def test_a_freed_tensor_cannot_be_used():
     x = on_device(randn(2, 2))
     ttnn.deallocate(x)
@@ -317,7 +315,6 @@ def test_a_freed_tensor_cannot_be_used():
         ttnn.relu(x)
 
 
-@pytest.mark.xfail(strict=True, reason="kernels take tensors that were never sent to the device")
 def test_a_tensor_on_the_host_is_refused():
     with pytest.raises(RuntimeError):
         ttnn.relu(ttnn.from_torch(randn(2, 2), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
@@ -10,6 +10,10 @@ from proveout.types import Comparison, Origin
 
 CLOSE_RTOL, CLOSE_ATOL = 2e-2, 1e-3
 """Where PCC is undefined (a constant tensor), closeness decides; the absolute part is of the reference's largest."""
+
+
+SCALE_LIMIT = 0.5
+"""PCC does not see a wrong scale or offset; a relative L2 beyond this does."""
 
 
 def compare(
@@ -62,8 +66,11 @@ def _floats(found: torch.Tensor, wanted: torch.Tensor, threshold: float) -> tupl
         scale = float(want.abs().max()) or 1.0
         close = torch.allclose(got, want, rtol=CLOSE_RTOL, atol=CLOSE_ATOL * scale)
         return close, "constant: PCC is undefined, closeness decides", (None, rel_l2, max_abs)
-    passed = pcc >= threshold
-    return passed, "" if passed else f"PCC {pcc:.6f} is below {threshold}", (pcc, rel_l2, max_abs)
+    if pcc < threshold:
+        return False, f"PCC {pcc:.6f} is below {threshold}", (pcc, rel_l2, max_abs)
+    if rel_l2 is not None and rel_l2 > SCALE_LIMIT:
+        return False, f"PCC {pcc:.6f}, but off in scale or offset: relative L2 {rel_l2:.2f}", (pcc, rel_l2, max_abs)
+    return True, "", (pcc, rel_l2, max_abs)
 
 
 def _same_specials(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -82,11 +89,3 @@ def pearson(a: torch.Tensor, b: torch.Tensor) -> float | None:
     if scale == 0 or not torch.isfinite(torch.tensor(scale)):
         return None
     return max(-1.0, min(1.0, float(torch.dot(a, b)) / scale))
-
-
-def tensors_in(value: Any) -> list[tuple[str, torch.Tensor]]:
-    """The tensors of a model's output, each with its path."""
-    from torch.utils._pytree import keystr, tree_flatten_with_path
-
-    leaves, _ = tree_flatten_with_path(value)
-    return [(keystr(path).strip(".") or "output", leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor)]

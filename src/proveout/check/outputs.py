@@ -2,21 +2,54 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
-from proveout.check.compare import compare, tensors_in
+import torch
+from torch.utils._pytree import keystr, tree_flatten_with_path
+
+from proveout.check.compare import compare
 from proveout.types import Comparison
+
+DEPTH = 4
+"""How deep objects that PyTorch does not know as containers are looked into."""
 
 
 def compare_outputs(found: Any, wanted: Any, threshold: float) -> list[Comparison]:
-    """Outputs are matched by their place in the structure; a missing or extra one fails."""
-    got, want = dict(tensors_in(found)), dict(tensors_in(wanted))
+    """Outputs are matched by their place in the structure; a missing or extra one fails, and so does nothing at all."""
+    got, want = dict(leaves(found)), dict(leaves(wanted))
     out = []
-    for name, tensor in want.items():
-        if name in got:
-            out.append(compare(got[name], tensor, name=name, threshold=threshold))
-        else:
-            out.append(Comparison("output", name, None, None, None, threshold, False, "this output is missing"))
-    for name in got.keys() - want.keys():
-        out.append(Comparison("output", name, None, None, None, threshold, False, "eager has no such output"))
+    for name, value in want.items():
+        if name not in got:
+            out.append(_verdict(name, threshold, False, "this output is missing"))
+        elif isinstance(value, torch.Tensor) and isinstance(got[name], torch.Tensor):
+            out.append(compare(got[name], value, name=name, threshold=threshold))
+        elif not _same(got[name], value):
+            out.append(_verdict(name, threshold, False, f"{got[name]!r} instead of {value!r}"))
+    out += [_verdict(n, threshold, False, "eager has no such output") for n in got.keys() - want.keys()]
+    if not want:
+        out.append(_verdict("output", threshold, False, "the model gives nothing that can be compared"))
     return out
+
+
+def leaves(value: Any, path: str = "", depth: int = DEPTH) -> Iterator[tuple[str, Any]]:
+    """The tensors, numbers and texts of an output, each with its path; objects are looked into by their attributes."""
+    for keys, leaf in tree_flatten_with_path(value)[0]:
+        name = path + keystr(keys)
+        if isinstance(leaf, (torch.Tensor, bool, int, float, complex, str)):
+            yield name.strip(".") or "output", leaf
+        elif depth and hasattr(leaf, "__dict__") and not isinstance(leaf, type):
+            for attribute, inner in vars(leaf).items():
+                if not attribute.startswith("_"):
+                    yield from leaves(inner, f"{name}.{attribute}", depth - 1)
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, float):
+        return math.isclose(a, b, rel_tol=1e-2, abs_tol=1e-6) or (math.isnan(a) and math.isnan(b))
+    return type(a) is type(b) and bool(a == b)
+
+
+def _verdict(name: str, threshold: float, passed: bool, reason: str) -> Comparison:
+    return Comparison("output", name, None, None, None, threshold, passed, reason)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from proveout.check.compare import compare
-from proveout.devices.execute import PURE_LAYOUT, run_step
+from proveout.devices.execute import PURE_LAYOUT, aten_op, run_step
 from proveout.engine.compiled import Compiled
 from proveout.engine.graph import Variant
-from proveout.program import DEALLOCATE, Arg, Loaded, Name, Program, Step
+from proveout.program import DEALLOCATE, Arg, Loaded, Name, Step
 from proveout.types import Comparison
 
 NARROW = {f"ttnn.{d}" for d in ("bfloat16", "bfloat8_b", "bfloat4_b")}
@@ -37,26 +37,38 @@ def replay(loaded: Loaded, inputs: Sequence[Any], threshold: float) -> list[Comp
     """The body twice, side by side: as the device computes it, and in float32."""
     program = loaded.program
     device: dict[str, Any] = dict(zip(program.inputs, inputs))
-    for name in _stable(program):
-        device[name] = loaded.value(name)
-    exact = {name: _wide(value) for name, value in device.items()}
+    exact: dict[str, Any] = dict(device)
+    for name in (*program.weights, *(c.name for c in program.constants)):
+        device[name] = exact[name] = loaded.value(name)
     out = []
     with torch.no_grad():
-        for step in program.body:
-            if step.kernel == DEALLOCATE:
-                for name in step.uses:
-                    device.pop(name), exact.pop(name)
-                continue
-            results = run_step(step, device)
-            isolated = results
-            if not step.on_host:
-                isolated = run_step(_widened(step), {n: _wide(device[n]) for n in step.uses})
-            accumulated = run_step(_widened(step), {n: exact[n] for n in step.uses}) if not step.on_host else results
-            for index, name in enumerate(step.outputs):
-                device[name], exact[name] = results[index], _wide(accumulated[index])
-                if not step.on_host and not step.is_transfer and step.kernel not in PURE_LAYOUT:
-                    out.append(_judge(step, name, results[index], isolated[index], accumulated[index], threshold))
+        for step in program.setup:
+            if step.kernel != DEALLOCATE:
+                device.update((n, loaded.value(n)) for n in step.outputs)
+                exact.update(zip(step.outputs, _exactly(step, exact, ())))
+        last = {name: i for i, step in enumerate(program.body) for name in (*step.uses, *step.outputs)}
+        for index, step in enumerate(program.body):
+            if step.kernel != DEALLOCATE:
+                results = run_step(step, device)
+                isolated = _exactly(step, {n: _wide(device[n]) for n in step.uses}, results)
+                accumulated = _exactly(step, exact, results)
+                for position, name in enumerate(step.outputs):
+                    device[name], exact[name] = results[position], _wide(accumulated[position])
+                    if not step.on_host and not step.is_transfer and step.kernel not in PURE_LAYOUT:
+                        found, alone, overall = results[position], isolated[position], accumulated[position]
+                        out.append(_judge(step, name, found, alone, overall, threshold))
+            for name in (*step.uses, *step.outputs):
+                if last[name] == index and name not in program.inputs:
+                    device.pop(name, None), exact.pop(name, None)
     return out
+
+
+def _exactly(step: Step, values: Mapping[str, Any], results: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A Step in float32. A host op that draws random numbers is not run again: its results are what they are."""
+    if step.on_host and torch.Tag.nondeterministic_seeded in aten_op(step.kernel).tags:  # type: ignore[attr-defined]
+        return results
+    widened = step if step.on_host else _widened(step)
+    return run_step(widened, {n: values[n] for n in step.uses})
 
 
 def _judge(step: Step, name: str, found: Any, isolated: Any, accumulated: Any, threshold: float) -> Comparison:
@@ -78,8 +90,3 @@ def _widened(step: Step) -> Step:
 def _wide(value: Any) -> Any:
     narrow = isinstance(value, torch.Tensor) and value.dtype in (torch.bfloat16, torch.float16)
     return value.float() if narrow else value
-
-
-def _stable(program: Program) -> list[str]:
-    made = [n for s in program.setup for n in s.outputs]
-    return [*program.weights, *(c.name for c in program.constants), *made]

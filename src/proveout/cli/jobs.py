@@ -190,9 +190,7 @@ def _prove_all(store: Store, jobs: Sequence[Job], known: dict[str, Record | None
                 progress.done(_done_line(results[-1], time.monotonic() - started))
     except KeyboardInterrupt:
         done = f"{len(results)} of {len(jobs)} done"
-        raise Interrupted(
-            f"interrupted: {done}, kept in {store.folder}; run the same command to continue."
-        ) from None
+        raise Interrupted(f"interrupted: {done}, kept in {store.folder}; run the same command to continue.") from None
     return results
 
 

@@ -43,7 +43,12 @@ def run_step(step: Step, values: Mapping[str, Any]) -> tuple[Any, ...]:
         out = aten_op(step.kernel)(**attrs)
     else:
         out = call_meaning(kernels()[step.kernel], attrs)
-    return tuple(out) if isinstance(out, (tuple, list)) else (out,)
+    return _given(out) if isinstance(out, (tuple, list)) else (out,)
+
+
+def _given(out: Sequence[Any]) -> tuple[Any, ...]:
+    """The outputs that there are: a backward gives None for a gradient nobody asked for, and a Step has no name for it."""
+    return tuple(o for o in out if o is not None)
 
 
 def _concrete(arg: Arg, values: Mapping[str, Any]) -> Any:
@@ -113,8 +118,9 @@ def body_function(program: Program, stable: Sequence[str], transfers: Transfers)
         call = f"{functions[step.kernel]}({arguments})"
         if step.attr("weight") in late:
             call += f".to({bind(torch_dtype(program.specs[step.outputs[0]].dtype))})"
-        if step.on_host and len(outputs) == 1 and _gives_tuple(step.kernel):
-            call = f"{call}[0]"
+        if step.on_host and _gives_tuple(step.kernel):
+            given = functions.setdefault("", bind(_given))
+            call = f"{given}({call})[0]" if len(outputs) == 1 else f"{given}({call})"
         lines.append(f"    {target}{call}")
         lines += [f"    del {variable[n]}" for n in step.outputs if n not in used]
     results = [f"{text(o)}.clone()" if index in fresh else text(o) for index, o in enumerate(program.outputs)]

@@ -14,7 +14,7 @@ from proveout.compiler import CompiledGraph
 from proveout.compiler.plan import Plan
 from proveout.engine.backend import Capture
 from proveout.engine.graph import Tally, Variant
-from proveout.errors import CaptureError, ProveoutError, UsageError
+from proveout.errors import CaptureError, CompileError, ProveoutError, UsageError
 from proveout.program import Device, Program
 from proveout.types import Coverage, MemoryUse, Settings
 
@@ -40,7 +40,7 @@ def compile(
     capture = Capture.of(device, chosen, dry=dry_run, keep=True)
     compiled = Compiled(model, capture)
     args, kwargs = call if call is not None else as_call(inputs)
-    with _undisturbed(model, (args, kwargs)):
+    with undisturbed(model, (args, kwargs)):
         compiled(*args, **kwargs)
     return compiled
 
@@ -110,6 +110,8 @@ class Compiled:
     @property
     def program(self) -> Program:
         """The model's Program; where it has several graphs, the one with the most Steps."""
+        if not self.programs:
+            raise CompileError("the model calls no op, so there is no Program.")
         return max(self.programs, key=lambda p: len(p.steps))
 
     @property
@@ -142,13 +144,14 @@ class Compiled:
         if not uses:
             return MemoryUse()
         worst = max(uses, key=lambda m: m.l1_peak_bytes)
-        dram = max(m.dram_peak_bytes for m in uses)
+        weights = sum(m.weight_bytes for m in uses)
+        dram = weights + max(m.dram_peak_bytes - m.weight_bytes for m in uses)
         return MemoryUse(
             worst.l1_peak_bytes,
             worst.l1_peak_per_core_bytes,
             worst.l1_per_core_bytes,
             dram,
-            sum(m.weight_bytes for m in uses),
+            weights,
             all(m.fits for m in uses),
             worst.peak_at,
         )
@@ -183,8 +186,8 @@ def root_cause(error: BaseException) -> BaseException:
 
 
 @contextlib.contextmanager
-def _undisturbed(model: torch.nn.Module, inputs: Any) -> Iterator[None]:
-    """Put back buffers, tensor inputs, gradients and the random state after a call made only to compile."""
+def undisturbed(model: torch.nn.Module, inputs: Any) -> Iterator[None]:
+    """Put back buffers, tensor inputs and the random state after a call made only to look."""
     from torch.utils._pytree import tree_leaves
 
     tensors = [*model.buffers(), *(t for t in tree_leaves(inputs) if isinstance(t, torch.Tensor))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proveout.chip.memory import Arena, bytes_per_bank
 from proveout.chip.time import (
@@ -16,7 +16,7 @@ from proveout.chip.time import (
 from proveout.errors import OutOfMemory
 from proveout.kernels.table import flat_specs, kernels, specs_of
 from proveout.program import DEALLOCATE, FROM_TORCH, Program, Step
-from proveout.types import DeviceSpec, MemoryUse, Settings
+from proveout.types import DRAM, HOST, DeviceSpec, MemoryUse, Settings
 
 CIRCULAR_TILES = 8
 """Tiles of circular buffer that a kernel holds per core: two per operand and result, doubled."""
@@ -52,10 +52,12 @@ def step_times(program: Program, chip: DeviceSpec, settings: Settings) -> list[S
 
 
 def program_ns(times: list[StepTime], settings: Settings) -> int:
-    """Modelled time of one call: transfers, kernels and the gaps between them; dispatch overlaps the device."""
+    """Modelled time of one call in steady state: transfers, kernels and the gaps between them. Dispatch overlaps the
+    device; with a second queue the transfers of one call overlap the kernels of another."""
     dispatch = 0 if settings.trace else UNTRACED_GAP_NS
     kernels_ns = sum(max(t.ns + TRACED_GAP_NS, dispatch) for t in times if t.kernel)
-    return kernels_ns + sum(t.ns for t in times if not t.kernel)
+    transfers_ns = sum(t.ns for t in times if not t.kernel)
+    return max(kernels_ns, transfers_ns) if settings.queues == 2 else kernels_ns + transfers_ns
 
 
 def memory_use(program: Program, chip: DeviceSpec) -> MemoryUse:
@@ -65,14 +67,17 @@ def memory_use(program: Program, chip: DeviceSpec) -> MemoryUse:
     dram = Arena("DRAM", chip.dram_bank_bytes)
     arenas = {"l1": l1, "dram": dram}
     peak_at, fits, reason = "", True, ""
-    weight_bytes = 0
+    weight_bytes: dict[str, int] = {}
     for index, step in enumerate(program.steps):
         if step.kernel == DEALLOCATE:
             for name in step.uses:
                 arenas[program.specs[name].memory.buffer].free(name)
+                weight_bytes.pop(name, None)
             continue
         for name in step.outputs:
             spec = program.specs[name]
+            if step.kernel == FROM_TORCH and spec.memory == HOST:
+                spec = replace(spec, memory=DRAM)  # conv weights: ttnn prepares and moves them itself
             arena = arenas.get(spec.memory.buffer)
             if arena is None:
                 continue
@@ -84,14 +89,14 @@ def memory_use(program: Program, chip: DeviceSpec) -> MemoryUse:
             if l1.peak > before:
                 peak_at = step.kernel
             if index < len(program.setup):
-                weight_bytes += spec.nbytes
+                weight_bytes[name] = spec.nbytes
     per_core = l1.peak + (circular if any(not s.on_host for s in program.body) else 0)
     return MemoryUse(
         l1_peak_bytes=per_core * chip.cores,
         l1_peak_per_core_bytes=per_core,
         l1_per_core_bytes=chip.l1_allocatable,
         dram_peak_bytes=dram.peak * chip.dram_banks,
-        weight_bytes=weight_bytes,
+        weight_bytes=sum(weight_bytes.values()),
         fits=fits,
         peak_at=reason or peak_at,
     )

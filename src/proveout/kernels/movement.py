@@ -54,8 +54,8 @@ def pad_refuses(specs: Specs) -> str | None:
     return None
 
 
-def full(shape: Ints, fill_value: Any, dtype: torch.dtype, layout: str = "row_major") -> Tensor:
-    return torch.full(tuple(shape), fill_value, dtype=dtype)
+def full(shape: Ints, fill_value: Any, dtype: torch.dtype | None = None, layout: str = "row_major") -> Tensor:
+    return torch.full(tuple(shape), fill_value, dtype=dtype or torch.bfloat16)
 
 
 KERNELS = [

@@ -14,7 +14,7 @@ from proveout.chip.time import Work
 from proveout.program import Arg, Name, Ref, Step
 from proveout.types import DRAM, HOST, L1, Layout, Memory, TensorSpec
 
-FAMILIES = ("transfer", "eltwise", "matmul", "reduce", "movement", "norm", "attention", "conv", "embedding")
+FAMILIES = ("transfer", "eltwise", "matmul", "reduce", "movement", "norm", "attention", "conv", "embedding", "indexing")
 
 Specs = Mapping[str, Any]
 """Attributes with every tensor replaced by its TensorSpec (tuples of them for lists)."""

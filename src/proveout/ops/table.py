@@ -21,6 +21,7 @@ FAMILIES = (
     "attention",
     "conv",
     "embedding",
+    "indexing",
     "creation",
 )
 

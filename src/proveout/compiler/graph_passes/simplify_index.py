@@ -31,7 +31,7 @@ def _arange_axes(gm: GraphModule, node: Node) -> list[int] | None:
     axes = []
     for index, size in zip(indices, shape):
         tensor = getattr(gm, str(index.target), None) if isinstance(index, Node) and index.op == "get_attr" else None
-        if not isinstance(tensor, torch.Tensor) or tensor.dtype == torch.bool or tensor.numel() != size:
+        if not isinstance(tensor, torch.Tensor) or tensor.dtype in (torch.bool, torch.uint8) or tensor.numel() != size:
             return None
         if not torch.equal(tensor.flatten().long(), torch.arange(size)):
             return None

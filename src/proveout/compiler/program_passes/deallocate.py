@@ -1,10 +1,10 @@
-"""Frees every device tensor of the body after its last use."""
+"""Frees every device tensor after its last use: of the body, and of setup where the body does not read it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from proveout.program import DEALLOCATE, Program, Ref, Step
+from proveout.program import DEALLOCATE, Program, Ref, Step, refs
 from proveout.types import HOST
 
 MAY_SHARE = ("ttnn.reshape",)
@@ -18,7 +18,22 @@ def deallocate(program: Program) -> Program:
         body.append(step)
         for name in freed.get(index, ()):
             body.append(Step(DEALLOCATE, (("tensor", Ref(name)),), (), step.origin))
-    return replace(program, body=tuple(body))
+    return replace(program, setup=_setup_without_intermediates(program), body=tuple(body))
+
+
+def _setup_without_intermediates(program: Program) -> tuple[Step, ...]:
+    """Setup frees what only setup reads: a weight before it was transposed, say."""
+    read_later = {n for s in program.body for n in s.uses} | {r.name for r in refs(program.outputs)}
+    last = {name: i for i, step in enumerate(program.setup) for name in (*step.uses, *step.outputs)}
+    shared = {n for s in program.setup if s.kernel in MAY_SHARE for n in (*s.uses, *s.outputs)}
+    steps: list[Step] = []
+    for index, step in enumerate(program.setup):
+        steps.append(step)
+        for name in step.uses:
+            mine = name in program.specs and program.specs[name].memory != HOST
+            if mine and last[name] == index and name not in read_later and name not in shared:
+                steps.append(Step(DEALLOCATE, (("tensor", Ref(name)),), (), step.origin))
+    return tuple(steps)
 
 
 def freed_after(program: Program) -> dict[int, list[str]]:

@@ -13,7 +13,7 @@ def hoist(program: Program) -> Program:
     stable = {*program.weights, *(c.name for c in program.constants)}
     setup, body = list(program.setup), []
     for step in program.body:
-        if step.uses and stable.issuperset(step.uses) and _is_pure(step):
+        if stable.issuperset(step.uses) and _is_pure(step):
             setup.append(step)
             stable.update(step.outputs)
         else:
@@ -27,4 +27,9 @@ def _is_pure(step: Step) -> bool:
         return True
     namespace, name, overload = step.kernel.split(".")
     op = getattr(getattr(getattr(torch.ops, namespace), name), overload)
-    return namespace == "aten" and not op._schema.is_mutable and torch.Tag.nondeterministic_seeded not in op.tags
+    return (
+        bool(step.uses)
+        and namespace == "aten"
+        and not op._schema.is_mutable
+        and torch.Tag.nondeterministic_seeded not in op.tags
+    )

@@ -1,0 +1,449 @@
+"""Reading and writing by index. Eager's indices count from the end where negative; the chip's are uint32."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from proveout.ops.samples import ODD, bools, each, ints, randn
+from proveout.ops.shape import cut
+from proveout.ops.table import Builder, Op, Range, Refused, Sample, Value, normal_dim
+from proveout.program import Name
+
+Ints = Sequence[int]
+Indices = Sequence[Value | None]
+
+
+# ---- reading -----------------------------------------------------------------------------------------------------
+
+
+def lower_index(b: Builder, self: Value, indices: Indices) -> Value:
+    """The indexed dimensions become one, and the indices one number each: a lookup along a single dimension."""
+    place = _place(b, self, indices)
+    x = b.reshape(b.permute(self, place.order), place.flat)
+    found = b.reshape(lookup(b, x, place.index), (*place.lead, *place.index_shape, *place.trail))
+    return b.reshape(found, b.out.shape)
+
+
+def lower_index_select(b: Builder, self: Value, dim: int, index: Value) -> Value:
+    """A negative index is an error here, as in eager."""
+    x = b.reshape(self, (1,)) if self.rank == 0 else self
+    dim = normal_dim(dim, x.rank)
+    flat = (math.prod(x.shape[:dim]), x.shape[dim], math.prod(x.shape[dim + 1 :]))
+    rows = b.reshape(_bounded(index, (0, x.shape[dim] - 1)), (math.prod(index.shape),))
+    return b.reshape(lookup(b, b.reshape(x, flat), rows), b.out.shape)
+
+
+def lower_gather(b: Builder, self: Value, dim: int, index: Value, sparse_grad: bool = False) -> Value:
+    if 0 in index.shape:
+        raise Refused("tensors without elements stay on the host")
+    shape = index.shape or (1,)
+    x = b.reshape(self, self.shape or (1,))
+    dim = normal_dim(dim, x.rank)
+    places = b.as_indices(b.reshape(_bounded(index, (0, x.shape[dim] - 1)), shape))
+    out = b.call("ttnn.gather", input=x, dim=dim, index=places, range=self.range)
+    return b.reshape(out, b.out.shape)
+
+
+def lower_flip(b: Builder, self: Value, dims: Ints) -> Value:
+    x = self
+    for dim in {normal_dim(d, self.rank) for d in dims} if self.rank else ():
+        x = take(b, x, dim, range(x.shape[dim])[::-1])
+    return x
+
+
+def lower_diagonal(b: Builder, self: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
+    """Of the matrices in two dimensions, each flattened: a strided slice."""
+    i, j = normal_dim(dim1, self.rank), normal_dim(dim2, self.rank)
+    rest = [d for d in range(self.rank) if d not in (i, j)]
+    columns, num = self.shape[j], b.out.shape[-1]
+    start = offset if offset >= 0 else -offset * columns
+    lead = tuple(self.shape[d] for d in rest)
+    x = b.reshape(b.permute(self, (*rest, i, j)), (*lead, self.shape[i] * columns))
+    if num == 0:
+        return cut(b, x, len(lead), 0, 0)
+    return cut(b, x, len(lead), start, start + (num - 1) * (columns + 1) + 1, columns + 1)
+
+
+def lower_unfold(b: Builder, self: Value, dimension: int, size: int, step: int) -> Value:
+    """Windows side by side, then each in a dimension of its own, which eager puts last."""
+    x = b.reshape(self, self.shape or (1,))
+    dim = normal_dim(dimension, x.rank)
+    num = b.out.shape[dim] if self.rank else 1
+    x = take(b, x, dim, [w * step + i for w in range(num) for i in range(size)])
+    split = b.reshape(x, (*x.shape[:dim], num, size, *x.shape[dim + 1 :]))
+    order = [d for d in range(split.rank) if d != dim + 1]
+    return b.reshape(b.permute(split, (*order, dim + 1)), b.out.shape)
+
+
+def lookup(b: Builder, x: Value, index: Value) -> Value:
+    """x[:, index, :]. A bfloat16 table is looked up whole rows at a time; otherwise each element has its own index."""
+    lead, _, trail = x.shape
+    num = index.shape[0]
+    if lead == 1:
+        rows, table = b.as_indices(b.reshape(index, (1, num))), b.reshape(x, x.shape[1:])
+        if b.refuses("ttnn.embedding", input_tensor=rows, weight=table) is None:
+            tile = Name("ttnn.TILE_LAYOUT")
+            return b.call("ttnn.embedding", input_tensor=rows, weight=table, layout=tile, gives=x.dtype, range=x.range)
+    places = b.as_indices(b.expand(b.reshape(index, (1, num, 1)), (lead, num, trail)))
+    return b.call("ttnn.gather", input=x, dim=1, index=places, range=x.range)
+
+
+def take(b: Builder, x: Value, dim: int, positions: Ints) -> Value:
+    """x at positions along one dimension that are known now: a slice, a repetition, or a lookup."""
+    where, size = list(positions), x.shape[dim]
+    num = len(where)
+    step = where[1] - where[0] if num > 1 else 1
+    if num and step > 0 and where == list(range(where[0], where[-1] + 1, step)):
+        return cut(b, x, dim, where[0], where[-1] + 1, step)
+    shape = (*x.shape[:dim], num, *x.shape[dim + 1 :])
+    times = num // size if size else 0
+    if num and where == [i // times for i in range(size * times)]:
+        apart = b.reshape(x, (*x.shape[: dim + 1], 1, *x.shape[dim + 1 :]))
+        return b.reshape(b.expand(apart, (*x.shape[: dim + 1], times, *x.shape[dim + 1 :])), shape)
+    flat = b.reshape(x, (math.prod(x.shape[:dim]), size, math.prod(x.shape[dim + 1 :])))
+    return b.reshape(lookup(b, flat, b.constant(torch.tensor(where))), shape)
+
+
+# ---- writing -----------------------------------------------------------------------------------------------------
+
+
+def lower_index_put(b: Builder, self: Value, indices: Indices, values: Value, accumulate: bool = False) -> Value:
+    """Two writes to one place without `accumulate` are in no order in eager either."""
+    place = _place(b, self, indices)
+    x = b.reshape(b.permute(self, place.order), place.flat)
+    wanted = (*place.lead, *place.index_shape, *place.trail)
+    source = b.expand(b.cast(values, self.dtype), wanted)
+    out = _write(
+        b, x, 1, place.index, b.reshape(source, (place.flat[0], *place.index.shape, place.flat[2])), accumulate
+    )
+    out = b.reshape(out, [self.shape[d] for d in place.order])
+    return b.permute(out, [place.order.index(d) for d in range(self.rank)])
+
+
+def lower_scatter(b: Builder, self: Value, dim: int, index: Value, src: Value) -> Value:
+    return _scattered(b, self, dim, index, src, add=False)
+
+
+def lower_scatter_value(b: Builder, self: Value, dim: int, index: Value, value: float) -> Value:
+    number = b.constant(torch.full((), value, dtype=getattr(torch, self.dtype)))
+    return _scattered(b, self, dim, index, b.expand(number, index.shape), add=False)
+
+
+def lower_scatter_add(b: Builder, self: Value, dim: int, index: Value, src: Value) -> Value:
+    return _scattered(b, self, dim, index, src, add=True)
+
+
+def _scattered(b: Builder, self: Value, dim: int, index: Value, src: Value, add: bool) -> Value:
+    """Eager reads as much of the source as the index is large."""
+    if 0 in index.shape:
+        return self
+    x = b.reshape(self, self.shape or (1,))
+    source = b.reshape(src, src.shape or (1,))
+    index = b.reshape(_bounded(index, (0, x.shape[normal_dim(dim, x.rank)] - 1)), index.shape or (1,))
+    for d, size in enumerate(index.shape):
+        source = cut(b, source, d, 0, size)
+    return b.reshape(_write(b, x, normal_dim(dim, x.rank), index, source, add), self.shape)
+
+
+def _write(b: Builder, x: Value, dim: int, index: Value, source: Value, add: bool) -> Value:
+    if index.rank != x.rank:
+        index = b.expand(b.reshape(index, (1, *index.shape, 1)), source.shape)
+    if add and x.dtype == "bool":
+        raise Refused("a sum of bools is a bool in eager and a number on the chip")
+    places = b.as_indices(index)
+    bounds = None
+    if x.range and source.range:
+        times = math.prod(source.shape) if add else 1
+        low, high = (min(source.range[0] * times, 0), max(source.range[1] * times, 0))
+        bounds = (
+            (x.range[0] + low, x.range[1] + high)
+            if add
+            else (min(x.range[0], source.range[0]), max(x.range[1], source.range[1]))
+        )
+    kernel = "ttnn.scatter_add" if add else "ttnn.scatter"
+    return b.call(kernel, input=x, dim=dim, index=places, src=source, range=bounds)
+
+
+def lower_slice_scatter(
+    b: Builder,
+    self: Value,
+    src: Value,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Value:
+    dim = normal_dim(dim, self.rank)
+    size = self.shape[dim]
+    begin, stop, _ = slice(start, end, step).indices(size)
+    written = range(begin, max(begin, stop), step)
+    if not written:
+        return self
+    source = b.expand(b.cast(src, self.dtype), (*self.shape[:dim], len(written), *self.shape[dim + 1 :]))
+    if step == 1:
+        return _spliced(b, self, source, dim, begin)
+    positions = [size + written.index(i) if i in written else i for i in range(size)]
+    return take(b, _joined(b, [self, source], dim), dim, positions)
+
+
+def lower_select_scatter(b: Builder, self: Value, src: Value, dim: int, index: int) -> Value:
+    dim = normal_dim(dim, self.rank)
+    row = (*self.shape[:dim], 1, *self.shape[dim + 1 :])
+    source = b.reshape(b.expand(b.cast(src, self.dtype), (*row[:dim], *row[dim + 1 :])), row)
+    return _spliced(b, self, source, dim, index % self.shape[dim])
+
+
+def _spliced(b: Builder, x: Value, source: Value, dim: int, begin: int) -> Value:
+    size, stop = x.shape[dim], begin + source.shape[dim]
+    before = [cut(b, x, dim, 0, begin)] if begin else []
+    after = [cut(b, x, dim, stop, size)] if stop < size else []
+    return _joined(b, [*before, source, *after], dim)
+
+
+def _joined(b: Builder, parts: list[Value], dim: int) -> Value:
+    if len(parts) == 1:
+        return parts[0]
+    known = [p.range for p in parts]
+    bounds = (min(r[0] for r in known if r), max(r[1] for r in known if r)) if all(known) else None
+    return b.call("ttnn.concat", tensors=tuple(parts), dim=dim, range=bounds)
+
+
+# ---- where indices point -------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    """An advanced index as one index along one dimension of a [lead, size, trail] tensor."""
+
+    order: tuple[int, ...]
+    """The permutation that brings the indexed dimensions together."""
+    flat: tuple[int, int, int]
+    lead: tuple[int, ...]
+    trail: tuple[int, ...]
+    index: Value
+    """1-d, each element from 0 to the size."""
+    index_shape: tuple[int, ...]
+
+
+def _place(b: Builder, x: Value, indices: Indices) -> _Place:
+    given = {d: index for d, index in enumerate(indices) if index is not None}
+    if not given:
+        raise Refused("an index of nothing but None")
+    for index in given.values():
+        if index.dtype in ("bool", "uint8"):
+            raise Refused(f"a {index.dtype} mask gives as many rows as it has ones, known only when it runs")
+    dims = list(given)
+    adjacent = dims == list(range(dims[0], dims[-1] + 1))
+    first = dims[0] if adjacent else 0
+    others = [d for d in range(x.rank) if d not in given]
+    order = (*others[:first], *dims, *others[first:])
+    lead, trail = (tuple(x.shape[d] for d in part) for part in (others[:first], others[first:]))
+    shape = torch.broadcast_shapes(*(index.shape for index in given.values()))
+    size = math.prod(x.shape[d] for d in dims)
+    linear: Value | None = None
+    stride = size
+    for dim, index in given.items():
+        if x.shape[dim] == 0:
+            raise Refused("an index into a dimension of no element")
+        stride //= x.shape[dim]
+        term = _scaled(b, from_front(b, index, x.shape[dim]), stride)
+        linear = term if linear is None else _added(b, linear, term)
+    assert linear is not None
+    number = b.reshape(b.expand(linear, shape), (math.prod(shape),))
+    return _Place(order, (math.prod(lead), size, math.prod(trail)), lead, trail, number, tuple(shape))
+
+
+def from_front(b: Builder, index: Value, size: int) -> Value:
+    """Indices counted from the front. Eager raises for one outside [-size, size), so that they lie inside is known."""
+    if index.constant is not None:
+        known = index.constant.to(torch.int64)
+        known = torch.where(known < 0, known + size, known)
+        if known.numel() and not (int(known.min()) >= 0 and int(known.max()) < size):
+            raise Refused(f"an index outside a dimension of {size}")
+        return b.constant(known)
+    if index.range is not None and index.range[0] >= 0:
+        return _bounded(index, (0, size - 1))
+    given = _bounded(index, (-size, size - 1))
+    negative = b.call("ttnn.lt", input_tensor_a=given, input_tensor_b=0, dtype=b.dtype("bool"), gives="bool")
+    wrapped = b.call("ttnn.add", input_tensor_a=given, input_tensor_b=size, range=(0, 2 * size - 1))
+    return b.call(
+        "ttnn.where",
+        predicate=negative,
+        true_value=wrapped,
+        false_value=given,
+        gives=index.dtype,
+        range=(0, size - 1),
+    )
+
+
+def _bounded(index: Value, bounds: Range) -> Value:
+    """The same value with the bounds that the lookup itself enforces."""
+    return index if index.constant is not None else dataclasses.replace(index, range=bounds)
+
+
+def _scaled(b: Builder, index: Value, stride: int) -> Value:
+    if stride == 1:
+        return index
+    if index.constant is not None:
+        return b.constant(index.constant * stride)
+    assert index.range is not None
+    bounds = (0, index.range[1] * stride)
+    return b.call("ttnn.multiply", input_tensor_a=index, input_tensor_b=stride, range=bounds)
+
+
+def _added(b: Builder, x: Value, y: Value) -> Value:
+    if x.constant is not None and y.constant is not None:
+        return b.constant(x.constant + y.constant)
+    x, y = (b.cast(v, "int32") if x.dtype != y.dtype else v for v in (x, y))
+    assert x.range is not None
+    assert y.range is not None
+    bounds = (0, x.range[1] + y.range[1])
+    return b.call("ttnn.add", input_tensor_a=x, input_tensor_b=y, range=bounds)
+
+
+# ---- samples -----------------------------------------------------------------------------------------------------
+
+
+X = randn
+BF16 = torch.bfloat16
+
+
+def at(*values: int) -> torch.Tensor:
+    return torch.tensor(values)
+
+
+def index_samples() -> Iterator[Sample]:
+    yield Sample((X(*ODD), [at(1, 0, 1)]))
+    yield Sample((X(*ODD), [None, at(2, 0, 1, 1)]), name="inner")
+    yield Sample((X(*ODD), [None, None, None, at(-1, 3, -7)]), name="negative")
+    yield Sample((X(*ODD), [None, at(0, 2), at(4, -1)]), name="two adjacent")
+    yield Sample((X(*ODD), [at(0, 1), None, at(4, 1)]), name="two apart")
+    yield Sample((X(*ODD), [at(0, 1).view(2, 1), at(0, 1, 2)]), name="broadcast")
+    yield Sample((X(*ODD), [None, torch.tensor(2)]), name="0-d")
+    yield Sample((X(9, 5), [ints(3, 4, low=0, high=9)]), name="2-d")
+    yield Sample((X(9, 5), [at(3, -2).int()]), name="int32")
+    yield Sample((X(9, 5, dtype=BF16), [at(3, 8, 3)]), name="bfloat16")
+    yield Sample((bools(4, 5), [at(3, 0)]), name="bool")
+    yield Sample((ints(4, 5), [at(3, 0)]), name="int64")
+    yield Sample((X(4, 5), [torch.zeros(0, dtype=torch.int64)]), name="no element")
+    yield Sample((torch.tensor([[1.0, math.nan], [-math.inf, 2.0]]), [at(1, 0)]), name="special")
+
+
+def select_samples() -> Iterator[Sample]:
+    yield Sample((X(*ODD), 1, at(2, 0, 2)))
+    yield Sample((X(*ODD), -1, at(6, 5)), name="negative dim")
+    yield Sample((X(9, 4, dtype=BF16), 0, at(8, 1, 1)), name="bfloat16")
+    yield Sample((X(), 0, at(0)), name="0-d")
+    yield Sample((X(5), 0, torch.tensor(3)), name="0-d index")
+    yield Sample((bools(4, 5), 1, at(3, 0).int()), name="bool, int32 index")
+
+
+def gather_samples() -> Iterator[Sample]:
+    yield Sample((X(4, 5), 1, ints(4, 9, low=0, high=5)))
+    yield Sample((X(4, 5), -2, ints(2, 3, low=0, high=4)), name="smaller index")
+    yield Sample((X(4, 5, dtype=BF16), 0, ints(6, 5, low=0, high=4)), name="bfloat16")
+    yield Sample((X(), 0, torch.tensor(0)), name="0-d")
+    yield Sample((X(2, 3, 4, 5), 2, ints(2, 3, 2, 5, low=0, high=4)), name="4-d")
+    yield Sample((X(4, 5), 1, torch.zeros(4, 0, dtype=torch.int64)), name="no element")
+    yield Sample((bools(4, 5), 1, ints(4, 2, low=0, high=5)), name="bool")
+
+
+def put_samples() -> Iterator[Sample]:
+    yield Sample((X(*ODD), [at(1)], X(1, 3, 5, 7)))
+    yield Sample((X(*ODD), [None, None, at(4, 0)], X(2, 3, 2, 7)), name="a cache")
+    yield Sample((X(*ODD), [None, None, at(4, -3)], torch.tensor(2.0)), name="negative, one number")
+    yield Sample((X(*ODD), [at(0, 1), None, at(4, 1)], X(2, 3, 7)), name="apart")
+    yield Sample((X(6, 5), [at(2, 2, 0)], X(3, 5), True), name="accumulate")
+    yield Sample((X(6, 5), [at(2, 1, 0), at(-1, 0, 2)], X(3), True), name="accumulate two")
+    yield Sample((X(6, 5, dtype=BF16), [at(2, 1)], X(2, 5, dtype=BF16)), name="bfloat16")
+    yield Sample((bools(6, 5), [at(2, 1)], bools(2, 5)), name="bool")
+
+
+def scatter_samples() -> Iterator[Sample]:
+    columns = torch.stack([torch.randperm(5, generator=torch.Generator().manual_seed(i))[:3] for i in range(4)])
+    yield Sample((X(4, 5), 1, columns, X(4, 3)))
+    yield Sample((X(4, 5), -1, columns[:2], X(4, 6)), name="larger source")
+    yield Sample((X(4, 5, dtype=BF16), 1, columns, X(4, 3, dtype=BF16)), name="bfloat16")
+    yield Sample((X(), 0, torch.tensor(0), X(1)[0]), name="0-d")
+    yield Sample((X(4, 5), 1, torch.zeros(4, 0, dtype=torch.int64), X(4, 3)), name="no index")
+    yield Sample((bools(4, 5).int(), 0, ints(1, 5, low=0, high=4), bools(1, 5).int()), name="int32")
+
+
+def value_samples() -> Iterator[Sample]:
+    for sample in scatter_samples():
+        yield Sample((*sample.args[:3], 2), name=sample.name)
+
+
+def add_samples() -> Iterator[Sample]:
+    yield from scatter_samples()
+    yield Sample((X(4, 5), 1, ints(4, 9, low=0, high=5), X(4, 9)), name="many into one")
+
+
+def slice_samples() -> Iterator[Sample]:
+    yield Sample((X(*ODD), X(2, 3, 2, 7), 2, 1, 3))
+    yield Sample((X(*ODD), X(2, 3, 5, 2), -1, -2), name="negative, to the end")
+    yield Sample((X(*ODD), X(2, 3, 5, 3), 3, 1, 6, 2), name="step")
+    yield Sample((X(*ODD), X(*ODD)), name="all")
+    yield Sample((X(*ODD), X(2, 3, 0, 7), 2, 4, 2), name="nothing")
+    yield Sample((bools(4, 5), bools(4, 1), 1, 0, 1), name="bool")
+
+
+OPS = [
+    *(Op(name, lower_index, samples=index_samples) for name in ("aten.index.Tensor", "aten._unsafe_index.Tensor")),
+    Op("aten.index_select.default", lower_index_select, samples=select_samples),
+    Op("aten.gather.default", lower_gather, samples=gather_samples),
+    Op(
+        "aten.flip.default",
+        lower_flip,
+        samples=each(
+            Sample((X(*ODD), [0, -1])),
+            Sample((X(5, dtype=BF16), [0]), name="1-d bfloat16"),
+            Sample((X(), []), name="0-d"),
+            Sample((bools(4, 5), [1]), name="bool"),
+            Sample((X(4, 1), [1]), name="one column"),
+        ),
+    ),
+    Op(
+        "aten.diagonal.default",
+        lower_diagonal,
+        samples=each(
+            Sample((X(5, 7),)),
+            Sample((X(*ODD), 1, 1, -1), name="offset"),
+            Sample((X(*ODD), -2, 3, 2), name="below, swapped"),
+            Sample((X(4, 5), 5), name="no element"),
+            Sample((X(1, 5), 3), name="one"),
+        ),
+    ),
+    Op(
+        "aten.unfold.default",
+        lower_unfold,
+        samples=each(
+            Sample((X(3, 8), 1, 4, 2)),
+            Sample((X(3, 8, 2), -2, 3, 3), name="apart"),
+            Sample((X(3, 8), 0, 2, 1), name="overlapping"),
+            Sample((X(), 0, 1, 1), name="0-d"),
+        ),
+    ),
+    *(
+        Op(name, lower_index_put, samples=put_samples)
+        for name in ("aten.index_put.default", "aten._unsafe_index_put.default")
+    ),
+    Op("aten.scatter.src", lower_scatter, samples=scatter_samples),
+    Op("aten.scatter.value", lower_scatter_value, samples=value_samples),
+    Op("aten.scatter_add.default", lower_scatter_add, samples=add_samples),
+    Op("aten.slice_scatter.default", lower_slice_scatter, samples=slice_samples),
+    Op(
+        "aten.select_scatter.default",
+        lower_select_scatter,
+        samples=each(
+            Sample((X(*ODD), X(2, 5, 7), 1, 1)),
+            Sample((X(*ODD), X(2, 3, 5), -1, -1), name="negative"),
+            Sample((X(4), X(), 0, 2), name="1-d"),
+            Sample((bools(4, 5), bools(5), 0, 0), name="bool"),
+        ),
+    ),
+]
