@@ -35,6 +35,9 @@ def test_row_computes_what_eager_computes(aten, index, device):
     sample = sample_of(aten, index)
     found, _ = run(aten, sample, device, MODEL)
     for got, wanted in zip(found, eager(aten, sample)):
+        if wanted is None:
+            assert got is None
+            continue
         assert got.dtype == wanted.dtype
         torch.testing.assert_close(got, wanted, equal_nan=True)
 
@@ -44,6 +47,9 @@ def test_row_in_bfloat16_is_close_to_float32(aten, index):
     sample = sample_of(aten, index)
     found, _ = run(aten, sample, "sim", Settings(precision="bfloat16", verify=True))
     for got, wanted in zip(found, eager(aten, sample)):
+        if wanted is None:
+            assert got is None
+            continue
         assert got.dtype == wanted.dtype
         assert got.shape == wanted.shape
         if wanted.is_floating_point() and aten not in DISCONTINUOUS:

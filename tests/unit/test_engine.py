@@ -223,6 +223,9 @@ def test_all_graphs_of_a_model_count():
     model, x = Breaking().eval(), torch.randn(2, 8)
     compiled = proveout.compile(model, (x,))
     assert compiled.coverage.num_graphs == 2
+    (cut,) = compiled.coverage.graph_breaks
+    assert "test_engine.py:" in cut
+    assert "graph_break" in cut
     assert sum(op.aten == "aten.addmm.default" for op in compiled.coverage.ops) == 2
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), model(x))

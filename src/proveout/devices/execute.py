@@ -47,7 +47,7 @@ def run_step(step: Step, values: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _given(out: Sequence[Any]) -> tuple[Any, ...]:
-    """The outputs that there are: a backward gives None for a gradient nobody asked for, and a Step has no name for it."""
+    """The outputs that there are: a backward gives None for a gradient nobody asked for, and a Step names none."""
     return tuple(o for o in out if o is not None)
 
 

@@ -41,6 +41,8 @@ class Capture:
     dry: bool = False
     graphs: list[GraphFunction] = field(default_factory=list)
     compiled: list[CompiledGraph] = field(default_factory=list)
+    breaks: list[str] = field(default_factory=list)
+    """Where Dynamo cut the model into several graphs: the user's line and the reason."""
     keep: bool = False
     tally: Tally = field(default_factory=Tally)
 
@@ -71,6 +73,8 @@ class Capture:
         return f"proveout on {self.device.name}"
 
     def __call__(self, gm: GraphModule, example_inputs: list[torch.Tensor]) -> Any:
+        if self.keep:
+            self.breaks += _graph_break(gm)
         compiler = aot_autograd(
             fw_compiler=self._compiler("forward"),
             bw_compiler=self._compiler("backward"),
@@ -98,6 +102,16 @@ class Capture:
 
 
 _numbers = itertools.count()
+
+
+def _graph_break(gm: GraphModule) -> list[str]:
+    """Why this graph ends before the function does, if it does."""
+    why = getattr(gm, "compile_subgraph_reason", None)
+    if why is None or not why.graph_break:
+        return []
+    frame = why.user_stack[-1] if why.user_stack else None
+    place = f"{frame.filename}:{frame.lineno}" if frame else "unknown line"
+    return [f"{place}: {str(why.reason).strip().splitlines()[0]}"]
 
 
 def _resident_positions(phase: str) -> frozenset[int]:

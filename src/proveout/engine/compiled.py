@@ -116,7 +116,8 @@ class Compiled:
 
     @property
     def coverage(self) -> Coverage:
-        return functools.reduce(lambda a, b: a + b, (g.coverage for g in self.graphs), Coverage())
+        breaks = Coverage(graph_breaks=tuple(dict.fromkeys(self._capture.breaks)))
+        return functools.reduce(lambda a, b: a + b, (g.coverage for g in self.graphs), breaks)
 
     @property
     def plans(self) -> tuple[Plan, ...]:

@@ -1,4 +1,4 @@
-"""Reductions and argmax."""
+"""Reductions, argmax and running sums."""
 
 from __future__ import annotations
 
@@ -31,10 +31,24 @@ def argmax(input_tensor: Tensor, dim: int | None = None, keepdim: bool = False) 
     return torch.argmax(input_tensor, dim, keepdim).to(torch.uint32)
 
 
+def prod(input_tensor: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    return torch.prod(input_tensor) if dim is None else torch.prod(input_tensor, dim, keepdim)
+
+
+def cumsum(input: Tensor, dim: int) -> Tensor:
+    return torch.cumsum(input, dim, dtype=input.dtype)
+
+
+def scan_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
+    return Work(math.prod(specs["input"].padded_shape), REDUCE)
+
+
 KERNELS = [
     _reduction("sum", lambda x, d, k: torch.sum(x, d, k), FLOAT | INT),
     _reduction("mean", lambda x, d, k: torch.mean(x, d, k), FLOAT),
     _reduction("max", torch.amax, FLOAT | INT),
     _reduction("min", torch.amin, FLOAT | INT),
-    Kernel("ttnn.argmax", argmax, reduce_work, layout="row_major", out_layout="row_major", dtypes=FLOAT),
+    Kernel("ttnn.argmax", argmax, reduce_work, layout="row_major", out_layout="row_major", dtypes=FLOAT | INT),
+    Kernel("ttnn.prod", prod, reduce_work, dtypes=FLOAT),
+    Kernel("ttnn.cumsum", cumsum, scan_work, dtypes=FLOAT | INT),
 ]

@@ -113,6 +113,8 @@ def take(b: Builder, x: Value, dim: int, positions: Ints) -> Value:
 
 def lower_index_put(b: Builder, self: Value, indices: Indices, values: Value, accumulate: bool = False) -> Value:
     """Two writes to one place without `accumulate` are in no order in eager either."""
+    if accumulate and self.dtype == "bfloat16":
+        raise Refused("eager rounds to bfloat16 after each addition, ttnn.scatter_add after the last")
     place = _place(b, self, indices)
     x = b.reshape(b.permute(self, place.order), place.flat)
     wanted = (*place.lead, *place.index_shape, *place.trail)
@@ -360,6 +362,7 @@ def put_samples() -> Iterator[Sample]:
     yield Sample((X(6, 5), [at(2, 2, 0)], X(3, 5), True), name="accumulate")
     yield Sample((X(6, 5), [at(2, 1, 0), at(-1, 0, 2)], X(3), True), name="accumulate two")
     yield Sample((X(6, 5, dtype=BF16), [at(2, 1)], X(2, 5, dtype=BF16)), name="bfloat16")
+    yield Sample((X(2, 5, dtype=BF16), [ints(40, low=0, high=2)], X(40, 5, dtype=BF16), True), name="rounds each time")
     yield Sample((bools(6, 5), [at(2, 1)], bools(2, 5)), name="bool")
 
 

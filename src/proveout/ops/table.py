@@ -17,12 +17,14 @@ FAMILIES = (
     "matmul",
     "shape",
     "reduce",
+    "scan",
     "norm",
     "attention",
     "conv",
     "embedding",
     "indexing",
     "creation",
+    "backward_conv",
 )
 
 Range = tuple[int, int]
