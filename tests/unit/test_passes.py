@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from proveout.chip.specs import CHIPS
-from proveout.compiler.graph_passes import fold_constants, simplify_index
-from proveout.compiler.program_passes import cancel, deallocate, hoist, place, prune
+from proveout.compiler.graph_passes import fold_batch_norm, fold_constants, share_repeated, simplify_index
+from proveout.compiler.program_passes import cancel, deallocate, hoist, place, prune, sink
 from proveout.devices.execute import aten_op
 from proveout.devices.resident import Resident
 from proveout.kernels.cost import memory_use
@@ -182,6 +182,73 @@ def test_simplify_index_never_changes_the_meaning(shape, data):
 # ---- Programs as text --------------------------------------------------------------------------------------------
 
 
+def test_share_repeated_computes_equal_calls_once():
+    x = torch.randn(3)
+    before = traced(lambda x: torch.sin(x) + torch.sin(x) * torch.cos(x) * torch.cos(x), x)
+    after = share_repeated(traced(lambda x: torch.sin(x) + torch.sin(x) * torch.cos(x) * torch.cos(x), x))
+    assert sum("sin" in line or "cos" in line.split(" = ")[1] for line in lines(after)) < len(lines(before))
+    assert [line.split(" = ")[1] for line in lines(after) if "aten.sin" in line] == ["aten.sin.default(arg0_1)"]
+    same_numbers(before, after, x)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.rand_like(x) + torch.rand_like(x),
+        lambda x: (x + 1) + (x + 1.0).floor(),
+        lambda x: torch.atan2(x * 0.0, x * -0.0),
+    ],
+    ids=["random numbers", "1 and 1.0", "0.0 and -0.0"],
+)
+def test_share_repeated_keeps_calls_that_differ(function):
+    x = torch.randn(4)
+    assert len(lines(share_repeated(traced(function, x)))) == len(lines(traced(function, x)))
+
+
+def normalised(x, w, b, gamma, beta, mean, var, transposed=False):
+    y = torch.ops.aten.convolution(x, w, b, [1, 1], [1, 1], [1, 1], transposed, [0, 0], 1)
+    return torch.ops.aten._native_batch_norm_legit_no_training(y, gamma, beta, mean, var, 0.1, 1e-3)[0]
+
+
+def conv_arguments():
+    torch.manual_seed(0)
+    vectors = [torch.randn(6) for _ in range(4)]
+    return torch.randn(2, 3, 5, 5), torch.randn(6, 3, 3, 3), *vectors, torch.rand(6) + 0.5
+
+
+def test_fold_batch_norm_moves_it_into_the_weights():
+    arguments = conv_arguments()
+    before = traced(normalised, *arguments)
+    after = fold_batch_norm(traced(normalised, *arguments))
+    targets = [str(n.target) for n in after.graph.nodes if n.op == "call_function"]
+    assert not any("batch_norm" in t for t in targets)
+    assert targets[-1] == "aten.convolution.default"
+    prepared = [n for n in after.graph.nodes if n.meta.get("prepares")]
+    assert len(prepared) == len(targets) - 1
+    same_numbers(before, after, *arguments)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, w, *rest: normalised(x, w * 2, *rest),
+        lambda x, w, b, g, be, m, v: (
+            normalised(x, w, b, g, be, m, v)
+            + torch.ops.aten.convolution(x, w, b, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
+        ),
+        lambda x, w, b, g, be, m, v: normalised(x, w.transpose(0, 1), b[:6], g, be, m, v, transposed=True),
+        lambda x, w, b, g, be, m, v: normalised(x.bfloat16(), w.bfloat16(), b.bfloat16(), g, be, m, v),
+    ],
+    ids=["weights made in the graph", "a second reader", "a transposed convolution", "bfloat16"],
+)
+def test_fold_batch_norm_leaves_others_alone(function):
+    arguments = conv_arguments()
+    before = share_repeated(traced(function, *arguments))
+    before.graph.eliminate_dead_code()
+    after = fold_batch_norm(share_repeated(traced(function, *arguments)))
+    assert lines(after) == lines(before)
+
+
 class Names(SimpleNamespace):
     """`ttnn.bfloat16` in a Program's text."""
 
@@ -317,6 +384,54 @@ def test_cancel_drops_a_permute_and_its_inverse():
         return %y
         """,
     )
+
+
+BETWEEN = f"""
+    input x float32 (2, 3, 5)
+    input z float32 (2, 3, 5)
+    %a = ttnn.from_torch(tensor=%x, {SEND})
+    %q = ttnn.from_torch(tensor=%z, {SEND})
+    %b = ttnn.permute(input_tensor=%a, dims=(1, 2, 0))
+    %r = ttnn.permute(input_tensor=%q, dims=(1, 2, 0))
+    %c = ttnn.add(input_tensor_a=%b, input_tensor_b=%r)
+    %d = ttnn.relu(input_tensor=%c)
+    %e = ttnn.permute(input_tensor=%d, dims=(2, 0, 1))
+    %y = ttnn.to_torch(tensor=%e, {FETCH})
+    return %y
+"""
+
+
+def test_sink_lets_permutes_meet_below_elementwise_steps():
+    expect(
+        prune(cancel(sink(parse(BETWEEN)))),
+        f"""
+        body:
+        %a = ttnn.from_torch(tensor=%x, {SEND})
+        %q = ttnn.from_torch(tensor=%z, {SEND})
+        %c.below = ttnn.add(input_tensor_a=%a, input_tensor_b=%q)
+        %d.below = ttnn.relu(input_tensor=%c.below)
+        %y = ttnn.to_torch(tensor=%d.below, {FETCH})
+        return %y
+        """,
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("dims=(1, 2, 0))\n    %c", "dims=(0, 1, 2))\n    %c"),
+        ("ttnn.relu(input_tensor=%c)", "ttnn.softmax(input_tensor=%c, dim=0)"),
+    ],
+    ids=["operands moved in two ways", "a reduction"],
+)
+def test_sink_leaves_what_is_not_elementwise_or_moved_alike(change):
+    text = BETWEEN.replace(*change)
+    if "softmax" not in text:
+        text = text.replace("input z float32 (2, 3, 5)", "input z float32 (3, 5, 2)")
+    program = parse(text)
+    kernels = [s.kernel for s in prune(cancel(sink(program))).body]
+    assert kernels.count("ttnn.permute") >= 1
+    assert "ttnn.permute" in kernels
 
 
 def test_cancel_keeps_a_transpose_of_a_square():
@@ -670,7 +785,7 @@ def test_whatever_is_placed_fits(program, l1):
 def test_passes_change_no_number(program):
     x = torch.randn(program.specs["x"].shape, generator=torch.Generator().manual_seed(1))
     wanted = run(program, x)
-    for change in (cancel, prune, hoist, lambda p: place(p, N150), deallocate):
+    for change in (sink, cancel, prune, hoist, lambda p: place(p, N150), deallocate):
         program = change(program)
         verify(program, infer)
         for got, want in zip(run(program, x), wanted, strict=True):

@@ -1,4 +1,4 @@
-"""What models do besides arithmetic: views, writes in place, data-dependent sizes, odd dtypes, custom ops, generation."""
+"""What models do besides arithmetic: views, writes in place, sizes from data, odd dtypes, custom ops, generation."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Which ATen ops are taken apart before we see them: PyTorch's core table, less the ops we have rows for and less
-those whose decomposition does not compute what the op itself computes."""
+those whose decomposition does not compute what the op itself computes; and our own for dropout."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from typing import Any
 
 import torch
 from torch._decomp import core_aten_decompositions
+from torch.utils._python_dispatch import _disable_current_modes
 
 from proveout.ops.table import ops
+
+aten = torch.ops.aten
 
 
 @functools.cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
     table = core_aten_decompositions()
-    return {op: rule for op, rule in table.items() if not _kept(op)}
+    return {op: rule for op, rule in table.items() if not _kept(op)} | OUR_OWN
 
 
 ROUNDS_OTHERWISE = frozenset({"linspace", "logspace"})
@@ -29,3 +32,31 @@ def _kept(op: Any) -> bool:
         return False
     name = op._schema.name.removeprefix("aten::")
     return str(op) in ops() or name in ROUNDS_OTHERWISE or torch.Tag.nondeterministic_seeded in op.tags
+
+
+def native_dropout(input: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Eager's numbers, drawn on the host; the products are the device's.
+
+    Eager draws one number for each element in the order they lie in memory, so a permuted input is drawn for in the
+    order of its dense copy. At probability 1 `F.dropout` draws nothing.
+    """
+    if train is False or p == 0:
+        return input, torch.ones_like(input, dtype=torch.bool)
+    if p == 1:
+        return input * 0.0, torch.zeros_like(input, dtype=torch.bool)
+    strides = torch.empty_like(input, device="meta").stride()
+    order = sorted(range(input.dim()), key=lambda d: -strides[d])
+    blank = torch.full([input.shape[d] for d in order], False, device=input.device)
+    mask = aten.bernoulli.p(blank, 1 - p)
+    if order != list(range(input.dim())):
+        mask = mask.permute([order.index(d) for d in range(input.dim())])
+    return input * mask * _rounded(1 / (1 - p), input.dtype), mask
+
+
+def _rounded(number: float, dtype: torch.dtype) -> float:
+    """Eager's scale is a tensor of the input's dtype."""
+    with _disable_current_modes():
+        return torch.tensor(number, dtype=dtype).item()
+
+
+OUR_OWN: dict[Any, Callable[..., Any]] = {aten.native_dropout.default: native_dropout}

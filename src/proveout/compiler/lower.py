@@ -97,6 +97,8 @@ def _lower_node(emitter: Emitter, node: Node, env: dict[Node, Any], settings: Se
     reason = ""
     try:
         with emitter.attempt():
+            if node.meta.get("prepares"):
+                raise Refused("prepares weights, once")
             row = ops().get(aten)
             if row is None:
                 raise Refused("no row in the op table")
@@ -112,7 +114,7 @@ def _lower_node(emitter: Emitter, node: Node, env: dict[Node, Any], settings: Se
             raise
         reason = f"internal error in its lowering: {type(error).__name__}: {error}"
     if reason:
-        if settings.fallback == "error":
+        if settings.fallback == "error" and not node.meta.get("prepares"):
             place = f" at {origin.source}" if origin.source else ""
             raise CompileError(
                 f"{aten} stays on the host: {reason}{place}. Change the model there, or set fallback='host'."

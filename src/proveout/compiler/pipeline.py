@@ -16,7 +16,7 @@ from proveout.compiler.graph_passes import GRAPH_PASSES
 from proveout.compiler.lower import Lowered, lower, origin_of
 from proveout.compiler.plan import Plan, make_plan
 from proveout.compiler.profile import Profile
-from proveout.compiler.program_passes import cancel, deallocate, hoist, place, prune
+from proveout.compiler.program_passes import cancel, deallocate, hoist, place, prune, sink
 from proveout.kernels.table import infer
 from proveout.program import Program, verify
 from proveout.types import Coverage, DeviceSpec, OpStatus, Settings
@@ -80,10 +80,13 @@ def _run_graph_passes(gm: GraphModule) -> tuple[GraphModule, list[OpStatus]]:
 def _counted(gm: GraphModule, lowered: Lowered, removed: list[OpStatus]) -> tuple[OpStatus, ...]:
     """One status for each node of the original graph; one that was replaced is on the host if its replacement is."""
     replaces = {n.name: n.meta["replaces"] for n in gm.graph.nodes if "replaces" in n.meta}
+    preparing = {n.name for n in gm.graph.nodes if n.meta.get("prepares")}
     gone = {status.node: status for status in removed}
     kept = []
     for status in lowered.statuses:
         original = replaces.get(status.node)
+        if status.node in preparing:
+            continue
         if original is None:
             kept.append(status)
         elif status.state == "host":
@@ -101,7 +104,7 @@ def _copy(gm: GraphModule) -> GraphModule:
 
 def program_passes(profile: Profile, settings: Settings, chip: DeviceSpec | None) -> list[Callable[[Program], Program]]:
     """The ordered list for one target."""
-    passes: list[Callable[[Program], Program]] = [cancel, prune, hoist]
+    passes: list[Callable[[Program], Program]] = [sink, cancel, prune, hoist]
     if profile.target == "ttnn":
         if chip is not None and settings.memory == "auto":
             passes.append(partial(place, chip=chip))

@@ -39,8 +39,12 @@ def cumsum(input: Tensor, dim: int) -> Tensor:
     return torch.cumsum(input, dim, dtype=input.dtype)
 
 
+def cumprod(input_tensor: Tensor, dim: int) -> Tensor:
+    return torch.cumprod(input_tensor, dim, dtype=input_tensor.dtype)
+
+
 def scan_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
-    return Work(math.prod(specs["input"].padded_shape), REDUCE)
+    return Work(math.prod(outputs[0].padded_shape), REDUCE)
 
 
 KERNELS = [
@@ -50,5 +54,6 @@ KERNELS = [
     _reduction("min", torch.amin, FLOAT | INT),
     Kernel("ttnn.argmax", argmax, reduce_work, layout="row_major", out_layout="row_major", dtypes=FLOAT | INT),
     Kernel("ttnn.prod", prod, reduce_work, dtypes=FLOAT),
+    Kernel("ttnn.cumprod", cumprod, scan_work, dtypes=FLOAT),
     Kernel("ttnn.cumsum", cumsum, scan_work, dtypes=FLOAT | INT),
 ]

@@ -120,7 +120,9 @@ def lower_convolution(
     if weight.rank == 3:
         grad_output, input, weight = (b.reshape(t, (*t.shape[:2], 1, t.shape[2])) for t in (grad_output, input, weight))
         stride, padding, dilation = (1, *stride), (0, *padding), (1, *dilation)
-    w = Window(*(_two(v) for v in (input.shape[2:], grad_output.shape[2:], weight.shape[2:], stride, padding, dilation)))
+    w = Window(
+        *(_two(v) for v in (input.shape[2:], grad_output.shape[2:], weight.shape[2:], stride, padding, dilation))
+    )
     wanted = [bool(m) and b.used(i) for i, m in enumerate(output_mask)]
     # [channels, batch, height, width], so that a group's channels are rows and everything else is one long column
     grad = b.permute(b.cast(grad_output, "float32"), (1, 0, 2, 3))
@@ -235,10 +237,10 @@ def lower_avg_pool2d(
     ones = torch.ones(1, 1, *w.size, dtype=torch.float64)
     rest = w.kernel, w.stride, w.padding, ceil_mode
     inside = F.avg_pool2d(ones, *rest, True, 1)
-    divisor = (inside / F.avg_pool2d(ones, *rest, count_include_pad, divisor_override)).round()
+    divisors = (inside / F.avg_pool2d(ones, *rest, count_include_pad, divisor_override)).round()
     lead = (1,) * (4 - self.rank)
     grad = b.reshape(grad_output, (*lead, *grad_output.shape))
-    divisor = b.constant(divisor.to(getattr(torch, grad.dtype)))
+    divisor = b.constant(divisors.to(getattr(torch, grad.dtype)))
     spread = _spread(b, b.call("ttnn.div", input_tensor_a=grad, input_tensor_b=divisor), w, 0)
     total = _sum(b, [_reaching(b, spread, w, place) for place in w.places])
     return b.reshape(total, b.out.shape)
@@ -261,9 +263,7 @@ def convolution_samples() -> Iterator[Sample]:
     ) -> Sample:
         rank = len(w) - 2
         geometry = [list(v)[:rank] + [v[-1]] * (rank - 2) for v in (stride, pad, dil)]
-        spatial = [
-            (n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in zip(x[2:], w[2:], *geometry)
-        ]
+        spatial = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in zip(x[2:], w[2:], *geometry)]
         grad = randn(x[0], w[0], *spatial, dtype=dtype)
         weight, bias = randn(*w, dtype=dtype), [w[0]] if mask[2] else None
         rest = (False, [0] * rank, groups, list(mask))

@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 
 from proveout.ops.samples import randn
-from proveout.ops.table import Builder, Op, Refused, Sample, Value
+from proveout.ops.table import Builder, Op, Sample, Value
+from proveout.ops.training import maxima_and_indices
 from proveout.program import Name
 
 Ints = Sequence[int]
@@ -90,8 +91,6 @@ def lower_max_pool2d(
     dilation: Ints = (1, 1),
     ceil_mode: bool = False,
 ) -> tuple[Value | None, ...]:
-    if b.used(1):
-        raise Refused("ttnn's pooling indices are not eager's")
     window, step = _pair(kernel_size), _pair(stride, kernel_size)
     edge, gap = _pair(padding), _pair(dilation)
     x = b.reshape(self, (1,) * (4 - self.rank) + self.shape)
@@ -101,6 +100,9 @@ def lower_max_pool2d(
         "padding": edge, "dilation": gap, "ceil_mode": ceil_mode,
     }  # fmt: skip
     spatial = b.out.shape[-2:]
+    if b.used(1):  # ttnn's pooling indices are not eager's
+        best, indices = maxima_and_indices(b, x, window, step, edge, gap, spatial)
+        return b.reshape(best, b.out.shape), b.reshape(indices, b.out.shape)
     if b.refuses("ttnn.max_pool2d", input_tensor=x, **attrs) is None:
         out = _unflat(b, b.call("ttnn.max_pool2d", input_tensor=_flat(b, x), **attrs), n, spatial)
     else:

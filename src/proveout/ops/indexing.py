@@ -22,6 +22,10 @@ Indices = Sequence[Value | None]
 
 def lower_index(b: Builder, self: Value, indices: Indices) -> Value:
     """The indexed dimensions become one, and the indices one number each: a lookup along a single dimension."""
+    given = [(d, index) for d, index in enumerate(indices) if index is not None]
+    if len(given) == 1 and self.shape[given[0][0]] and _known_line(given[0][1]):
+        dim, index = given[0]
+        return take(b, self, dim, from_front(b, index, self.shape[dim]).constant.tolist())
     place = _place(b, self, indices)
     x = b.reshape(b.permute(self, place.order), place.flat)
     found = b.reshape(lookup(b, x, place.index), (*place.lead, *place.index_shape, *place.trail))
@@ -32,6 +36,8 @@ def lower_index_select(b: Builder, self: Value, dim: int, index: Value) -> Value
     """A negative index is an error here, as in eager."""
     x = b.reshape(self, (1,)) if self.rank == 0 else self
     dim = normal_dim(dim, x.rank)
+    if _known_line(index) and int(index.constant.min()) >= 0:
+        return b.reshape(take(b, x, dim, index.constant.tolist()), b.out.shape)
     flat = (math.prod(x.shape[:dim]), x.shape[dim], math.prod(x.shape[dim + 1 :]))
     rows = b.reshape(_bounded(index, (0, x.shape[dim] - 1)), (math.prod(index.shape),))
     return b.reshape(lookup(b, b.reshape(x, flat), rows), b.out.shape)
@@ -285,6 +291,11 @@ def from_front(b: Builder, index: Value, size: int) -> Value:
 def _bounded(index: Value, bounds: Range) -> Value:
     """The same value with the bounds that the lookup itself enforces."""
     return index if index.constant is not None else dataclasses.replace(index, range=bounds)
+
+
+def _known_line(index: Value) -> bool:
+    known = index.constant
+    return known is not None and index.rank == 1 and known.numel() > 0 and known.dtype in (torch.int64, torch.int32)
 
 
 def _scaled(b: Builder, index: Value, stride: int) -> Value:

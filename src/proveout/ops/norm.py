@@ -83,6 +83,91 @@ def lower_batch_norm(
     return b.reshape(out, input.shape), None, None
 
 
+def lower_group_norm(
+    b: Builder,
+    input: Value,
+    weight: Value | None,
+    bias: Value | None,
+    N: int,
+    C: int,
+    HxW: int,
+    group: int,
+    eps: float,
+) -> tuple[Value | None, ...]:
+    """A group is a row to ttnn.layer_norm; scale and shift are the channels'. In float32, as eager has it inside."""
+    x = b.reshape(b.cast(input, "float32"), (N, group, C // group * HxW))
+    out = b.call("ttnn.layer_norm", input_tensor=x, epsilon=eps)
+    out = _affine(b, b.reshape(out, (N, C, HxW)), weight, bias)
+    out = b.cast(b.reshape(out, input.shape), input.dtype)
+    if not (b.used(1) or b.used(2)):
+        return out, None, None
+    mean, variance = _moments(b, x, (2,))
+    return out, _like(b, mean, b.outs[1]), _like(b, _inverse_root(b, variance, eps), b.outs[2])
+
+
+def lower_batch_norm_training(
+    b: Builder,
+    input: Value,
+    weight: Value | None,
+    bias: Value | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    running_mean: Value | None = None,
+    running_var: Value | None = None,
+) -> tuple[Value | None, ...]:
+    """With the batch's own statistics; where there are running ones, their next values are the last two outputs."""
+    if not training:
+        if running_mean is None or running_var is None:
+            raise Refused("a batch norm with neither statistics nor a batch to take them from")
+        first = lower_batch_norm(b, input, weight, bias, running_mean, running_var, momentum, eps)
+        return *first, running_mean, running_var
+    n, c, *rest = input.shape
+    size = math.prod(rest)
+    x = b.reshape(b.cast(input, "float32"), (n, c, size))
+    mean, variance = _moments(b, x, (0, 2))
+    rstd = _inverse_root(b, variance, eps)
+    distance = b.call("ttnn.subtract", input_tensor_a=x, input_tensor_b=mean)
+    out = _affine(b, b.call("ttnn.multiply", input_tensor_a=distance, input_tensor_b=rstd), weight, bias)
+    outputs = [b.cast(b.reshape(out, input.shape), input.dtype), _like(b, mean, b.outs[1]), _like(b, rstd, b.outs[2])]
+    if running_mean is None or running_var is None:
+        return tuple(outputs)
+    count = n * size
+    if count < 2:
+        raise Refused("the running variance of a single element is not a number")
+    spread = b.call("ttnn.multiply", input_tensor_a=variance, input_tensor_b=count / (count - 1))
+    for old, new in ((running_mean, mean), (running_var, spread)):
+        kept = b.call("ttnn.multiply", input_tensor_a=b.cast(old, "float32"), input_tensor_b=1.0 - momentum)
+        step = b.call("ttnn.multiply", input_tensor_a=b.reshape(new, (c,)), input_tensor_b=float(momentum))
+        outputs.append(b.cast(b.call("ttnn.add", input_tensor_a=kept, input_tensor_b=step), old.dtype))
+    return tuple(outputs)
+
+
+def _moments(b: Builder, x: Value, dims: tuple[int, ...]) -> tuple[Value, Value]:
+    """Mean and biased variance, in two passes, with the reduced dimensions kept."""
+    mean = b.call("ttnn.mean", input_tensor=x, dim=dims, keepdim=True)
+    squares = b.call("ttnn.square", input_tensor=b.call("ttnn.subtract", input_tensor_a=x, input_tensor_b=mean))
+    return mean, b.call("ttnn.mean", input_tensor=squares, dim=dims, keepdim=True)
+
+
+def _inverse_root(b: Builder, variance: Value, eps: float) -> Value:
+    safe = b.call("ttnn.add", input_tensor_a=variance, input_tensor_b=float(eps))
+    return b.call("ttnn.rsqrt", input_tensor=safe)
+
+
+def _affine(b: Builder, x_NCL: Value, weight: Value | None, bias: Value | None) -> Value:
+    for kernel, parameter in (("ttnn.multiply", weight), ("ttnn.add", bias)):
+        if parameter is not None:
+            column = b.reshape(b.cast(parameter, x_NCL.dtype), (1, x_NCL.shape[1], 1))
+            x_NCL = b.call(kernel, input_tensor_a=x_NCL, input_tensor_b=column)
+    return x_NCL
+
+
+def _like(b: Builder, x: Value, out: Value | None) -> Value:
+    assert out is not None
+    return b.cast(b.reshape(x, out.shape), out.dtype)
+
+
 def softmax_samples() -> Iterator[Sample]:
     yield Sample((randn(*ODD), -1, False))
     yield Sample((randn(*ODD), 1, False), name="inner")
@@ -107,6 +192,28 @@ def batch_norm_samples() -> Iterator[Sample]:
     yield Sample((randn(2, 6, 5, 7), None, None, *statistics, 0.1, 1e-3), name="no affine")
 
 
+def group_norm_samples() -> Iterator[Sample]:
+    yield Sample((randn(2, 6, 5, 7), randn(6), randn(6), 2, 6, 35, 3, 1e-5))
+    yield Sample((randn(2, 6, 9), None, None, 2, 6, 9, 1, 1e-3), name="one group, no affine")
+    yield Sample((randn(2, 6), randn(6), None, 2, 6, 1, 2, 1e-5), name="no bias")
+    half = (randn(n, dtype=torch.bfloat16) for n in (6, 6))
+    yield Sample((randn(2, 6, 5, 7, dtype=torch.bfloat16), *half, 2, 6, 35, 3, 1e-5), name="bfloat16")
+
+
+def training_samples(*statistics: torch.Tensor) -> Any:
+    def make() -> Iterator[Sample]:
+        for shape in ((2, 6, 5, 7), (4, 6), (2, 6, 9)):
+            given = (randn(*shape), randn(6), randn(6), *statistics, True, 0.1, 1e-5)
+            yield Sample(given, name=f"rank {len(shape)}")
+        yield Sample((randn(2, 6, 5, 7), None, None, *statistics, True, 0.3, 1e-3), name="no affine")
+        half = (randn(2, 6, 5, 7, dtype=torch.bfloat16), randn(6), randn(6), *statistics, True, 0.1, 1e-5)
+        yield Sample(half, name="bfloat16")
+        if statistics:
+            yield Sample((randn(2, 6, 5, 7), None, None, *statistics, False, 0.3, 1e-3), name="inference")
+
+    return make
+
+
 OPS = [
     Op("aten._softmax.default", lower_softmax, samples=softmax_samples),
     Op(
@@ -115,5 +222,12 @@ OPS = [
         samples=lambda: (s for s in softmax_samples() if "inf" not in s.name),
     ),
     Op("aten.native_layer_norm.default", lower_layer_norm, samples=layer_norm_samples),
+    Op("aten.native_group_norm.default", lower_group_norm, samples=group_norm_samples),
     Op("aten._native_batch_norm_legit_no_training.default", lower_batch_norm, samples=batch_norm_samples),
+    Op(
+        "aten._native_batch_norm_legit_functional.default",
+        lower_batch_norm_training,
+        samples=training_samples(randn(6), uniform(6, low=0.5, high=2.0)),
+    ),
+    Op("aten._native_batch_norm_legit.no_stats", lower_batch_norm_training, samples=training_samples()),
 ]

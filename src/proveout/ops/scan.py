@@ -26,6 +26,16 @@ def lower_cumsum(b: Builder, self: Value, dim: int, dtype: str | None = None) ->
     return b.cast(b.call("ttnn.cumsum", input=wide, dim=dim, range=bounds), b.out.dtype)
 
 
+def lower_cumprod(b: Builder, self: Value, dim: int, dtype: str | None = None) -> Value:
+    if b.out.dtype not in ("float32", "bfloat16"):
+        raise Refused("products of integers leave 32 bits soon")
+    x = b.cast(self, b.out.dtype)
+    if self.rank == 0:
+        return x
+    out = b.call("ttnn.cumprod", input_tensor=b.cast(x, "float32"), dim=normal_dim(dim, self.rank))
+    return b.cast(out, b.out.dtype)
+
+
 def lower_argmax(b: Builder, self: Value, dim: int | None = None, keepdim: bool = False) -> Value:
     """The first of equals, and the first NaN before any number, as eager."""
     return _first_largest(b, self, dim)
@@ -37,10 +47,12 @@ def lower_argmin(b: Builder, self: Value, dim: int | None = None, keepdim: bool 
 
 def _negated(b: Builder, x: Value) -> Value:
     """Turns the order around."""
+    x = b.cast(x, "int32") if x.dtype == "bool" else x
     if x.is_float:
         return b.call("ttnn.neg", input_tensor=x)
-    if x.range and x.range[0] > INT32[0]:
-        return b.call("ttnn.neg", input_tensor=x, range=(-x.range[1], -x.range[0]))
+    if x.range is None or x.range[0] > INT32[0]:
+        bounds = (-x.range[1], -x.range[0]) if x.range else None
+        return b.call("ttnn.neg", input_tensor=x, range=bounds)
     raise Refused("the smallest int32 has no negative, and ttnn has no argmin")
 
 
@@ -48,6 +60,7 @@ def _first_largest(b: Builder, x: Value, dim: int | None, index: int = 0) -> Val
     """ttnn.argmax looks along the last dimension."""
     wanted = b.outs[index]
     assert wanted is not None
+    x = b.cast(x, "int32") if x.dtype == "bool" else x
     if dim is None or x.rank == 0:
         x = b.reshape(x, (math.prod(x.shape),))
         at = 0
@@ -134,6 +147,17 @@ PROD_DIM = each(
 
 OPS = [
     Op("aten.cumsum.default", lower_cumsum, samples=cumsum_samples),
+    Op(
+        "aten.cumprod.default",
+        lower_cumprod,
+        samples=each(
+            Sample((randn(*ODD), 1)),
+            Sample((randn(), -1), name="0-d"),
+            Sample((uniform(4, 9, low=0.5, high=1.5, dtype=BF16), 1), name="bfloat16"),
+            Sample((bools(4, 5), 0), name="bool"),
+            Sample((SPECIAL, 1), name="special"),
+        ),
+    ),
     Op("aten.argmax.default", lower_argmax, samples=position_samples),
     Op("aten.argmin.default", lower_argmin, samples=position_samples),
     Op("aten.max.dim", lower_max_dim, samples=extreme_samples),

@@ -23,7 +23,10 @@ FAMILIES = (
     "conv",
     "embedding",
     "indexing",
+    "upsample",
     "creation",
+    "training",
+    "backward",
     "backward_conv",
 )
 

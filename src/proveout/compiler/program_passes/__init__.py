@@ -5,5 +5,6 @@ from proveout.compiler.program_passes.deallocate import deallocate
 from proveout.compiler.program_passes.hoist import hoist
 from proveout.compiler.program_passes.place import place
 from proveout.compiler.program_passes.prune import prune
+from proveout.compiler.program_passes.sink import sink
 
-__all__ = ["cancel", "deallocate", "hoist", "place", "prune"]
+__all__ = ["cancel", "deallocate", "hoist", "place", "prune", "sink"]

@@ -1,0 +1,146 @@
+"""Interpolation. Every kind is separable and linear, so eager itself tells, along one dimension and at compile time,
+which source each output comes from (nearest) or how much of each source it takes (linear, cubic)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from proveout.ops.indexing import take
+from proveout.ops.samples import randn
+from proveout.ops.table import Builder, Op, Refused, Sample, Value
+
+Ints = Sequence[int]
+Scales = Sequence[float | None]
+aten = torch.ops.aten
+
+
+def nearest(exact: bool) -> Callable[..., Value]:
+    along: Any = aten._upsample_nearest_exact1d.default if exact else aten.upsample_nearest1d.default
+
+    def lower(b: Builder, **arguments: Any) -> Value:
+        """Copies of the source's rows and columns."""
+        x, scales = _source(arguments)
+        for dim, scale in enumerate(scales, start=2):
+            ramp = torch.arange(x.shape[dim], dtype=torch.float32).reshape(1, 1, -1)
+            if ramp.numel() >= 2**24:
+                raise Refused("a dimension of 2**24 elements or more: eager itself counts them in float32")
+            positions = along(ramp, [b.out.shape[dim]], scale).flatten().long().tolist()
+            x = take(b, x, dim, positions)
+        return x
+
+    return lower
+
+
+Along = Callable[[torch.Tensor, int, bool, float | None], torch.Tensor]
+
+
+def weighted(along: Along, rounds_at_the_end: bool = False) -> Callable[..., Value]:
+    def lower(b: Builder, **arguments: Any) -> Value:
+        """One product with the interpolation's matrix a dimension, in float32."""
+        source, scales = _source(arguments)
+        if source.dtype == "bfloat16" and not rounds_at_the_end:
+            raise Refused("eager rounds to bfloat16 after each step of this interpolation")
+        x = b.cast(source, "float32")
+        for dim, scale in enumerate(scales, start=2):
+            unit = torch.eye(x.shape[dim])
+            matrix = along(unit, b.out.shape[dim], arguments["align_corners"], scale)
+            if matrix.shape != unit.shape or not torch.equal(matrix, unit):
+                order = [*range(2, x.rank)]
+                order = [0, 1, *(d for d in order if d != dim), dim]
+                turned = b.permute(x, order)
+                turned = b.call("ttnn.matmul", input_tensor_a=turned, input_tensor_b=b.constant(matrix))
+                x = b.permute(turned, [order.index(d) for d in range(x.rank)])
+        return b.cast(x, b.out.dtype)
+
+    return lower
+
+
+def _linear(unit: torch.Tensor, size: int, align_corners: bool, scale: float | None) -> torch.Tensor:
+    """Row i holds what source i gives to each output."""
+    out: torch.Tensor = aten.upsample_linear1d.default(unit[None], [size], align_corners, scale)
+    return out[0]
+
+
+def _in_a_plane(function: Any) -> Along:
+    """Kinds that eager has for planes alone, of planes one row high."""
+
+    def along(unit: torch.Tensor, size: int, align_corners: bool, scale: float | None) -> torch.Tensor:
+        out: torch.Tensor = function(unit[None, :, None, :], [1, size], align_corners, None, scale)
+        return out[0, :, 0, :]
+
+    return along
+
+
+def _source(arguments: dict[str, Any]) -> tuple[Value, Scales]:
+    """The input and its scales, of either overload: `.vec` has them in a list, the other one by one."""
+    x: Value = arguments.get("self") or arguments["input"]
+    if not x.is_float:
+        raise Refused(f"interpolation of {x.dtype}")
+    names = {3: ("scales",), 4: ("scales_h", "scales_w"), 5: ("scales_d", "scales_h", "scales_w")}[x.rank]
+    return x, arguments.get("scale_factors") or [arguments.get(name) for name in names]
+
+
+# ---- samples -----------------------------------------------------------------------------------------------------
+
+
+def _shape(rank: int) -> tuple[int, ...]:
+    return (2, 3, 4, 5, 6)[: rank + 2]
+
+
+def samples(rank: int, *flags: bool, half: bool) -> Callable[[], Iterator[Sample]]:
+    """Of the overload with sizes. Not all of eager's take bfloat16."""
+
+    def make() -> Iterator[Sample]:
+        twice = [2 * n for n in _shape(rank)[2:]]
+        other = [7, 3, 9][:rank]
+        for flag in flags or (None,):
+            given = () if flag is None else (flag,)
+            yield Sample((randn(*_shape(rank)), twice, *given), name=f"twice {flag}")
+            yield Sample((randn(*_shape(rank)), other, *given), name=f"up and down {flag}")
+            sizes = [int(n * 1.7) for n in _shape(rank)[2:]]
+            yield Sample((randn(*_shape(rank)), sizes, *given, *[1.7] * rank), name=f"scales {flag}")
+            if half:
+                yield Sample((randn(*_shape(rank), dtype=torch.bfloat16), other, *given), name=f"bfloat16 {flag}")
+            yield Sample((randn(2, 3, *[1] * rank), other, *given), name=f"one pixel {flag}")
+            yield Sample((randn(*_shape(rank)), [1] * rank, *given), name=f"to one {flag}")
+
+    return make
+
+
+def vector_samples(rank: int, *flags: bool) -> Callable[[], Iterator[Sample]]:
+    """Of the overload with sizes or scales."""
+
+    def make() -> Iterator[Sample]:
+        for flag in flags or (None,):
+            given = () if flag is None else (flag,)
+            yield Sample((randn(*_shape(rank)), None, *given, [2.0] * rank), name=f"scale 2 {flag}")
+            yield Sample((randn(*_shape(rank)), None, *given, [1.3] * rank), name=f"scale 1.3 {flag}")
+            yield Sample((randn(*_shape(rank)), [7, 3, 9][:rank], *given, None), name=f"size {flag}")
+
+    return make
+
+
+def _rows(name: str, lower: Callable[..., Value], rank: int, *flags: bool) -> list[Op]:
+    return [
+        Op(f"aten.{name}.default", lower, samples=samples(rank, *flags, half=not name.endswith("_aa"))),
+        Op(f"aten.{name}.vec", lower, samples=vector_samples(rank, *flags)),
+    ]
+
+
+OPS = [
+    *(op for n in (1, 2, 3) for op in _rows(f"upsample_nearest{n}d", nearest(exact=False), n)),
+    *(op for n in (1, 2, 3) for op in _rows(f"_upsample_nearest_exact{n}d", nearest(exact=True), n)),
+    *(
+        op
+        for n, name in enumerate(("linear1d", "bilinear2d", "trilinear3d"), start=1)
+        for op in _rows(f"upsample_{name}", weighted(_linear, rounds_at_the_end=n == 2), n, False, True)
+    ),
+    *(
+        op
+        for name in ("upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa")
+        for op in _rows(name, weighted(_in_a_plane(getattr(aten, name).default)), 2, False, True)
+    ),
+]
