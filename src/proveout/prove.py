@@ -45,6 +45,7 @@ def prove_here(job: Job) -> Record:
 
         from proveout import capture, check, measure
         from proveout.engine.compiled import compile, undisturbed
+        from proveout.engine.snapshot import save_calls
 
         found = capture.load(job.workload)
         torch.manual_seed(job.settings.seed)
@@ -61,7 +62,10 @@ def prove_here(job: Job) -> Record:
         # Taken now: an evaluation on other batch sizes compiles further graphs, which are not this workload's.
         coverage, programs, memory = compiled.coverage, compiled.programs, compiled.memory
         predicted = sum(p.total_ns for p in compiled.plans)
-        if job.artifacts:
+        if job.artifacts and "export" in job.do:
+            with undisturbed(model, (args, kwargs)):
+                save_calls(compiled, args, kwargs, Path(job.artifacts))
+        elif job.artifacts:
             for number, program in enumerate(programs):
                 program.save(Path(job.artifacts, job.workload.name.replace("::", "."), f"program{number}"))
 

@@ -24,7 +24,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from proveout.compiler.decompositions import decompositions
+from proveout.compiler.decompositions import decompositions, kept_whole
 from proveout.devices.registry import find
 from proveout.devices.sim import Sim
 from proveout.engine.graph import GraphFunction
@@ -105,7 +105,8 @@ def run_sample(op: Any, name: str, dtype: str, index: int, sample: Any) -> Outco
         try:
             traced = aot_function(call, fw_compiler=lower, decompositions=decompositions())
             torch.manual_seed(SEED)
-            found = traced(*[t.clone() for t in tensors])
+            with kept_whole():
+                found = traced(*[t.clone() for t in tensors])
         except Exception as error:
             if not graphs:
                 return outcome("eager", f"does not trace: {type(error).__name__}: {error}")
@@ -122,7 +123,7 @@ def run_sample(op: Any, name: str, dtype: str, index: int, sample: Any) -> Outco
 
 def _whose_fault(call: Any, tensors: list[torch.Tensor], wanted: Any) -> str:
     """Whether PyTorch's own decomposition, run in eager, is as far off."""
-    with torch.no_grad():
+    with torch.no_grad(), kept_whole():
         nop = aot_function(call, fw_compiler=lambda gm, _: make_boxed_func(gm), decompositions=decompositions())
         torch.manual_seed(SEED)
         theirs = _difference(nop(*[t.clone() for t in tensors]), wanted)

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from proveout.cli import benchmark, check, compile, devices, discover, ops, query, report, version
+from proveout.cli import benchmark, check, compile, devices, discover, export, ops, query, report, version
 from proveout.cli.output import emit_json, note
 from proveout.errors import ProveoutError
 
@@ -18,6 +18,7 @@ VERBS: dict[str, Callable[..., int]] = {
     "report": report.verb,
     "compile": compile.verb,
     "check": check.verb,
+    "export": export.verb,
     "discover": discover.verb,
     "query": query.verb,
     "ops": ops.verb,

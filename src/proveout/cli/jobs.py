@@ -21,7 +21,7 @@ from proveout.types import Job, Record, Settings, Workload, versions
 if TYPE_CHECKING:
     from proveout.capture import Discovery
 
-Do = tuple[Literal["compile", "run", "check", "benchmark"], ...]
+Do = tuple[Literal["compile", "run", "export", "check", "benchmark"], ...]
 
 
 class Interrupted(ProveoutError):

@@ -4,10 +4,12 @@ those whose decomposition does not compute what the op itself computes; and our 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch._C import DispatchKey
 from torch._decomp import core_aten_decompositions
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -24,6 +26,32 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 
 ROUNDS_OTHERWISE = frozenset({"linspace", "logspace"})
 """Their decompositions give other numbers than their own kernels, found with PyTorch's operator samples."""
+
+
+@contextmanager
+def kept_whole() -> Iterator[None]:
+    """Trace inside: a few composite ops (interpolation) PyTorch takes apart in Python whatever the table says.
+
+    Those of them that have rows lose their Python rules for as long as the trace lasts, and dispatch as in eager.
+    """
+    removed = []
+    for overload in map(_overload, ops()):
+        for key in (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd):
+            if key in overload.py_kernels:
+                removed.append((overload, key, overload.py_kernels.pop(key)))
+                overload._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        for overload, key, rule in removed:
+            overload.py_kernels[key] = rule
+            overload._dispatch_cache.clear()
+
+
+@functools.cache
+def _overload(name: str) -> Any:
+    _, op, overload = name.split(".")
+    return getattr(getattr(aten, op), overload)
 
 
 def _kept(op: Any) -> bool:

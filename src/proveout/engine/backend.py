@@ -14,7 +14,7 @@ from torch.fx import GraphModule
 from torch.utils._python_dispatch import _disable_current_modes
 
 from proveout.compiler import CompiledGraph
-from proveout.compiler.decompositions import decompositions
+from proveout.compiler.decompositions import decompositions, kept_whole
 from proveout.devices.registry import DeviceInfo, find, open_device
 from proveout.engine.graph import GraphFunction, Tally
 from proveout.errors import UsageError, unknown
@@ -82,7 +82,8 @@ class Capture:
             decompositions=decompositions(),
             partition_fn=default_partition,
         )
-        return compiler(gm, example_inputs)
+        with kept_whole():
+            return compiler(gm, example_inputs)
 
     def _compiler(self, phase: str) -> Callable[[GraphModule, list[Any]], Any]:
         def compile_one(gm: GraphModule, example_inputs: list[Any]) -> Any:

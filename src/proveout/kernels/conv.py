@@ -48,6 +48,31 @@ def conv2d(
     return _flatten(y if dtype is None else y.to(dtype))
 
 
+def conv_transpose2d(
+    input_tensor: Tensor,
+    weight_tensor: Tensor,
+    in_channels: int,
+    out_channels: int,
+    batch_size: int,
+    input_height: int,
+    input_width: int,
+    kernel_size: Ints,
+    stride: Ints = (1, 1),
+    padding: Ints = (0, 0),
+    output_padding: Ints = (0, 0),
+    dilation: Ints = (1, 1),
+    groups: int = 1,
+    dtype: torch.dtype | None = None,
+    bias_tensor: Tensor | None = None,
+) -> Tensor:
+    """The weight is torch's: [in_channels, out_channels / groups, height, width]."""
+    x = _unflatten(input_tensor, batch_size, input_height, input_width, in_channels)
+    weight, bias = weight_tensor.to(x.dtype), bias_tensor.reshape(-1) if bias_tensor is not None else None
+    step, edge, more, gap = (tuple(v) for v in (stride, padding, output_padding, dilation))
+    y = F.conv_transpose2d(x, weight, bias, step, edge, more, groups, gap)
+    return _flatten(y if dtype is None else y.to(dtype))
+
+
 def conv_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
     kh, kw = specs["kernel_size"]
     positions, out_channels = outputs[0].shape[-2:]
@@ -101,6 +126,15 @@ KERNELS = [
     Kernel(
         "ttnn.conv2d",
         conv2d,
+        conv_work,
+        layout=None,
+        out_layout="tile",
+        dtypes=FLOAT,
+        host_operands=frozenset({"weight_tensor", "bias_tensor"}),
+    ),
+    Kernel(
+        "ttnn.conv_transpose2d",
+        conv_transpose2d,
         conv_work,
         layout=None,
         out_layout="tile",

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 
-from proveout.ops.samples import ODD, bools, randn
+from proveout.ops.indexing import lower_index_put
+from proveout.ops.samples import ODD, bools, ints, randn
 from proveout.ops.shape import lower_pad
 from proveout.ops.table import Builder, Op, Refused, Sample, Value, normal_dim
 
@@ -50,7 +53,7 @@ def lower_sdpa(
 ) -> tuple[Value | None, ...]:
     """The attention weights anew from logsumexp, then the chain rule; in float32, as eager has it inside.
 
-    Weights, and the gradients of scores, are rounded to the operands' dtype before the products that take them, as in eager.
+    As in eager, weights and the scores' gradients are rounded to the operands' dtype before products take them.
     """
     if dropout_p:
         raise Refused("attention with dropout draws random numbers")
@@ -59,9 +62,8 @@ def lower_sdpa(
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
     grad, q, k, v, o = (b.cast(x, "float32") for x in (grad_out, query, key, value, out))
 
-    def product(x: Value, y: Value, transpose_a: bool = False, transpose_b: bool = False) -> Value:
-        flags = {name: True for name, on in (("transpose_a", transpose_a), ("transpose_b", transpose_b)) if on}
-        return b.call("ttnn.matmul", input_tensor_a=x, input_tensor_b=y, **flags)
+    def product(x: Value, y: Value, **transposed: Any) -> Value:
+        return b.call("ttnn.matmul", input_tensor_a=x, input_tensor_b=y, **transposed)
 
     def binary(kernel: str, x: Value, y: Value | float) -> Value:
         return b.call(kernel, input_tensor_a=x, input_tensor_b=y)
@@ -84,6 +86,26 @@ def lower_sdpa(
         product(weights, grad, transpose_a=True) if b.used(2) else None,
     )
     return tuple(b.cast(r, grad_out.dtype) if r is not None else None for r in results)
+
+
+def lower_embedding(
+    b: Builder, grad_output: Value, indices: Value, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
+) -> Value:
+    """Rows added where they were looked up. The row at padding_idx gets nothing, whatever reached it."""
+    if scale_grad_by_freq:
+        raise Refused("scale_grad_by_freq counts indices, which has no kernel")
+    blank = b.expand(b.constant(torch.zeros((), dtype=getattr(torch, b.out.dtype))), b.out.shape)
+    looked_up = replace(indices, range=(0, num_weights - 1)) if indices.constant is None else indices
+    out = lower_index_put(b, blank, [looked_up], grad_output, accumulate=True)
+    if not 0 <= padding_idx < num_weights:
+        return out
+    padding = b.constant(torch.arange(num_weights).reshape(-1, 1) == padding_idx)
+    return b.call("ttnn.where", predicate=padding, true_value=blank, false_value=out, gives=out.dtype)
+
+
+def lower_copy(b: Builder, self: Value, src: Value, non_blocking: bool = False) -> Value:
+    """What `x.copy_(src)` leaves in x; in-place ops in a model come to this."""
+    return b.expand(b.cast(src, self.dtype), self.shape)
 
 
 # ---- samples ---------------------------------------------------------------------------------------------------
@@ -122,7 +144,28 @@ def sdpa_samples() -> Iterator[Sample]:
     yield case("bfloat16, scale", dtype=torch.bfloat16, scale=0.3)
 
 
+def embedding_samples() -> Iterator[Sample]:
+    yield Sample((randn(2, 7, 33), ints(2, 7, low=0, high=20), 20, -1, False))
+    yield Sample((randn(40, 8), ints(40, low=0, high=5), 5, 3, False), name="repeated, padding_idx")
+    broken = randn(6, 4)
+    broken[0], broken[1] = math.nan, math.inf
+    yield Sample((broken, torch.tensor([1, 2, 0, 0, 3, 1]), 5, 1, False), name="not finite, padding_idx")
+    yield Sample((randn(4), torch.tensor(2), 5, -1, False), name="0-d")
+    yield Sample((randn(6, 4), ints(6, low=0, high=5, dtype=torch.int32), 5, 0, False), name="int32")
+    yield Sample((randn(6, 4, dtype=torch.bfloat16), ints(6, low=0, high=5), 5, -1, False), name="bfloat16")
+    yield Sample((randn(6, 4), ints(6, low=0, high=5), 5, -1, True), name="scaled by frequency")
+
+
+def copy_samples() -> Iterator[Sample]:
+    yield Sample((randn(*ODD), randn(*ODD) + 1))
+    yield Sample((randn(*ODD), randn(5, 1)), name="broadcast")
+    yield Sample((randn(4, 6).t(), randn(6, 4, dtype=torch.bfloat16)), name="other dtype, transposed")
+    yield Sample((ints(3, 4), bools(3, 4)), name="bool to int64")
+
+
 OPS = [
+    Op("aten.copy.default", lower_copy, samples=copy_samples),
+    Op("aten.embedding_dense_backward.default", lower_embedding, samples=embedding_samples),
     Op("aten.slice_backward.default", lower_slice, samples=slice_samples),
     Op("aten.select_backward.default", lower_select, samples=select_samples),
     Op("aten._scaled_dot_product_flash_attention_for_cpu_backward.default", lower_sdpa, samples=sdpa_samples),

@@ -18,9 +18,13 @@ from proveout.program import Name
 Ints = Sequence[int]
 
 
-def guard_convolution(weight: Value, transposed: bool, **rest: Any) -> str | None:
-    if transposed:
-        return "transposed convolution has no lowering yet"
+def guard_convolution(
+    weight: Value, transposed: bool, groups: int, padding: Ints, dilation: Ints, **rest: Any
+) -> str | None:
+    if transposed and groups != 1:
+        return f"transposed convolution in {groups} groups: ttnn.conv_transpose2d is known to take one"
+    if transposed and any(p > d * (k - 1) for p, d, k in zip(padding, dilation, weight.shape[2:])):
+        return "transposed convolution that pads by more than its kernel reaches"
     if weight.rank not in (3, 4):
         return f"convolution over {weight.rank - 2} dimensions has no ttnn kernel that takes it"
     return None
@@ -43,11 +47,15 @@ def lower_convolution(
         input = b.reshape(input, (*input.shape[:2], 1, input.shape[2]))
         weight = b.reshape(weight, (*weight.shape[:2], 1, weight.shape[2]))
         stride, padding, dilation = (1, *stride), (0, *padding), (1, *dilation)
+        output_padding = (0, *output_padding)
     n, c, h, w = input.shape
-    out_channels, _, kh, kw = weight.shape
+    kh, kw = weight.shape[2:]
+    out_channels = b.out.shape[1]
     attrs: dict[str, Any] = {"bias_tensor": b.reshape(bias, (1, 1, 1, out_channels))} if bias else {}
+    if transposed:
+        attrs["output_padding"] = tuple(output_padding)
     out = b.call(
-        "ttnn.conv2d",
+        "ttnn.conv_transpose2d" if transposed else "ttnn.conv2d",
         input_tensor=_flat(b, input),
         weight_tensor=weight,
         device=Name("device"),
@@ -204,8 +212,14 @@ def convolution_samples() -> Iterator[Sample]:
     yield case("grouped", (2, 8, 7, 7), (12, 4, 3, 3), groups=2)
     yield case("one dimension", (2, 4, 20), (6, 4, 5), stride=2, pad=2)
     yield case("three dimensions", (1, 2, 5, 5, 5), (3, 2, 2, 2, 2))
-    transposed = (randn(1, 4, 5, 5), randn(4, 6, 3, 3), None, [2, 2], [1, 1], [1, 1], True, [1, 1], 1)
+    transposed = (randn(1, 4, 5, 6), randn(4, 6, 3, 2), None, [2, 3], [1, 0], [1, 1], True, [1, 2], 1)
     yield Sample(transposed, name="transposed")
+    line = (randn(2, 4, 5), randn(4, 6, 3), randn(6), [2], [1], [2], True, [0], 1)
+    yield Sample(line, name="transposed, one dimension, dilated")
+    grouped = (randn(1, 4, 5, 5), randn(4, 3, 3, 3), randn(6), [2, 2], [1, 1], [1, 1], True, [0, 0], 2)
+    yield Sample(grouped, name="transposed, grouped")
+    padded = (randn(1, 4, 5, 5), randn(4, 3, 1, 1), randn(3), [1, 1], [1, 1], [1, 1], True, [0, 0], 1)
+    yield Sample(padded, name="transposed, padded beyond the kernel")
 
 
 def pool_samples(extra: Sequence[Sample]) -> Any:

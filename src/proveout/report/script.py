@@ -1,0 +1,112 @@
+"""Writes a Program as a plain Python script of ttnn calls that runs by itself and checks its own outputs."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from pathlib import Path
+
+from proveout.program import DEALLOCATE, Arg, Name, Program, Ref, Step
+
+HEAD = '''"""{title}
+
+{counts}. Written by `proveout export`; the tensors beside it are the model's own.
+It runs on the embedded chip; on Tenstorrent hardware change the import to `import ttnn`.
+"""
+
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+from proveout import ttnn
+
+inf, nan = float("inf"), float("nan")
+tensors = load_file(Path(__file__).with_name("tensors.safetensors"))
+device = ttnn.open_device(device_id=0, l1_small_size=16384)
+'''
+
+TAIL = '''
+
+def check():
+    """The outputs against those that the compiled model gave."""
+    found = forward(*[tensors[name] for name in INPUTS])
+    for index, value in enumerate(found):
+        if isinstance(value, torch.Tensor):
+            wanted = tensors[f"output {index}"]
+            torch.testing.assert_close(value, wanted, rtol=RTOL, atol=ATOL, equal_nan=True)
+            print(f"output {index}: {tuple(value.shape)} {value.dtype} as compiled")
+
+
+if __name__ == "__main__":
+    check()
+    ttnn.close_device(device)
+'''
+
+
+def write_script(folder: Path, title: str = "") -> Path:
+    """`model.py` beside a saved Program and its tensors."""
+    path = folder / "model.py"
+    path.write_text(render(Program.load(folder), title or folder.name))
+    return path
+
+
+def render(program: Program, title: str) -> str:
+    """The script's text."""
+    names = _identifiers(program)
+    device_calls = sum(not s.on_host and s.kernel != DEALLOCATE for s in program.steps)
+    host_calls = sum(s.on_host for s in program.steps)
+    counts = f"{device_calls} ttnn calls, {host_calls} ops on the host, {program.num_transfers} transfers a call"
+    lines = [HEAD.format(title=title, counts=counts)]
+    lines += [f"{names[w]} = tensors[{w!r}]" for w in (*program.weights, *(c.name for c in program.constants))]
+    lines.append("\n# What depends on weights alone, once.")
+    lines += [_line(step, names) for step in program.setup]
+    lines.append(f"\nINPUTS = {list(program.inputs)!r}")
+    lines.append("RTOL, ATOL = 1.6e-2, 1e-5\n\n")
+    lines.append(f"def forward({', '.join(names[n] for n in program.inputs)}):")
+    module = None
+    for step in program.body:
+        if step.origin.module != module and step.kernel != DEALLOCATE:
+            module = step.origin.module
+            lines.append(f"    # {module or 'model'}")
+        lines.append(f"    {_line(step, names)}")
+    lines.append(f"    return [{', '.join(_text(o, names) for o in program.outputs)}]")
+    return "\n".join(lines) + "\n" + TAIL
+
+
+def _line(step: Step, names: dict[str, str]) -> str:
+    arguments = []
+    for key, value in step.attrs:
+        text = _text(value, names)
+        arguments.append(f"**{{{key!r}: {text}}}" if keyword.iskeyword(key) else f"{key}={text}")
+    function = f"torch.ops.{step.kernel}" if step.on_host else step.kernel
+    call = f"{function}({', '.join(arguments)})"
+    note = f"  # host: {step.reason}" if step.reason else ""
+    targets = ", ".join(names[n] for n in step.outputs)
+    if len(step.outputs) > 1:
+        return f"{targets} = {call}{note}"
+    return f"{targets} = {call}{note}" if targets else f"{call}{note}"
+
+
+def _text(arg: Arg, names: dict[str, str]) -> str:
+    if isinstance(arg, Ref):
+        return names[arg.name]
+    if isinstance(arg, Name):
+        return arg.text
+    if isinstance(arg, tuple):
+        return "[" + ", ".join(_text(a, names) for a in arg) + "]"
+    return repr(arg)
+
+
+def _identifiers(program: Program) -> dict[str, str]:
+    """A Python name for each value, readable and unlike any other."""
+    taken: set[str] = {"device", "tensors", "torch", "ttnn", "forward", "check", "inf", "nan"}
+    names = {}
+    for value in program.specs:
+        name = re.sub(r"\W", "_", value)
+        name = f"v_{name}" if keyword.iskeyword(name) or name[:1].isdigit() else name
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        names[value] = name
+    return names
