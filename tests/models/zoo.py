@@ -121,7 +121,35 @@ MODELS: dict[str, Callable[[], Sample]] = {
     "mobilenet_v2": mobilenet_v2,
     "mnist_cnn": mnist_cnn,
 }
-BIG: dict[str, Callable[[], Sample]] = {"bert_4x256": bert_4x256}
+def bert_base() -> Sample:
+    from transformers import BertConfig, BertModel
+
+    return _seeded(lambda: BertModel(BertConfig())), {"input_ids": _ids(1, 128, 30522)}
+
+
+def gpt2_small() -> Sample:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    return _seeded(lambda: GPT2LMHeadModel(GPT2Config(use_cache=False))), {"input_ids": _ids(1, 128, 50257)}
+
+
+def resnet18_224() -> Sample:
+    from transformers import ResNetConfig, ResNetForImageClassification
+
+    widths = [64, 128, 256, 512]
+    config = ResNetConfig(
+        embedding_size=64, hidden_sizes=widths, depths=[2, 2, 2, 2], layer_type="basic", num_labels=1000
+    )
+    return _seeded(lambda: ResNetForImageClassification(config)), {"pixel_values": _image(3, 224)}
+
+
+BIG: dict[str, Callable[[], Sample]] = {
+    "bert_4x256": bert_4x256,
+    "bert_base": bert_base,
+    "gpt2": gpt2_small,
+    "resnet18": resnet18_224,
+}
+"""At their published sizes, for benchmarks."""
 
 
 def _seeded(build: Callable[[], nn.Module]) -> nn.Module:

@@ -60,7 +60,14 @@ DISCONTINUOUS = {
     "aten.floor.default",
     "aten.ceil.default",
     "aten.trunc.default",
+    "aten.round.default",
+    "aten.round.decimals",
     "aten.div.Tensor_mode",
+    "aten.div.Scalar_mode",
+    "aten.remainder.Tensor",
+    "aten.remainder.Scalar",
+    "aten.fmod.Tensor",
+    "aten.fmod.Scalar",
     "aten.sign.default",
 }
 

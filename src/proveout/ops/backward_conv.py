@@ -1,4 +1,4 @@
-"""Gradients of convolution and pooling, from slices, pads and matrix products.
+"""Gradients of convolution, from slices, pads and matrix products; the geometry is pooling's too.
 
 An output's gradient reaches the inputs in its window. Told from the input: place (i, j) of a window lies on a pixel at
 most once, so with the gradients spread out by the stride and padded, one slice for each place says what reaches it.
@@ -9,11 +9,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 
 from proveout.ops.samples import randn
 from proveout.ops.shape import lower_pad
@@ -57,8 +56,8 @@ def _at(b: Builder, x: Value, start: Ints, size: Ints, step: Ints = (1, 1)) -> V
     )
 
 
-def _spread(b: Builder, x: Value, w: Window, fill: int) -> Value:
-    """Rows and columns of outputs a stride apart, with a rim: what `_reaching` cuts from."""
+def spread(b: Builder, x: Value, w: Window, fill: int) -> Value:
+    """Rows and columns of outputs a stride apart, with a rim: what `reaching` cuts from."""
     (height, width), (down, across) = w.out, w.stride
     if w.stride != (1, 1):
         lines = b.reshape(x, (math.prod(x.shape[:2]) * height, 1, width, 1))
@@ -69,10 +68,10 @@ def _spread(b: Builder, x: Value, w: Window, fill: int) -> Value:
     return lower_pad(b, x, (before[1], after[1], before[0], after[0]), fill)
 
 
-def _reaching(b: Builder, spread: Value, w: Window, place: tuple[int, int]) -> Value:
+def reaching(b: Builder, x: Value, w: Window, place: tuple[int, int]) -> Value:
     """For every input pixel, what was spread by the output that has it at this place of its window."""
     start = [(k - 1 - i) * d for k, i, d in zip(w.kernel, place, w.dilation)]
-    return _at(b, spread, start, w.size)
+    return _at(b, x, start, w.size)
 
 
 def _padded(b: Builder, x: Value, w: Window) -> Value:
@@ -80,15 +79,6 @@ def _padded(b: Builder, x: Value, w: Window) -> Value:
     reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(w.out, w.stride, w.kernel, w.dilation)]
     after = [max(0, r - n - p) for r, n, p in zip(reach, w.size, w.padding)]
     return lower_pad(b, x, (w.padding[1], after[1], w.padding[0], after[0]), 0)
-
-
-def _sum(b: Builder, parts: Sequence[Value]) -> Value:
-    """Of what reaches each place, in eager's order: outputs from the first on, which have a pixel at their last place
-    first. Eager adds in the gradient's own dtype, so the order shows."""
-    total = parts[-1]
-    for part in parts[-2::-1]:
-        total = b.call("ttnn.add", input_tensor_a=total, input_tensor_b=part)
-    return total
 
 
 # ---- convolution -----------------------------------------------------------------------------------------------
@@ -120,9 +110,7 @@ def lower_convolution(
     if weight.rank == 3:
         grad_output, input, weight = (b.reshape(t, (*t.shape[:2], 1, t.shape[2])) for t in (grad_output, input, weight))
         stride, padding, dilation = (1, *stride), (0, *padding), (1, *dilation)
-    w = Window(
-        *(_two(v) for v in (input.shape[2:], grad_output.shape[2:], weight.shape[2:], stride, padding, dilation))
-    )
+    w = Window(*(two(v) for v in (input.shape[2:], grad_output.shape[2:], weight.shape[2:], stride, padding, dilation)))
     wanted = [bool(m) and b.used(i) for i, m in enumerate(output_mask)]
     # [channels, batch, height, width], so that a group's channels are rows and everything else is one long column
     grad = b.permute(b.cast(grad_output, "float32"), (1, 0, 2, 3))
@@ -137,15 +125,15 @@ def lower_convolution(
     )
 
 
-def _two(values: Ints) -> tuple[int, int]:
+def two(values: Ints) -> tuple[int, int]:
     return (values[0], values[0]) if len(values) == 1 else (values[0], values[1])
 
 
 def _grad_input(b: Builder, grad: Value, weight: Value, w: Window, groups: int) -> Value:
     out_channels, per_group = weight.shape[:2]
     batch = grad.shape[1]
-    spread = _spread(b, grad, w, 0)
-    columns = _columns(b, [_reaching(b, spread, w, place) for place in w.places], groups)
+    around = spread(b, grad, w, 0)
+    columns = _columns(b, [reaching(b, around, w, place) for place in w.places], groups)
     # [groups, out channels of a group, in channels of a group, places] -> [groups, in, places * out]
     rows = b.reshape(weight, (groups, out_channels // groups, per_group, w.numel))
     rows = b.reshape(b.permute(rows, (0, 2, 3, 1)), (groups, per_group, w.numel * out_channels // groups))
@@ -169,81 +157,6 @@ def _columns(b: Builder, slices: Sequence[Value], groups: int) -> Value:
     """[channels, …] for each place -> [groups, places * channels of a group, everything else]."""
     parts = [b.reshape(s, (groups, s.shape[0] // groups, math.prod(s.shape[1:]))) for s in slices]
     return parts[0] if len(parts) == 1 else b.call("ttnn.concat", tensors=tuple(parts), dim=1)
-
-
-# ---- pooling ---------------------------------------------------------------------------------------------------
-
-
-def _pooling(
-    grad_output: Value, self: Value, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints = (1, 1)
-) -> Window:
-    return Window(
-        _two(self.shape[-2:]),
-        _two(grad_output.shape[-2:]),
-        _two(kernel_size),
-        _two(stride or kernel_size),
-        _two(padding),
-        _two(dilation),
-    )
-
-
-def lower_max_pool2d(
-    b: Builder,
-    grad_output: Value,
-    self: Value,
-    kernel_size: Ints,
-    stride: Ints,
-    padding: Ints,
-    dilation: Ints,
-    ceil_mode: bool,
-    indices: Value,
-) -> Value:
-    """A pixel gets the gradients of the outputs whose index names it. The op's own contract bounds the indices."""
-    w = _pooling(grad_output, self, kernel_size, stride, padding, dilation)
-    area = math.prod(w.size)
-    lead = (1,) * (4 - self.rank)
-    grad = _spread(b, b.reshape(grad_output, (*lead, *grad_output.shape)), w, 0)
-    taken = b.reshape(replace(indices, range=(0, area - 1)), (*lead, *indices.shape))
-    taken = _spread(b, taken, w, -1)
-    here = b.constant(torch.arange(area).reshape(1, 1, *w.size))
-    nothing = b.constant(torch.zeros((), dtype=getattr(torch, grad.dtype)))
-    parts = []
-    for place in w.places:
-        own = b.call(
-            "ttnn.eq",
-            input_tensor_a=_reaching(b, taken, w, place),
-            input_tensor_b=here,
-            dtype=b.dtype("bool"),
-            gives="bool",
-        )
-        given = _reaching(b, grad, w, place)
-        parts.append(b.call("ttnn.where", predicate=own, true_value=given, false_value=nothing, gives=grad.dtype))
-    return b.reshape(_sum(b, parts), b.out.shape)
-
-
-def lower_avg_pool2d(
-    b: Builder,
-    grad_output: Value,
-    self: Value,
-    kernel_size: Ints,
-    stride: Ints,
-    padding: Ints,
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None,
-) -> Value:
-    """Each output's gradient, divided as the output was, over its window."""
-    w = _pooling(grad_output, self, kernel_size, stride, padding)
-    ones = torch.ones(1, 1, *w.size, dtype=torch.float64)
-    rest = w.kernel, w.stride, w.padding, ceil_mode
-    inside = F.avg_pool2d(ones, *rest, True, 1)
-    divisors = (inside / F.avg_pool2d(ones, *rest, count_include_pad, divisor_override)).round()
-    lead = (1,) * (4 - self.rank)
-    grad = b.reshape(grad_output, (*lead, *grad_output.shape))
-    divisor = b.constant(divisors.to(getattr(torch, grad.dtype)))
-    spread = _spread(b, b.call("ttnn.div", input_tensor_a=grad, input_tensor_b=divisor), w, 0)
-    total = _sum(b, [_reaching(b, spread, w, place) for place in w.places])
-    return b.reshape(total, b.out.shape)
 
 
 # ---- samples ---------------------------------------------------------------------------------------------------
@@ -285,35 +198,4 @@ def convolution_samples() -> Iterator[Sample]:
     yield case("three dimensions", (1, 2, 5, 5, 5), (3, 2, 2, 2, 2))
 
 
-def _pool_cases() -> Iterator[tuple[str, torch.Tensor, tuple[Any, ...]]]:
-    yield "", randn(2, 3, 8, 10), ([2, 2], [], [0, 0])
-    yield "overlapping, padded", randn(2, 3, 9, 11), ([3, 3], [2, 2], [1, 1])
-    yield "bfloat16", randn(2, 3, 9, 11, dtype=torch.bfloat16), ([3, 2], [2, 2], [1, 1])
-    yield "no batch", randn(3, 9, 11), ([3, 2], [1, 2], [0, 0])
-    yield "ceil", randn(1, 2, 10, 9), ([3, 3], [2, 2], [1, 1])
-    yield "gaps", randn(1, 2, 10, 9), ([2, 2], [3, 3], [0, 0])
-
-
-def max_pool_samples() -> Iterator[Sample]:
-    cases = [(name, x, (*rest, [1, 1], name == "ceil")) for name, x, rest in _pool_cases()]
-    cases.append(("dilated", randn(1, 2, 10, 10), ([3, 3], [2, 2], [1, 1], [2, 2], False)))
-    cases.append(("ties", randn(1, 2, 6, 6).round(), ([3, 3], [1, 1], [1, 1], [1, 1], False)))
-    for name, x, rest in cases:
-        out, indices = torch.ops.aten.max_pool2d_with_indices(x, *rest)
-        yield Sample((randn(*out.shape, dtype=x.dtype), x, *rest, indices), name=name)
-
-
-def avg_pool_samples() -> Iterator[Sample]:
-    cases = [(name, x, (*rest, name == "ceil", True, None)) for name, x, rest in _pool_cases()]
-    cases.append(("padding does not count", randn(1, 2, 9, 9), ([3, 3], [2, 2], [1, 1], False, False, None)))
-    cases.append(("divisor", randn(1, 2, 10, 10), ([3, 3], [2, 2], [1, 1], True, False, 5)))
-    for name, x, rest in cases:
-        out = torch.ops.aten.avg_pool2d(x, *rest)
-        yield Sample((randn(*out.shape, dtype=x.dtype), x, *rest), name=name)
-
-
-OPS = [
-    Op("aten.convolution_backward.default", lower_convolution, guard_convolution, convolution_samples),
-    Op("aten.max_pool2d_with_indices_backward.default", lower_max_pool2d, samples=max_pool_samples),
-    Op("aten.avg_pool2d_backward.default", lower_avg_pool2d, samples=avg_pool_samples),
-]
+OPS = [Op("aten.convolution_backward.default", lower_convolution, guard_convolution, convolution_samples)]

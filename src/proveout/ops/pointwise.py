@@ -398,6 +398,13 @@ def bit_pairs() -> Iterator[Sample]:
     yield Sample((ints(4, 5, low=0), ints(4, 5, low=0)), name="int64")
 
 
+def bit_scalars() -> Iterator[Sample]:
+    yield Sample((bools(4, 5), True))
+    yield Sample((ints(4, 5, low=0), 6), name="int64")
+    yield Sample((ints(4, 5, dtype=torch.int32), 6), name="int32")
+    yield Sample((bools(4, 5), 6), name="bool and int")
+
+
 def power_scalars() -> Iterator[Sample]:
     yield Sample((randn(*ODD), 3.0))
     yield Sample((randn(*ODD), 2), name="int exponent")
@@ -411,12 +418,6 @@ def where_samples() -> Iterator[Sample]:
     yield Sample((bools(5, 7), randn(*ODD), torch.tensor(-math.inf)), name="broadcast, -inf")
     yield Sample((bools(4, 4), torch.tensor(1), torch.tensor(0)), name="0-d int64")
     yield Sample((bools(4, 4), randn(4, 4), torch.tensor(0, dtype=torch.int64)), name="mixed dtypes")
-
-
-def rounded() -> Iterator[Sample]:
-    for mode in (None, "floor", "trunc"):
-        yield Sample((randn(*ODD) * 9, 2.0 + uniform(*ODD)), {"rounding_mode": mode}, str(mode))
-    yield Sample((ints(4, 4), ints(4, 4, low=1)), {"rounding_mode": "floor"}, "int64 floor")
 
 
 def _both(name: str, lower: Callable[..., Value], tensors: Samples, scalars: Samples = scalar_pairs) -> list[Op]:
@@ -463,7 +464,6 @@ OPS = [
     ),
     *_both("mul", lower_mul, tensor_pairs),
     *_both("div", lower_div, tensor_pairs),
-    Op("aten.div.Tensor_mode", lower_div, samples=rounded),
     Op(
         "aten.rsub.Scalar",
         lower_rsub,
@@ -487,8 +487,9 @@ OPS = [
     ),
     *(Op(f"aten.logical_{n}.default", logical(f"ttnn.logical_{n}"), samples=truth_pairs) for n in ("and", "or", "xor")),
     *(
-        Op(f"aten.bitwise_{n}.Tensor", bitwise(f"ttnn.logical_{n}", f"ttnn.bitwise_{n}"), samples=bit_pairs)
+        Op(f"aten.bitwise_{n}.{kind}", bitwise(f"ttnn.logical_{n}", f"ttnn.bitwise_{n}"), samples=samples)
         for n in ("and", "or", "xor")
+        for kind, samples in (("Tensor", bit_pairs), ("Scalar", bit_scalars))
     ),
     Op("aten.where.self", lower_where, samples=where_samples),
     Op(

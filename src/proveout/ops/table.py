@@ -13,6 +13,8 @@ from proveout.types import Layout
 
 FAMILIES = (
     "pointwise",
+    "trigonometric",
+    "division",
     "cast",
     "matmul",
     "shape",
@@ -30,6 +32,7 @@ FAMILIES = (
     "training",
     "backward",
     "backward_conv",
+    "backward_pool",
 )
 
 Range = tuple[int, int]

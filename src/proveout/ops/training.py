@@ -30,7 +30,7 @@ def lower_batch_norm(
     if not training:
         raise Refused("batch norm with running statistics has a row of its own")
     if running_mean.dtype != "float32":
-        raise Refused(f"running statistics in {running_mean.dtype}: PyTorch traces them as float32, eager has them so")
+        raise Refused(f"with statistics in {running_mean.dtype}, eager gives other dtypes than PyTorch traces")
     n, c, *rest = input.shape
     count = n * math.prod(rest)
     if count < 2:
