@@ -152,8 +152,8 @@ ORDERS = {
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("p", [0.1, 0.5, 1.0])
-def test_dropout_draws_eagers_numbers(order, p):
+@pytest.mark.parametrize(("p", "inplace"), [(0.1, False), (0.5, False), (1.0, False), (0.3, True)])
+def test_dropout_draws_eagers_numbers(order, p, inplace):
     """Exactly: the mask, the scale, the gradient, and where the random stream is afterwards."""
     torch.manual_seed(0)
     x = ORDERS[order]()
@@ -166,7 +166,7 @@ def test_dropout_draws_eagers_numbers(order, p):
         return out.detach(), leaf.grad, torch.rand(1)
 
     def model(leaf):
-        return F.dropout(leaf * 2, p, True)
+        return F.dropout(leaf * 2, p, True, inplace)
 
     for got, wanted in zip(run(torch.compile(model, backend=capture())), run(model)):
         assert torch.equal(got, wanted)
@@ -212,6 +212,16 @@ NEGLIGIBLE = 1e-6
 """Of a model's largest gradient: what is smaller is rounding, of a gradient that is mathematically zero."""
 
 
+def batch_of(inputs):
+    """Eight images instead of one: a batch norm over the four pixels left of one is so ill-conditioned that eager's own
+    gradients correlate with float64's by no more than 0.99."""
+    generator = torch.Generator().manual_seed(2)
+    return {
+        name: torch.randn(8, *x.shape[1:], generator=generator) if x.is_floating_point() else x
+        for name, x in inputs.items()
+    }
+
+
 def gradients(model, function, inputs):
     model.zero_grad()
     torch.manual_seed(3)
@@ -226,6 +236,7 @@ def gradients(model, function, inputs):
 def test_gradients_of_the_zoo(name):
     model, inputs = MODELS[name]()
     model.train()
+    inputs = batch_of(inputs)
     before = {key: value.clone() for key, value in model.state_dict().items()}
     backend = capture()
     found = gradients(model, torch.compile(model, backend=backend), inputs)
@@ -238,7 +249,7 @@ def test_gradients_of_the_zoo(name):
         if gradient.abs().max() > floor:
             verdict = compare(found[key], gradient, name=key, threshold=0.9999)
             assert verdict.passed, verdict
-            assert verdict.rel_l2 < 0.02  # eager itself is up to 0.01 from float64 in MobileNet
+            assert verdict.rel_l2 < 0.01
         else:
             assert found[key].abs().max() < 10 * floor, key
     torch.testing.assert_close(after, dict(model.named_buffers()), rtol=1e-4, atol=1e-5)

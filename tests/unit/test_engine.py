@@ -260,12 +260,12 @@ def test_what_has_no_kernel_falls_back_without_harm():
     for got, wanted in zip(compiled(x), model(x)):
         torch.testing.assert_close(got, wanted)
     host = {op.aten: op.reason for op in compiled.coverage.on_host}
-    assert host["aten.sort.default"] == "no row in the op table"
+    assert host["aten.sort.default"] == "ttnn.sort takes bfloat16, not float32"
     assert compiled.num_transfers == compiled.coverage.num_transfers
 
 
 def test_fallback_error_names_the_op_the_reason_and_the_line():
-    with pytest.raises(CompileError, match=r"aten.sort.*no row in the op table.*test_engine.py:\d+") as caught:
+    with pytest.raises(CompileError, match=r"aten.sort.*takes bfloat16.*test_engine.py:\d+") as caught:
         proveout.compile(Fallbacks(), (torch.randn(3, 8),), settings={"fallback": "error"})
     assert "fallback='host'" in str(caught.value)
 

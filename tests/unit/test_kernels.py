@@ -59,6 +59,8 @@ def unary():
         ("relu", "relu6", "gelu", "silu", "mish", "tanh", "sigmoid", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt"),
         ("reciprocal", "square", "neg", "abs", "sign", "floor", "ceil", "trunc", "sin", "cos", "erf", "hardswish"),
         ("hardsigmoid", "elu", "softplus", "hardtanh", "isnan", "isinf", "isfinite", "logical_not"),
+        ("tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "log2", "log10", "exp2"),
+        ("erfc", "erfinv", "round"),
     )
     yield from (call(name, input_tensor=X) for names in plain for name in names)
     yield from (call(name, input_tensor=t(2, 3, dtype=I32)) for name in ("relu", "neg", "abs", "logical_not"))
@@ -77,6 +79,8 @@ def binary():
     logic = dict.fromkeys(
         ("eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor"), "input_tensor_b"
     )
+    limits["fmod"] = "scalar"
+    yield call("atan2", input_tensor_a=X, input_tensor_b=t(5, 1))
     for name, scalar in {**arithmetic, **limits, **logic}.items():
         yield call(name, input_tensor_a=X, input_tensor_b=t(5, 1))
         yield call(name, input_tensor_a=X, **{scalar: 2.0})
@@ -131,6 +135,16 @@ def rest():
         yield call(name, input_tensor=X, dim=(1, 2))
     yield call("sum", input_tensor=t(3, dtype=I32))
     yield call("argmax", input_tensor=t(3, 5, layout="row_major"), dim=-1, layout="row_major")
+    yield call("prod", input_tensor=X, dim=1, keepdim=True)
+    yield call("cumsum", input=X, dim=2)
+    yield call("cumsum", input=t(3, dtype=I32), dim=0)
+    yield call("cumprod", input_tensor=X, dim=2)
+    yield call("topk", input_tensor=X, k=2, dim=3, largest=True, sorted=True)
+    yield call("sort", input_tensor=X, dim=3, descending=True, stable=True)
+    index = t(2, 3, 4, 7, dtype=U32)
+    yield call("gather", input=X, dim=2, index=index)
+    yield call("scatter", input=X, dim=2, index=index, src=t(2, 3, 4, 7))
+    yield call("scatter_add", input=X, dim=2, index=index, src=t(2, 3, 4, 7))
     yield call("softmax", input_tensor=X, dim=-1)
     yield call("layer_norm", input_tensor=X, epsilon=1e-5, weight=t(7), bias=t(7))
     yield call("layer_norm", input_tensor=X)
@@ -152,6 +166,8 @@ def rest():
         "groups": 2,
     }
     yield Call("ttnn.conv2d", {**grouped, "dtype": Name("ttnn.float32")})
+    up = {**flat, "weight_tensor": t(4, 6, 3, 3, layout="row_major", memory=HOST), "kernel_size": (3, 3)}
+    yield Call("ttnn.conv_transpose2d", {**up, "stride": (2, 2), "output_padding": (1, 1), "bias_tensor": bias})
     window = {"kernel_size": (3, 3), "stride": (2, 2), "padding": (1, 1)}
     pool = {
         "input_tensor": t(1, 1, 128, 4, layout="row_major"),

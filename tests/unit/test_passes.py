@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from proveout.chip.specs import CHIPS
-from proveout.compiler.graph_passes import fold_batch_norm, fold_constants, share_repeated, simplify_index
+from proveout.compiler.graph_passes import (
+    draw_in_order,
+    fold_batch_norm,
+    fold_constants,
+    share_repeated,
+    simplify_index,
+)
 from proveout.compiler.program_passes import cancel, deallocate, hoist, place, prune, sink
 from proveout.devices.execute import aten_op
 from proveout.devices.resident import Resident
@@ -177,6 +183,39 @@ def test_simplify_index_never_changes_the_meaning(shape, data):
 
     before = fold_constants(traced(index, x))
     same_numbers(before, simplify_index(fold_constants(traced(index, x))), x)
+
+
+def permuted_bits(x):
+    return torch.ops.aten.bernoulli.p(torch.ops.aten.empty_permuted([2, 3, 4], [0, 2, 1]), 0.5) * x
+
+
+def test_draw_in_order_draws_for_a_permuted_tensor_as_it_lies_in_memory():
+    x = torch.ones(2, 3, 4)
+    after = draw_in_order(traced(permuted_bits, x))
+    assert lines(after) == [
+        "full_default = aten.full.default([2, 4, 3], 0, dtype=torch.float32)",
+        "bernoulli_p = aten.bernoulli.p(full_default, 0.5)",
+        "permute_default = aten.permute.default(bernoulli_p, [0, 2, 1])",
+        "mul = aten.mul.Tensor(permute_default, arg0_1)",
+    ]
+    torch.manual_seed(0)
+    (found,) = after(x)
+    torch.manual_seed(0)
+    wanted = torch.empty_permuted([2, 3, 4], [0, 2, 1]).bernoulli_(0.5)
+    assert torch.equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.ops.aten.bernoulli.p(torch.ops.aten.empty_permuted([3, 4], [0, 1]), 0.5) * x,
+        lambda x: torch.bernoulli(x.t(), 0.5),
+    ],
+    ids=["in order already", "a draw that is no fill"],
+)
+def test_draw_in_order_leaves_others_alone(function):
+    x = torch.ones(3, 4)
+    assert lines(draw_in_order(traced(function, x))) == lines(traced(function, x))
 
 
 # ---- Programs as text --------------------------------------------------------------------------------------------

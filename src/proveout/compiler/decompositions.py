@@ -21,11 +21,35 @@ aten = torch.ops.aten
 @functools.cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
     table = core_aten_decompositions()
-    return {op: rule for op, rule in table.items() if not _kept(op)} | OUR_OWN
+    kept = {op: rule for op, rule in table.items() if not _kept(op)}
+    return {op: _in_float32(rule) if _name(op) in ROUNDS_MORE_OFTEN else rule for op, rule in kept.items()} | OUR_OWN
 
 
 ROUNDS_OTHERWISE = frozenset({"linspace", "logspace"})
 """Their decompositions give other numbers than their own kernels, found with PyTorch's operator samples."""
+
+
+ROUNDS_MORE_OFTEN = frozenset(
+    {"addr", "linalg_cross", "logit", "binary_cross_entropy_with_logits", "nll_loss_forward", "nll_loss2d_forward"}
+)
+"""In bfloat16 their own kernels round once or elsewhere, their decompositions after each step: kept whole there."""
+
+
+def _in_float32(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The rule, or no rule where a tensor is bfloat16."""
+
+    @functools.wraps(rule)
+    def decompose(*args: Any, **kwargs: Any) -> Any:
+        given = (*args, *kwargs.values())
+        if any(isinstance(t, torch.Tensor) and t.dtype == torch.bfloat16 for t in given):
+            return NotImplemented
+        return rule(*args, **kwargs)
+
+    return decompose
+
+
+def _name(op: Any) -> str:
+    return op._schema.name.removeprefix("aten::") if isinstance(op, torch._ops.OpOverload) else ""
 
 
 @contextmanager
@@ -58,8 +82,7 @@ def _kept(op: Any) -> bool:
     """Random ops are kept too: taken apart they would draw other numbers than eager."""
     if not isinstance(op, torch._ops.OpOverload):
         return False
-    name = op._schema.name.removeprefix("aten::")
-    return str(op) in ops() or name in ROUNDS_OTHERWISE or torch.Tag.nondeterministic_seeded in op.tags
+    return str(op) in ops() or _name(op) in ROUNDS_OTHERWISE or torch.Tag.nondeterministic_seeded in op.tags
 
 
 def native_dropout(input: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:

@@ -130,6 +130,12 @@ class Emitter(Builder):
         return self.profile.dtype_name(self.profile.device_dtype(dtype, (0, 0)))
 
     def call(self, kernel: str, *, gives: str | None = None, range: Range | None = None, **attrs: Any) -> Value:
+        (value,) = self.calls(kernel, gives=(gives,), ranges=(range,), **attrs)
+        return value
+
+    def calls(
+        self, kernel: str, *, gives: Sequence[str | None], ranges: Sequence[Range | None], **attrs: Any
+    ) -> tuple[Value, ...]:
         row = kernels()[kernel]
         values = [v for a in attrs.values() for v in _values(a)]
         if self.profile.target == "ttnn" and any(0 in v.shape for v in values):
@@ -140,18 +146,19 @@ class Emitter(Builder):
             reason = refusal(row, specs_of(step, self.specs))
             if reason:
                 raise Refused(reason)
-        (spec,) = infer(step, self.specs, self.profile.target)
-        dtype = gives or values[0].dtype
-        bounds = _bounds(dtype, range)
-        wanted = self.profile.device_dtype(dtype, bounds)
-        if self.profile.target == "ttnn" and 0 in spec.shape:
+        specs = infer(step, self.specs, self.profile.target)
+        dtypes = [dtype or values[0].dtype for dtype in gives]
+        bounds = [_bounds(dtype, range) for dtype, range in zip(dtypes, ranges, strict=True)]
+        wanted = [self.profile.device_dtype(dtype, known) for dtype, known in zip(dtypes, bounds)]
+        if self.profile.target == "ttnn" and any(0 in spec.shape for spec in specs):
             raise Refused("tensors without elements stay on the host")
-        (name,) = self.step(kernel, bound, [spec])
-        if spec.dtype != wanted:
-            name = self._typecast(name, wanted)
-        value = Value(name, spec.shape, dtype, bounds)
-        self._add_device_form(value, name)
-        return value
+        names = self.step(kernel, bound, specs)
+        results = []
+        for index, (name, spec) in enumerate(zip(names, specs, strict=True)):
+            held = name if spec.dtype == wanted[index] else self._typecast(name, wanted[index])
+            results.append(Value(held, spec.shape, dtypes[index], bounds[index]))
+            self._add_device_form(results[-1], held)
+        return tuple(results)
 
     def refuses(self, kernel: str, **attrs: Any) -> str | None:
         if self.profile.target == "torch":

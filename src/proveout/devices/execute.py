@@ -77,7 +77,7 @@ def body_function(program: Program, stable: Sequence[str], transfers: Transfers)
     used = {n for s in program.body for n in s.uses} | {r.name for o in program.outputs for r in _refs(o)}
     params = [*program.inputs, *stable]
     variable = {name: f"v{i}" for i, name in enumerate(program.specs)}
-    scope: dict[str, Any] = {}
+    scope: dict[str, Any] = {"given": _given}
     lines = [f"def body({', '.join(variable[p] for p in params)}):"]
     fresh = needs_copy(program)
     late = {Ref(name) for name in late_casts(program)}
@@ -119,8 +119,7 @@ def body_function(program: Program, stable: Sequence[str], transfers: Transfers)
         if step.attr("weight") in late:
             call += f".to({bind(torch_dtype(program.specs[step.outputs[0]].dtype))})"
         if step.on_host and _gives_tuple(step.kernel):
-            given = functions.setdefault("", bind(_given))
-            call = f"{given}({call})[0]" if len(outputs) == 1 else f"{given}({call})"
+            call = f"given({call})[0]" if len(outputs) == 1 else f"given({call})"
         lines.append(f"    {target}{call}")
         lines += [f"    del {variable[n]}" for n in step.outputs if n not in used]
     results = [f"{text(o)}.clone()" if index in fresh else text(o) for index, o in enumerate(program.outputs)]

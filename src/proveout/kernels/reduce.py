@@ -43,6 +43,23 @@ def cumprod(input_tensor: Tensor, dim: int) -> Tensor:
     return torch.cumprod(input_tensor, dim, dtype=input_tensor.dtype)
 
 
+def topk(
+    input_tensor: Tensor, k: int = 32, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> tuple[Tensor, Tensor]:
+    values, indices = torch.topk(input_tensor, k, dim, largest, sorted)
+    return values, _narrow(indices, input_tensor.shape[dim])
+
+
+def sort(input_tensor: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> tuple[Tensor, Tensor]:
+    values, indices = torch.sort(input_tensor, stable=stable, dim=dim, descending=descending)
+    return values, _narrow(indices, input_tensor.shape[dim])
+
+
+def _narrow(indices: Tensor, size: int) -> Tensor:
+    """ttnn's positions are uint16 wherever that is enough."""
+    return indices.to(torch.uint16 if size < 2**16 else torch.uint32)
+
+
 def scan_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
     return Work(math.prod(outputs[0].padded_shape), REDUCE)
 
@@ -53,6 +70,8 @@ KERNELS = [
     _reduction("max", torch.amax, FLOAT | INT),
     _reduction("min", torch.amin, FLOAT | INT),
     Kernel("ttnn.argmax", argmax, reduce_work, layout="row_major", out_layout="row_major", dtypes=FLOAT | INT),
+    Kernel("ttnn.topk", topk, scan_work, dtypes=frozenset({"bfloat16"})),
+    Kernel("ttnn.sort", sort, scan_work, dtypes=frozenset({"bfloat16"})),
     Kernel("ttnn.prod", prod, reduce_work, dtypes=FLOAT),
     Kernel("ttnn.cumprod", cumprod, scan_work, dtypes=FLOAT),
     Kernel("ttnn.cumsum", cumsum, scan_work, dtypes=FLOAT | INT),

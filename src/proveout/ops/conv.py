@@ -21,12 +21,12 @@ Ints = Sequence[int]
 def guard_convolution(
     weight: Value, transposed: bool, groups: int, padding: Ints, dilation: Ints, **rest: Any
 ) -> str | None:
+    if weight.rank not in (3, 4):
+        return f"convolution over {weight.rank - 2} dimensions has no ttnn kernel that takes it"
     if transposed and groups != 1:
         return f"transposed convolution in {groups} groups: ttnn.conv_transpose2d is known to take one"
     if transposed and any(p > d * (k - 1) for p, d, k in zip(padding, dilation, weight.shape[2:])):
         return "transposed convolution that pads by more than its kernel reaches"
-    if weight.rank not in (3, 4):
-        return f"convolution over {weight.rank - 2} dimensions has no ttnn kernel that takes it"
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
@@ -111,7 +112,8 @@ SCALAR = {"ttnn.fmod": "scalar", "ttnn.div": "value"}
 
 def _call(b: Builder, kernel: str, x: Value, y: Value | float) -> Value:
     name = "input_tensor_b" if isinstance(y, Value) else SCALAR.get(kernel, "input_tensor_b")
-    return b.call(kernel, input_tensor_a=x, **{name: y})
+    second: dict[str, Any] = {name: y}
+    return b.call(kernel, input_tensor_a=x, **second)
 
 
 def _compare(b: Builder, kernel: str, x: Value, number: float) -> Value:

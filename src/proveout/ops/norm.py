@@ -27,7 +27,11 @@ def lower_log_softmax(b: Builder, self: Value, dim: int, half_to_float: bool) ->
     peak = b.call("ttnn.max", input_tensor=x, dim=dims, keepdim=True)
     shifted = b.call("ttnn.subtract", input_tensor_a=x, input_tensor_b=peak)
     total = b.call("ttnn.sum", input_tensor=b.call("ttnn.exp", input_tensor=shifted), dim=dims, keepdim=True)
-    out = b.call("ttnn.subtract", input_tensor_a=shifted, input_tensor_b=b.call("ttnn.log", input_tensor=total))
+    in_rows = math.prod(self.shape[dims[0] + 1 :]) == 1  # there, and only there, eager keeps sums in the input's dtype
+    for kernel in (None, "ttnn.log"):
+        total = b.call(kernel, input_tensor=total) if kernel else total
+        total = b.cast(b.cast(total, self.dtype), "float32") if in_rows and self.is_float else total
+    out = b.call("ttnn.subtract", input_tensor_a=shifted, input_tensor_b=total)
     return b.cast(out, b.out.dtype)
 
 
@@ -121,6 +125,10 @@ def lower_batch_norm_no_stats(
     x = b.reshape(b.cast(input, "float32"), (n, c, math.prod(rest)))
     mean, variance = _moments(b, x, (0, 2))
     rstd = _inverse_root(b, variance, eps)
+    if input.dtype == "bfloat16" and (weight is None or weight.dtype == "bfloat16"):
+        if b.used(1) or b.used(2):
+            raise Refused("statistics that are bfloat16 in eager and float32 in PyTorch's trace")
+        mean, rstd = (b.cast(b.cast(v, "bfloat16"), "float32") for v in (mean, rstd))  # as eager stores them
     distance = b.call("ttnn.subtract", input_tensor_a=x, input_tensor_b=mean)
     out = _affine(b, b.call("ttnn.multiply", input_tensor_a=distance, input_tensor_b=rstd), weight, bias)
     out = b.cast(b.reshape(out, input.shape), input.dtype)
@@ -162,6 +170,11 @@ def softmax_samples() -> Iterator[Sample]:
     yield Sample((randn(4, 8, dtype=torch.bfloat16), -1, False), name="bfloat16")
 
 
+def rows_and_columns() -> Iterator[Sample]:
+    for dim in (0, 1):
+        yield Sample((randn(50, 60, dtype=torch.bfloat16, scale=3.0), dim, False), name=f"bfloat16, dim {dim}")
+
+
 def layer_norm_samples() -> Iterator[Sample]:
     yield Sample((randn(2, 5, 50), [50], randn(50), randn(50), 1e-5))
     yield Sample((randn(2, 5, 50), [50], None, None, 1e-12), name="no affine")
@@ -189,7 +202,8 @@ def no_stats_samples() -> Iterator[Sample]:
         yield Sample((randn(*shape), randn(6), randn(6), True, 0.1, 1e-5), name=f"rank {len(shape)}")
     yield Sample((randn(2, 6, 5, 7), None, None, True, 0.3, 1e-3), name="no affine")
     half = (randn(2, 6, 5, 7, dtype=torch.bfloat16), randn(6), randn(6), True, 0.1, 1e-5)
-    yield Sample(half, name="bfloat16")
+    yield Sample(half, name="bfloat16, float32 affine")
+    yield Sample((randn(2, 6, 5, 7, dtype=torch.bfloat16), None, None, True, 0.1, 1e-5), name="bfloat16")
 
 
 OPS = [
@@ -197,7 +211,7 @@ OPS = [
     Op(
         "aten._log_softmax.default",
         lower_log_softmax,
-        samples=lambda: (s for s in softmax_samples() if "inf" not in s.name),
+        samples=lambda: (s for s in (*softmax_samples(), *rows_and_columns()) if "inf" not in s.name),
     ),
     Op("aten.native_layer_norm.default", lower_layer_norm, samples=layer_norm_samples),
     Op("aten.native_group_norm.default", lower_group_norm, samples=group_norm_samples),

@@ -1,9 +1,10 @@
-"""Running sums, positions of extremes, products: ops that walk along one dimension."""
+"""Running sums, positions of extremes, order, products: ops that walk along one dimension."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
@@ -96,6 +97,38 @@ def lower_prod(
     return b.cast(b.reshape(out, b.out.shape), b.out.dtype)
 
 
+def lower_topk(
+    b: Builder, self: Value, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> tuple[Value | None, ...]:
+    """Equals come in no order in eager either."""
+    return _ordered(b, "ttnn.topk", self, dim, k=k, largest=largest, sorted=sorted)
+
+
+def lower_sort(b: Builder, self: Value, dim: int = -1, descending: bool = False) -> tuple[Value | None, ...]:
+    """Equals come in no order in eager either."""
+    return _ordered(b, "ttnn.sort", self, dim, descending=descending)
+
+
+def lower_sort_stable(
+    b: Builder, self: Value, stable: bool | None = None, dim: int = -1, descending: bool = False
+) -> tuple[Value | None, ...]:
+    return _ordered(b, "ttnn.sort", self, dim, descending=descending, stable=bool(stable))
+
+
+def _ordered(b: Builder, kernel: str, self: Value, dim: int, **how: Any) -> tuple[Value, ...]:
+    """ttnn orders along the last dimension."""
+    if not self.is_float:
+        raise Refused(f"{kernel} takes bfloat16, not {self.dtype}")
+    x = b.reshape(self, self.shape or (1,))
+    at = normal_dim(dim, x.rank)
+    order = (*(d for d in range(x.rank) if d != at), at)
+    x = b.permute(x, order)
+    dtypes, ranges = (self.dtype, "int64"), (None, (0, max(x.shape[-1] - 1, 0)))
+    found = b.calls(kernel, input_tensor=x, dim=x.rank - 1, gives=dtypes, ranges=ranges, **how)
+    back = [order.index(d) for d in range(x.rank)]
+    return tuple(b.reshape(b.permute(v, back), b.out.shape) for v in found)
+
+
 # ---- samples -----------------------------------------------------------------------------------------------------
 
 BF16 = torch.bfloat16
@@ -136,6 +169,20 @@ def extreme_samples() -> Iterator[Sample]:
     yield Sample((bools(4, 5), 1), name="bool")
 
 
+def order_samples(*k: int) -> Callable[[], Iterator[Sample]]:
+    def make() -> Iterator[Sample]:
+        yield Sample((randn(4, 9), *k))
+        yield Sample((randn(4, 9, dtype=BF16), *k, -2), name="bfloat16, inner")
+        yield Sample((randn(2, 3, 40, dtype=BF16), *k, -1, *([False] if k else [True])), name="the other way")
+        yield Sample((SPECIAL.to(BF16), *k), name="NaN, -inf, ties")
+        yield Sample((ints(4, 9), *k), name="int64")
+        if not k:
+            yield Sample((randn(dtype=BF16),), name="0-d")
+            yield Sample((randn(99, dtype=BF16).round(),), name="ties")
+
+    return make
+
+
 PROD_DIM = each(
     Sample((randn(*ODD), 1)),
     Sample((randn(*ODD), -1, True), name="keepdim"),
@@ -162,6 +209,16 @@ OPS = [
     Op("aten.argmin.default", lower_argmin, samples=position_samples),
     Op("aten.max.dim", lower_max_dim, samples=extreme_samples),
     Op("aten.min.dim", lower_min_dim, samples=extreme_samples),
+    Op("aten.topk.default", lower_topk, samples=order_samples(3)),
+    Op("aten.sort.default", lower_sort, samples=order_samples()),
+    Op(
+        "aten.sort.stable",
+        lower_sort_stable,
+        samples=each(
+            Sample((randn(4, 9, dtype=BF16).round(),), {"stable": True, "dim": 0}),
+            Sample((randn(4, 9, dtype=BF16).round(),), {"stable": False, "descending": True}, "descending"),
+        ),
+    ),
     Op("aten.prod.dim_int", lower_prod, samples=PROD_DIM),
     Op(
         "aten.prod.default",

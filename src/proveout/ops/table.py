@@ -80,6 +80,12 @@ class Builder(Protocol):
         """Emit one ttnn call. `gives` is eager's dtype of the result (default: the first operand's)."""
         ...
 
+    def calls(
+        self, kernel: str, *, gives: Sequence[str | None], ranges: Sequence[Range | None], **attrs: Any
+    ) -> tuple[Value, ...]:
+        """The same for a ttnn function that gives several tensors."""
+        ...
+
     def refuses(self, kernel: str, **attrs: Any) -> str | None:
         """Why ttnn would refuse this call, or None; nothing is emitted."""
         ...
