@@ -86,6 +86,15 @@ def lower_var(
     return out if count == n else b.call("ttnn.multiply", input_tensor_a=out, input_tensor_b=n / count)
 
 
+def lower_var_mean(
+    b: Builder, self: Value, dim: Dims = None, correction: float | None = None, keepdim: bool = False
+) -> tuple[Value, ...]:
+    """In float32, as eager has both inside."""
+    x = b.cast(self, "float32")
+    both = lower_var(b, x, dim, correction, keepdim), reduced(b, "ttnn.mean", x, dim, keepdim)
+    return tuple(b.cast(v, self.dtype) for v in both)
+
+
 def dims(*, extra: Sequence[Sample] = ()) -> Callable[[], Iterator[Sample]]:
     def make() -> Iterator[Sample]:
         yield Sample((randn(*ODD), [-1]))
@@ -110,6 +119,14 @@ def floats() -> Iterator[Sample]:
 
 def truths(*rest: Any) -> Callable[[], Iterator[Sample]]:
     return lambda: iter([Sample((bools(4, 5), *rest)), Sample((randn(4, 5).round(), *rest), name="float")])
+
+
+def variances() -> Iterator[Sample]:
+    yield Sample((randn(*ODD), [-1]), {"correction": 0})
+    yield Sample((randn(*ODD), [1, 2]), {"correction": 1, "keepdim": True}, "two, keepdim")
+    yield Sample((randn(*ODD),), name="all")
+    yield Sample((randn(4, 40, dtype=torch.bfloat16), [1]), name="bfloat16")
+    yield Sample((randn(4, 1), [1]), name="too few elements")
 
 
 SUM_EXTRA = (
@@ -144,15 +161,6 @@ OPS = [
     Op("aten.any.dims", truth("ttnn.max"), samples=truths([0, 1])),
     Op("aten.all.default", truth("ttnn.min"), samples=truths()),
     Op("aten.all.dim", truth("ttnn.min"), samples=truths(0)),
-    Op(
-        "aten.var.correction",
-        lower_var,
-        samples=lambda: iter(
-            [
-                Sample((randn(*ODD), [-1]), {"correction": 0}),
-                Sample((randn(*ODD), [1, 2]), {"correction": 1, "keepdim": True}),
-                Sample((randn(*ODD),), name="all"),
-            ]
-        ),
-    ),
+    Op("aten.var.correction", lower_var, samples=variances),
+    Op("aten.var_mean.correction", lower_var_mean, samples=variances),
 ]
