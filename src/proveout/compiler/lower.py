@@ -144,7 +144,7 @@ def _fall_back(
     specs = [TensorSpec(tuple(t.shape), dtype_name(t.dtype)) for t in tensors if t is not None]
     names = iter(emitter.step(str(node.target), attrs, specs, reason))
     values = [None if t is None else emitter.torch_value(next(names), t) for t in tensors]
-    return values[0] if isinstance(node.meta["val"], torch.Tensor) else tuple(values)
+    return values[0] if isinstance(node.meta.get("val"), torch.Tensor) else tuple(values)
 
 
 def _host_arg(emitter: Emitter, value: Any, node: Any) -> Arg:
@@ -190,7 +190,9 @@ def _attribute(gm: GraphModule, target: Any) -> Any:
 
 
 def _output_tensors(node: Node) -> list[torch.Tensor | None]:
-    value = node.meta["val"]
+    value = node.meta.get("val")
+    if value is None:
+        return []  # an op for its effect alone, such as an assertion
     items = value if isinstance(value, (list, tuple)) else [value]
     if not all(v is None or isinstance(v, torch.Tensor) for v in items):
         raise Unlowerable(f"{node.target} gives something that is not a tensor")
@@ -198,7 +200,7 @@ def _output_tensors(node: Node) -> list[torch.Tensor | None]:
 
 
 def _used_outputs(node: Node) -> frozenset[int]:
-    if isinstance(node.meta["val"], torch.Tensor):
+    if isinstance(node.meta.get("val"), torch.Tensor):
         return frozenset({0})
     used = {u.args[1] for u in node.users if u.target is operator.getitem and u.users}
     return frozenset(int(i) for i in used)  # type: ignore[arg-type]

@@ -32,6 +32,8 @@ def matmul(
 ) -> Tensor:
     a = input_tensor_a.transpose(-1, -2) if transpose_a else input_tensor_a
     b = input_tensor_b.transpose(-1, -2) if transpose_b else input_tensor_b
+    if dtype == torch.float32 and a.dtype != torch.float32:
+        a, b = a.float(), b.float()  # the accumulator as it is, not rounded to the operands' dtype first
     out = torch.matmul(a, b)
     out = ACTIVATIONS[activation](out) if activation else out
     return out.to(dtype) if dtype is not None else out
