@@ -121,6 +121,8 @@ MODELS: dict[str, Callable[[], Sample]] = {
     "mobilenet_v2": mobilenet_v2,
     "mnist_cnn": mnist_cnn,
 }
+
+
 def bert_base() -> Sample:
     from transformers import BertConfig, BertModel
 

@@ -99,6 +99,8 @@ def lower_max_pool2d(
     dilation: Ints = (1, 1),
     ceil_mode: bool = False,
 ) -> tuple[Value | None, ...]:
+    if not self.is_float:
+        raise Refused("pooling integers would pad with minus infinity")
     window, step = _pair(kernel_size), _pair(stride, kernel_size)
     edge, gap = _pair(padding), _pair(dilation)
     x = b.reshape(self, (1,) * (4 - self.rank) + self.shape)
