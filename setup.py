@@ -12,7 +12,8 @@ class BuildWithCorpora(build_py):
         super().run()
         if not self.editable_mode:
             target = Path(self.build_lib, "proveout", "corpora")
-            copytree(Path(__file__).parent / "corpora", target, dirs_exist_ok=True, ignore=ignore_patterns("__pycache__"))
+            source = Path(__file__).parent / "corpora"
+            copytree(source, target, dirs_exist_ok=True, ignore=ignore_patterns("__pycache__"))
 
 
 setup(cmdclass={"build_py": BuildWithCorpora})

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from proveout.ops.samples import randn
-from proveout.ops.table import Builder, Op, Sample, Value
+from proveout.ops.table import Builder, Op, Refused, Sample, Value
 from proveout.ops.training import maxima_and_indices
 from proveout.program import Name
 
