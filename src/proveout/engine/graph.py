@@ -18,7 +18,7 @@ from proveout.compiler.lower import Unlowerable, origin_of
 from proveout.compiler.profile import Profile
 from proveout.devices.registry import DeviceInfo
 from proveout.engine.watch import Watch
-from proveout.program import Device, Loaded
+from proveout.program import Device, Loaded, Program
 from proveout.types import Coverage, OpStatus, Settings
 
 MAX_SHAPES = 32
@@ -103,8 +103,6 @@ class GraphFunction:
         nodes = [n for n in self.gm.graph.nodes if isinstance(n.target, torch._ops.OpOverload)]
         origins = [origin_of(n) for n in nodes]
         statuses = tuple(OpStatus(o.node, o.aten, "host", reason, "", o.module, o.source) for o in origins)
-        from proveout.program import Program
-
         empty = Program(self.name, self.profile.target, (), (), (), (), (), (), {})
         self.on_compiled(CompiledGraph(empty, Coverage(statuses, 0, 1), None, (), ()))
 
