@@ -99,6 +99,8 @@ class Program:
     setup: tuple[Step, ...]
     body: tuple[Step, ...]
     specs: Mapping[str, TensorSpec]
+    chips: int = 1
+    """How many chips run it, each the same Steps on its own piece; ttnn values' specs are those of one piece."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "specs", MappingProxyType(dict(self.specs)))
@@ -137,7 +139,8 @@ class Program:
         return int(self.fingerprint[:15], 16)
 
     def __str__(self) -> str:
-        lines = [f"program {self.name}  target {self.target}  {self.fingerprint[:12]}"]
+        where = f"{self.target} on {self.chips} chips" if self.chips > 1 else self.target
+        lines = [f"program {self.name}  target {where}  {self.fingerprint[:12]}"]
         for title, names in (
             ("input", self.inputs),
             ("weight", self.weights),
@@ -171,6 +174,7 @@ class Program:
             "schema": SCHEMA,
             "name": self.name,
             "target": self.target,
+            "chips": self.chips,
             "inputs": list(self.inputs),
             "weights": list(self.weights),
             "constants": [c.name for c in self.constants],
@@ -222,6 +226,7 @@ class Program:
             setup=tuple(decode(s) for s in data["setup"]),
             body=tuple(decode(s) for s in data["body"]),
             specs={n: from_json(TensorSpec, s) for n, s in data["specs"]},
+            chips=data.get("chips", 1),
         )
 
 

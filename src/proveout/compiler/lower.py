@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,8 @@ class Lowered:
     statuses: tuple[OpStatus, ...]
     input_positions: tuple[int, ...]
     weight_positions: tuple[int, ...]
+    holds: Mapping[str, tuple[tuple[str, int], ...]]
+    """For each of the Program's values that is a node's result, that node and which result; several where equal."""
 
 
 def lower(gm: GraphModule, weights: frozenset[int], profile: Profile, settings: Settings, name: str) -> Lowered:
@@ -55,7 +57,7 @@ def lower(gm: GraphModule, weights: frozenset[int], profile: Profile, settings: 
             else:
                 raise Unlowerable(f"the graph takes a {type(value).__name__}")
         elif node.op == "get_attr":
-            tensor = _attribute(gm, node.target)
+            tensor = attribute(gm, node.target)
             if not isinstance(tensor, torch.Tensor):
                 raise Unlowerable(f"the graph holds a {type(tensor).__name__} (a higher-order op)")
             env[node] = emitter.constant(tensor)
@@ -83,7 +85,18 @@ def lower(gm: GraphModule, weights: frozenset[int], profile: Profile, settings: 
         body=tuple(emitter.steps),
         specs=emitter.specs,
     )
-    return Lowered(program, tuple(statuses), tuple(i for i, _ in inputs), tuple(i for i, _ in resident))
+    positions = tuple(i for i, _ in inputs), tuple(i for i, _ in resident)
+    return Lowered(program, tuple(statuses), *positions, _holders(env, emitter))
+
+
+def _holders(env: dict[Node, Any], emitter: Emitter) -> dict[str, tuple[tuple[str, int], ...]]:
+    holds: dict[str, tuple[tuple[str, int], ...]] = {}
+    for node, held in env.items():
+        for index, value in enumerate(held if isinstance(held, (tuple, list)) else (held,)):
+            if isinstance(value, Value):
+                for name in emitter.forms[value.name].values():
+                    holds[name] = (*holds.get(name, ()), (node.name, index))
+    return holds
 
 
 def _lower_node(emitter: Emitter, node: Node, env: dict[Node, Any], settings: Settings) -> tuple[Any, OpStatus]:
@@ -182,7 +195,7 @@ def _read(arg: Any, env: dict[Node, Any]) -> Any:
     return _Dtype(dtype_name(arg)) if isinstance(arg, torch.dtype) else arg
 
 
-def _attribute(gm: GraphModule, target: Any) -> Any:
+def attribute(gm: GraphModule, target: Any) -> Any:
     found: Any = gm
     for part in str(target).split("."):
         found = getattr(found, part)

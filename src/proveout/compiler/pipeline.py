@@ -14,6 +14,7 @@ from torch.fx import GraphModule
 
 from proveout.compiler.graph_passes import GRAPH_PASSES
 from proveout.compiler.lower import Lowered, lower, origin_of
+from proveout.compiler.parallel import over_chips
 from proveout.compiler.plan import Plan, make_plan
 from proveout.compiler.profile import Profile
 from proveout.compiler.program_passes import cancel, deallocate, hoist, place, prune, sink
@@ -47,15 +48,26 @@ def compile_graph(
     stages: dict[str, float] = {}
     with _stage(stages, "graph passes"):
         gm, removed = _run_graph_passes(gm)
-    with _stage(stages, "lower"):
-        lowered = lower(gm, weights, profile, settings, name)
-    with _stage(stages, "program passes"):
-        program = _run_program_passes(lowered.program, profile, settings, chip)
+
+    def build(graph: GraphModule) -> tuple[Lowered, Program]:
+        with _stage(stages, "lower"):
+            lowered = lower(graph, weights, profile, settings, name)
+        with _stage(stages, "program passes"):
+            return lowered, _run_program_passes(lowered.program, profile, settings, chip)
+
+    if chip is not None and chip.chips > 1 and profile.target == "ttnn":
+        lowered, program, note = over_chips(gm, weights, chip, settings, build)
+        if settings.verify:
+            verify(program, partial(infer, chips=program.chips))
+    else:
+        (lowered, program), note = build(gm), ""
     plan = None
     if chip is not None:
         with _stage(stages, "plan"):
             plan = make_plan(program, chip, settings)
-    coverage = Coverage(_counted(gm, lowered, removed), program.num_transfers, num_graphs=1)
+    coverage = Coverage(
+        _counted(gm, lowered, removed), program.num_transfers, num_graphs=1, parallel=(note,) if note else ()
+    )
     return CompiledGraph(
         program, coverage, plan, lowered.input_positions, lowered.weight_positions, tuple(stages.items())
     )
@@ -125,4 +137,4 @@ def _run_program_passes(program: Program, profile: Profile, settings: Settings, 
 def _stage(stages: dict[str, float], name: str) -> Iterator[None]:
     started = time.perf_counter()
     yield
-    stages[name] = time.perf_counter() - started
+    stages[name] = stages.get(name, 0.0) + time.perf_counter() - started

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from proveout.kernels.table import PLACEMENT, call_meaning, kernels, resolve, torch_dtype
+from proveout.kernels.pieces import Pieces
+from proveout.kernels.table import PLACEMENT, call_meaning, kernels, meaning_on, resolve, torch_dtype
 from proveout.program import DEALLOCATE, FROM_TORCH, Arg, Constant, Program, Ref, Step
 from proveout.types import TensorSpec
 
@@ -36,14 +37,14 @@ def constant_tensor(constant: Constant, spec: TensorSpec) -> torch.Tensor:
     return torch.frombuffer(bytearray(constant.data), dtype=dtype).reshape(spec.shape)
 
 
-def run_step(step: Step, values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """One Step, now: its outputs."""
+def run_step(step: Step, values: Mapping[str, Any], chips: int = 1) -> tuple[Any, ...]:
+    """One Step, now: its outputs. What several chips hold is a `Pieces`."""
     attrs = {k: _concrete(v, values) for k, v in step.attrs}
     if step.on_host:
         out = aten_op(step.kernel)(**attrs)
     else:
-        out = call_meaning(kernels()[step.kernel], attrs)
-    return _given(out) if isinstance(out, (tuple, list)) else (out,)
+        out = call_meaning(kernels()[step.kernel], attrs, chips)
+    return _given(out) if isinstance(out, (tuple, list)) and not isinstance(out, Pieces) else (out,)
 
 
 def _given(out: Sequence[Any]) -> tuple[Any, ...]:
@@ -107,7 +108,7 @@ def body_function(program: Program, stable: Sequence[str], transfers: Transfers)
             lines.append(f"    {outputs[0]} = {variable[step.uses[0]]}")
             continue
         if step.kernel not in functions:
-            meaning = aten_op(step.kernel) if step.on_host else kernels()[step.kernel].meaning
+            meaning = aten_op(step.kernel) if step.on_host else meaning_on(kernels()[step.kernel], program.chips)
             if step.is_transfer:
                 meaning = transfers.counted(meaning)
             functions[step.kernel] = bind(meaning)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from proveout.devices.execute import Transfers, body_function, constant_tensor, late_casts, run_step
+from proveout.kernels.pieces import pieces_of
 from proveout.kernels.table import torch_dtype
 from proveout.program import DEALLOCATE, Program, Result, refs
 
@@ -50,14 +51,14 @@ class Resident:
                     if step.outputs[0] in self._late:
                         self._values[step.outputs[0]] = self._values[step.uses[0]]
                     else:
-                        self._values.update(zip(step.outputs, run_step(step, self._values)))
+                        self._values.update(zip(step.outputs, run_step(step, self._values, self.program.chips)))
         self._tensors = [self._values[n] for n in self._stable]
         self._live = {w: self._reads_live(w) for w in self.program.weights}
 
     def _reads_live(self, weight: str) -> bool:
         storage = self._values[weight].untyped_storage().data_ptr()
         made = (n for s, d in zip(self.program.setup, self._depends) if weight in d for n in s.outputs)
-        return all(self._values[n].untyped_storage().data_ptr() == storage for n in made)
+        return all(t.untyped_storage().data_ptr() == storage for n in made for t in pieces_of(self._values[n]))
 
     def holds_live(self, weight: str) -> bool:
         return self._live.get(weight, False)

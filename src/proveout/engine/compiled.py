@@ -120,6 +120,11 @@ class Compiled:
         return functools.reduce(lambda a, b: a + b, (g.coverage for g in self.graphs), breaks)
 
     @property
+    def parallel(self) -> tuple[str, ...]:
+        """How the model uses a device's several chips, and why not otherwise; empty on a device with one."""
+        return self.coverage.parallel
+
+    @property
     def plans(self) -> tuple[Plan, ...]:
         return tuple(g.plan for g in self.graphs if g.plan)
 

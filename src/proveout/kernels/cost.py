@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from proveout.chip.memory import Arena, bytes_per_bank
@@ -22,6 +23,11 @@ CIRCULAR_TILES = 8
 """Tiles of circular buffer that a kernel holds per core: two per operand and result, doubled."""
 
 
+ETHERNET_GB_S = 25.0
+"""Between two chips: two links of 100 Gb/s, as inside an n300. Uncalibrated: no measurement backs it."""
+ALL_GATHER, ONE_PIECE = "ttnn.all_gather", "ttnn.get_device_tensors"
+
+
 @dataclass(frozen=True)
 class StepTime:
     """One body Step on the modelled chip. Host Steps have no modelled time: the host is not modelled."""
@@ -35,18 +41,23 @@ def step_times(program: Program, chip: DeviceSpec, settings: Settings) -> list[S
     """Modelled time of every Step of the body, in order."""
     out = []
     for step in program.body:
-        if step.on_host or step.kernel == DEALLOCATE:
+        if step.on_host or step.kernel in (DEALLOCATE, ONE_PIECE):
             continue
         if step.is_transfer:
             to_device = step.kernel == FROM_TORCH
             spec = program.specs[step.outputs[0] if to_device else step.uses[0]]
-            out.append(StepTime(step, transfer_ns(spec, chip, to_device)))
+            # One PCIe link serves all chips, a piece after another; what one chip gives alone is one piece.
+            pieces = program.chips if to_device or step.attr("mesh_composer") else 1
+            out.append(StepTime(step, pieces * transfer_ns(spec, chip, to_device)))
             continue
         specs = specs_of(step, program.specs)
         outputs = [program.specs[n] for n in step.outputs]
         operands = [s for v in specs.values() for s in flat_specs(v)]
         fidelity = settings.math_fidelity or default_fidelity([s.dtype for s in operands], chip)
         time = kernel_time(kernels()[step.kernel].work(specs, outputs), [*operands, *outputs], chip, fidelity)
+        if step.kernel == ALL_GATHER:
+            received = outputs[0].nbytes * (program.chips - 1) / program.chips
+            time = replace(time, kernel_ns=time.kernel_ns + math.ceil(received / ETHERNET_GB_S))
         out.append(StepTime(step, time.kernel_ns, time))
     return out
 
@@ -69,6 +80,8 @@ def memory_use(program: Program, chip: DeviceSpec) -> MemoryUse:
     peak_at, fits, reason = "", True, ""
     weight_bytes: dict[str, int] = {}
     for index, step in enumerate(program.steps):
+        if step.kernel == ONE_PIECE:
+            continue  # another name for a piece that lies there already
         if step.kernel == DEALLOCATE:
             for name in step.uses:
                 arenas[program.specs[name].memory.buffer].free(name)

@@ -11,10 +11,23 @@ from typing import Any
 import torch
 
 from proveout.chip.time import Work
-from proveout.program import Arg, Name, Ref, Step
+from proveout.kernels.pieces import Pieces, mesh_argument, on_each_chip
+from proveout.program import FROM_TORCH, TO_TORCH, Arg, Name, Ref, Step
 from proveout.types import DRAM, HOST, L1, Layout, Memory, TensorSpec
 
-FAMILIES = ("transfer", "eltwise", "matmul", "reduce", "movement", "norm", "attention", "conv", "embedding", "indexing")
+FAMILIES = (
+    "transfer",
+    "eltwise",
+    "matmul",
+    "reduce",
+    "movement",
+    "norm",
+    "attention",
+    "conv",
+    "embedding",
+    "indexing",
+    "mesh",
+)
 
 Specs = Mapping[str, Any]
 """Attributes with every tensor replaced by its TensorSpec (tuples of them for lists)."""
@@ -62,6 +75,9 @@ class Kernel:
     """Operands that ttnn takes from DRAM alone."""
     view: bool = False
     """Whether the meaning may return a view of its operand."""
+    across: Callable[..., Any] | None = None
+    """The meaning over all chips at once, for the few kernels that move numbers to, from or between them; any other
+    runs on each chip by itself."""
 
 
 @functools.cache
@@ -93,17 +109,26 @@ def flat_specs(value: Any) -> list[TensorSpec]:
     return [s for v in value for s in flat_specs(v)] if isinstance(value, (tuple, list)) else []
 
 
-def infer(step: Step, specs: Mapping[str, TensorSpec], target: str = "ttnn") -> tuple[TensorSpec, ...]:
-    """The rule: output specs of a ttnn Step from its operands'. Shape and dtype come from the meaning itself."""
+def infer(step: Step, specs: Mapping[str, TensorSpec], target: str = "ttnn", chips: int = 1) -> tuple[TensorSpec, ...]:
+    """The rule: output specs of a ttnn Step from its operands'. Shape and dtype come from the meaning itself. On
+    several chips the specs of what they hold are those of one chip's piece."""
     kernel = kernels()[step.kernel]
     attrs = tuple((k, _spec_of(v, specs)) for k, v in step.attrs)
-    return _infer(kernel, attrs, target)
+    return _infer(kernel, attrs, target, chips)
 
 
 @functools.lru_cache(maxsize=4096)
-def _infer(kernel: Kernel, attrs: tuple[tuple[str, Any], ...], target: str) -> tuple[TensorSpec, ...]:
+def _infer(kernel: Kernel, attrs: tuple[tuple[str, Any], ...], target: str, chips: int) -> tuple[TensorSpec, ...]:
     given = dict(attrs)
-    out = kernel.meaning(**{k: _meta(v) for k, v in attrs if k not in PLACEMENT})
+    metas = {k: _meta(v) for k, v in attrs if k not in PLACEMENT}
+    if chips > 1 and kernel.across is not None:
+        # A host tensor is whole, and so is the one chip's piece that a to_torch without composer takes.
+        whole = kernel.name == FROM_TORCH or (kernel.name == TO_TORCH and "mesh_composer" not in given)
+        spread = {k: Pieces([v] * chips) if _is_tensor(v) and not whole else v for k, v in metas.items()}
+        out = meaning_on(kernel, chips)(**spread)
+        out = out[0] if isinstance(out, Pieces) else out
+    else:
+        out = kernel.meaning(**metas)
     if out is None:
         return ()
     tensors = out if isinstance(out, (tuple, list)) else (out,)
@@ -133,6 +158,20 @@ def specs_of(step: Step, specs: Mapping[str, TensorSpec]) -> dict[str, Any]:
     return {k: _spec_of(v, specs) for k, v in step.attrs}
 
 
+def meaning_on(kernel: Kernel, chips: int) -> Callable[..., Any]:
+    """The meaning for values that lie on this many chips."""
+    if chips == 1:
+        return kernel.meaning
+    if kernel.name == FROM_TORCH:
+        assert kernel.across is not None
+        return functools.partial(kernel.across, chips=chips)
+    return kernel.across or on_each_chip(kernel.meaning, chips)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
 def _meta(value: Any) -> Any:
     if isinstance(value, TensorSpec):
         return torch.empty(value.shape, dtype=torch_dtype(value.dtype), device="meta")
@@ -141,13 +180,14 @@ def _meta(value: Any) -> Any:
     return resolve(value)
 
 
-def call_meaning(kernel: Kernel, attrs: Mapping[str, Any]) -> Any:
+def call_meaning(kernel: Kernel, attrs: Mapping[str, Any], chips: int = 1) -> Any:
     """Run a meaning on torch tensors; names (`ttnn.bfloat16`) are resolved, placement is dropped."""
-    return kernel.meaning(**{k: _resolve_deep(v) for k, v in attrs.items() if k not in PLACEMENT})
+    return meaning_on(kernel, chips)(**{k: _resolve_deep(v) for k, v in attrs.items() if k not in PLACEMENT})
 
 
 def _resolve_deep(value: Any) -> Any:
-    return tuple(_resolve_deep(v) for v in value) if isinstance(value, tuple) else resolve(value)
+    deep = isinstance(value, tuple) and not isinstance(value, Pieces)
+    return tuple(_resolve_deep(v) for v in value) if deep else resolve(value)
 
 
 _STORED_AS = {"bfloat8_b": torch.bfloat16, "bfloat4_b": torch.bfloat16}
@@ -170,6 +210,9 @@ def resolve(value: Any) -> Any:
         return value
     if value.text in _NAMES:
         return _NAMES[value.text]
+    across = mesh_argument(value.text)
+    if across is not None:
+        return across
     kind, _, name = value.text.partition(".")
     if name in _STORED_AS:
         return _STORED_AS[name]

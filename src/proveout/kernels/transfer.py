@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from proveout.kernels.pieces import MeshArgument, Pieces
 from proveout.kernels.table import Kernel
 
 
@@ -16,6 +17,24 @@ def from_torch(tensor: torch.Tensor, dtype: torch.dtype | None = None, layout: s
 def to_torch(tensor: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
     """Contiguous, as what comes off a device is."""
     return (tensor.to(dtype) if dtype is not None else tensor).contiguous()
+
+
+def from_torch_across(
+    tensor: torch.Tensor, chips: int, mesh_mapper: MeshArgument, dtype: torch.dtype | None = None, layout: str = ""
+) -> Pieces:
+    whole = from_torch(tensor, dtype)
+    return Pieces([whole] * chips if mesh_mapper.dim is None else whole.chunk(chips, mesh_mapper.dim))
+
+
+def to_torch_across(
+    tensor: Pieces | torch.Tensor, mesh_composer: MeshArgument | None = None, dtype: torch.dtype | None = None
+) -> torch.Tensor:
+    """All chips' pieces joined; or one chip's own, which `ttnn.get_device_tensors` gave."""
+    if isinstance(tensor, torch.Tensor):
+        return to_torch(tensor, dtype)
+    assert mesh_composer is not None
+    assert mesh_composer.dim is not None
+    return to_torch(torch.cat(tensor, mesh_composer.dim), dtype)
 
 
 def to_layout(tensor: torch.Tensor, layout: str, dtype: torch.dtype | None = None) -> torch.Tensor:
@@ -37,8 +56,8 @@ def deallocate(tensor: torch.Tensor, force: bool = True) -> Any:
 
 
 KERNELS = [
-    Kernel("ttnn.from_torch", from_torch, layout=None, view=True),
-    Kernel("ttnn.to_torch", to_torch, layout=None, view=True),
+    Kernel("ttnn.from_torch", from_torch, layout=None, view=True, across=from_torch_across),
+    Kernel("ttnn.to_torch", to_torch, layout=None, view=True, across=to_torch_across),
     Kernel("ttnn.to_layout", to_layout, layout=None, view=True),
     Kernel("ttnn.to_memory_config", to_memory_config, layout=None, view=True),
     Kernel("ttnn.typecast", typecast, view=True),

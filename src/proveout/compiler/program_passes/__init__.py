@@ -6,5 +6,7 @@ from proveout.compiler.program_passes.hoist import hoist
 from proveout.compiler.program_passes.place import place
 from proveout.compiler.program_passes.prune import prune
 from proveout.compiler.program_passes.sink import sink
+from proveout.compiler.program_passes.split_columns import split_columns
+from proveout.compiler.program_passes.spread import NotSpread, Rows, spread
 
-__all__ = ["cancel", "deallocate", "hoist", "place", "prune", "sink"]
+__all__ = ["NotSpread", "Rows", "cancel", "deallocate", "hoist", "place", "prune", "sink", "split_columns", "spread"]

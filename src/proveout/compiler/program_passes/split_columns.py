@@ -1,0 +1,129 @@
+"""Tensor parallel: each chip holds a share of a linear's columns, computes that share of the result, and all gather.
+
+It runs on a finished Program: results keep their names, specs and places; what is freed is told anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from proveout.compiler.program_passes.deallocate import deallocate
+from proveout.compiler.program_passes.prune import prune
+from proveout.kernels.pieces import shard_along
+from proveout.program import DEALLOCATE, FROM_TORCH, Name, Program, Ref, Step, with_refs
+from proveout.types import DRAM, TILE, TensorSpec
+
+LINEARS = ("ttnn.linear", "ttnn.matmul")
+SAME_PLACE = ("ttnn.to_layout", "ttnn.typecast", "ttnn.to_memory_config")
+
+
+@dataclass(frozen=True)
+class Shares:
+    """A Program with its linears cut, how many they are, and why the others are not."""
+
+    program: Program
+    num_linears: int
+    reasons: tuple[str, ...]
+
+
+def split_columns(program: Program, chips: int) -> Shares:
+    program = replace(program, setup=_allocating(program.setup), body=_allocating(program.body))
+    cutter = _Cutter(program, chips)
+    body: list[Step] = []
+    reasons: list[str] = []
+    for step in program.body:
+        if step.kernel not in LINEARS:
+            body.append(step)
+            continue
+        cut = cutter.cut(step)
+        if isinstance(cut, str):
+            reasons.append(f"{step.kernel} of {step.origin.module or step.origin.node}: {cut}")
+        body += [step] if isinstance(cut, str) else cut
+    cut_program = replace(program, setup=tuple(cutter.setup), body=tuple(body), specs=cutter.specs)
+    return Shares(deallocate(prune(cut_program)), cutter.num_linears, tuple(dict.fromkeys(reasons)))
+
+
+def _allocating(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    return tuple(step for step in steps if step.kernel != DEALLOCATE)
+
+
+class _Cutter:
+    def __init__(self, program: Program, chips: int) -> None:
+        self.chips = chips
+        self.setup = list(program.setup)
+        self.specs: dict[str, TensorSpec] = dict(program.specs)
+        self.made = {n: s for s in program.setup for n in s.outputs}
+        self.num_linears = 0
+
+    def cut(self, step: Step) -> list[Step] | str:
+        """The linear on one chip's columns and the gathering after it, or why it stays whole."""
+        weight, bias = step.attr("input_tensor_b"), step.attr("bias")
+        (out,) = step.outputs
+        columns = self.specs[out].shape[-1]
+        if columns % (self.chips * TILE):
+            return f"{columns} columns are not whole tiles on each of {self.chips} chips"
+        if not isinstance(weight, Ref) or step.attr("input_tensor_a") == weight:
+            return "its second operand is no tensor of its own"
+        plans = {}
+        for name, operand, dim in (
+            ("input_tensor_b", weight, -2 if step.attr("transpose_b") else -1),
+            ("bias", bias, -1),
+        ):
+            if isinstance(operand, Ref):
+                chain = self._chain(operand.name, dim)
+                if isinstance(chain, str):
+                    return chain
+                plans[name] = chain
+        pieces = {name: self._shares(chain) for name, chain in plans.items()}
+        piece = f"{out}.columns"
+        shape = (*self.specs[out].shape[:-1], columns // self.chips)
+        self.specs[piece] = replace(self.specs[out], shape=shape, memory=DRAM)
+        attrs = {k: Ref(pieces[k]) if k in pieces else v for k, v in step.attrs}
+        gather: dict[str, object] = {"input_tensor": Ref(piece), "dim": len(shape) - 1}
+        if "memory_config" in attrs:
+            gather["memory_config"] = attrs["memory_config"]
+            attrs["memory_config"] = Name("ttnn.DRAM_MEMORY_CONFIG")
+        self.num_linears += 1
+        return [
+            replace(step, attrs=tuple(attrs.items()), outputs=(piece,)),
+            Step("ttnn.all_gather", tuple(gather.items()), (out,), step.origin),  # type: ignore[arg-type]
+        ]
+
+    def _chain(self, name: str, dim: int) -> list[tuple[Step, int]] | str:
+        """The setup Steps from a transfer to this value, each with the dimension of its result that is cut."""
+        chain: list[tuple[Step, int]] = []
+        while True:
+            step = self.made.get(name)
+            dim %= len(self.specs[name].shape)
+            if step is None:
+                return "its weight is computed at every call"
+            chain.append((step, dim))
+            if step.kernel == FROM_TORCH:
+                return chain[::-1]
+            dims = step.attr("dims")
+            if step.kernel == "ttnn.permute" and isinstance(dims, tuple):
+                dim = int(str(dims[dim]))
+            elif step.kernel == "ttnn.transpose":
+                rank = len(self.specs[name].shape)
+                a, b = (int(str(step.attr(k))) % rank for k in ("dim1", "dim2"))
+                dim = {a: b, b: a}.get(dim, dim)
+            elif step.kernel not in SAME_PLACE:
+                return f"its weight is prepared by {step.kernel}"
+            name = step.uses[0]
+
+    def _shares(self, chain: list[tuple[Step, int]]) -> str:
+        """The same setup Steps on one chip's share; made once for each way of cutting a value."""
+        renamed: dict[str, str] = {}
+        for step, dim in chain:
+            (out,) = step.outputs
+            name = renamed[out] = f"{out}.share{dim}"
+            if name in self.specs:
+                continue
+            spec = self.specs[out]
+            shape = tuple(n // self.chips if d == dim else n for d, n in enumerate(spec.shape))
+            self.specs[name] = replace(spec, shape=shape)
+            copy = replace(with_refs(step, lambda ref: Ref(renamed.get(ref.name, ref.name))), outputs=(name,))
+            if step.kernel == FROM_TORCH:
+                copy = replace(copy, attrs=(*copy.attrs, ("mesh_mapper", shard_along(dim))))
+            self.setup.append(copy)
+        return renamed[chain[-1][0].outputs[0]]
