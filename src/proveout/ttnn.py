@@ -12,17 +12,21 @@ Calls bind to ttnn 0.81.1's signatures; what ttnn refuses is refused here, as a 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from proveout.chip.specs import CHIPS
 from proveout.devices.registry import ALIASES
 from proveout.devices.sim import Sim
+from proveout.kernels.pieces import REPLICATE, Pieces, concat_along, shard_along
 from proveout.kernels.signatures import Parameter, signatures
-from proveout.kernels.table import PLACEMENT, Kernel, call_meaning, flat_specs, infer, kernels, refusal
+from proveout.kernels.table import PLACEMENT, Kernel, call_meaning, flat_specs, infer, kernels, refusal, resolve
+from proveout.kernels.transfer import to_torch_across
 from proveout.program import Name, Ref, Step
 from proveout.types import DRAM, HOST, L1, Memory, TensorSpec
 
@@ -50,6 +54,8 @@ DRAM_MEMORY_CONFIG, L1_MEMORY_CONFIG = Name("ttnn.DRAM_MEMORY_CONFIG"), Name("tt
 GeluVariant = SimpleNamespace(Accurate=Name("ttnn.GeluVariant.Accurate"), Tanh=Name("ttnn.GeluVariant.Tanh"))
 TILE_SIZE = 32
 
+FabricConfig = SimpleNamespace(FABRIC_1D=Name("ttnn.FabricConfig.FABRIC_1D"))
+
 _MEMORY = {DRAM: DRAM_MEMORY_CONFIG, L1: L1_MEMORY_CONFIG, HOST: None}
 
 
@@ -66,15 +72,63 @@ def close_device(device: Device) -> None:
     device.close()
 
 
-class Tensor:
-    """A tensor of the chip: its spec, and its numbers as torch holds them."""
+class MeshShape(NamedTuple):
+    """How many chips a mesh has in each direction."""
 
-    def __init__(self, data: torch.Tensor, spec: TensorSpec, device: Device | None) -> None:
+    rows: int
+    columns: int
+
+
+class MeshDevice(Sim):
+    """Several chips that all run the same calls, each on its own piece of every tensor."""
+
+
+def open_mesh_device(mesh_shape: MeshShape | None = None, *, chip: str = "n300", **reserved: int) -> MeshDevice:
+    """Open all chips of an embedded board that has several."""
+    chips = CHIPS[chip].chips if chip in CHIPS else 0
+    asked = math.prod(mesh_shape or (1, chips))
+    if chips < 2 or asked != chips:
+        boards = ", ".join(f"{name} ({spec.chips})" for name, spec in CHIPS.items() if spec.chips > 1)
+        raise RuntimeError(f"a mesh of {asked} chips is not there on {chip!r}; boards with several: {boards}.")
+    return MeshDevice(chip)
+
+
+def close_mesh_device(device: MeshDevice) -> None:
+    device.close()
+
+
+def set_fabric_config(config: Name) -> None:
+    """The embedded chips are always connected; real ones need this before a mesh is opened."""
+
+
+@dataclass(frozen=True)
+class MeshName(Name):
+    """How a tensor is spread over a mesh or joined from it."""
+
+    mesh_device: MeshDevice
+
+
+def ShardTensorToMesh(mesh_device: MeshDevice, dim: int) -> MeshName:
+    return MeshName(shard_along(dim).text, mesh_device)
+
+
+def ReplicateTensorToMesh(mesh_device: MeshDevice) -> MeshName:
+    return MeshName(REPLICATE.text, mesh_device)
+
+
+def ConcatMeshToTensor(mesh_device: MeshDevice, dim: int) -> MeshName:
+    return MeshName(concat_along(dim).text, mesh_device)
+
+
+class Tensor:
+    """A tensor of the chip: its spec, and its numbers as torch holds them; on a mesh, those of each chip."""
+
+    def __init__(self, data: torch.Tensor | Pieces, spec: TensorSpec, device: Device | None) -> None:
         self.spec, self._device = spec, device
-        self._data: torch.Tensor | None = data
+        self._data: torch.Tensor | Pieces | None = data
 
     @property
-    def data(self) -> torch.Tensor:
+    def data(self) -> torch.Tensor | Pieces:
         if self._data is None:
             raise RuntimeError("TT_FATAL: the tensor was deallocated")
         return self._data
@@ -127,18 +181,29 @@ def from_torch(
     layout: Layout | None = None,
     device: Device | None = None,
     memory_config: Name | None = None,
+    mesh_mapper: MeshName | None = None,
 ) -> Tensor:
-    """A torch tensor as ttnn's: on the host, or on the device where one is given."""
+    """A torch tensor as ttnn's: on the host, or on the device where one is given; on a mesh whole on every chip, unless
+    a mapper says otherwise."""
+    if isinstance(device, MeshDevice) and mesh_mapper is None:
+        mesh_mapper = ReplicateTensorToMesh(device)
     if tensor.dtype in (torch.int64, torch.bool) and dtype is None:
         dtype = int32
     given = {"dtype": dtype, "layout": layout or ROW_MAJOR_LAYOUT, "device": device, "memory_config": memory_config}
+    given["mesh_mapper"] = mesh_mapper
     return _run("ttnn.from_torch", {"tensor": tensor.clone(), **{k: v for k, v in given.items() if v is not None}})
 
 
-def to_torch(tensor: Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """A copy of a ttnn tensor as torch's, in its own or the given dtype."""
-    data = tensor.data.to(dtype) if dtype is not None else tensor.data
-    return data.clone()
+def to_torch(
+    tensor: Tensor, dtype: torch.dtype | None = None, *, mesh_composer: MeshName | None = None
+) -> torch.Tensor:
+    """A copy of a ttnn tensor as torch's, in its own or the given dtype; a composer joins a mesh's pieces."""
+    data = tensor.data
+    if isinstance(data, Pieces):
+        if mesh_composer is None:
+            raise RuntimeError(f"TT_FATAL: the tensor lies on {len(data)} chips; to_torch needs a mesh_composer")
+        return to_torch_across(data, resolve(mesh_composer), dtype)
+    return (data.to(dtype) if dtype is not None else data).clone()
 
 
 def to_device(tensor: Tensor, device: Device, memory_config: Name | None = None) -> Tensor:
@@ -183,12 +248,13 @@ def _fits(parameter: Parameter, value: Any) -> bool:
     return parameter.may_take(tensor)
 
 
+GIVES_LIST = ("ttnn.get_device_tensors",)
 ON_HOST_TOO = ("ttnn.from_torch", "ttnn.to_layout", "ttnn.reshape", "ttnn.deallocate")
 """What takes tensors that are not on the device."""
 
 
 def _run(name: str, bound: dict[str, Any]) -> Any:
-    values: dict[str, torch.Tensor] = {}
+    values: dict[str, torch.Tensor | Pieces] = {}
     specs: dict[str, TensorSpec] = {}
     devices: list[Device | None] = []
 
@@ -211,19 +277,24 @@ def _run(name: str, bound: dict[str, Any]) -> Any:
     wrong = _misplaced(kernel, described) or refusal(kernel, described)
     if wrong:
         raise RuntimeError(f"TT_FATAL: {wrong}")
+    meshes = [d for d in (*devices, *bound.values()) if isinstance(d, MeshDevice)]
+    meshes += [m.mesh_device for m in bound.values() if isinstance(m, MeshName)]
+    chips = meshes[0].spec.chips if meshes else 1
     try:
-        outputs = infer(Step(name, tuple(attrs.items()), ()), specs)
+        outputs = infer(Step(name, tuple(attrs.items()), ()), specs, chips=chips)
     except TypeError as error:
         if "unexpected keyword" not in str(error):
             raise
         raise RuntimeError(f"{name}: {str(error).split('() ')[-1]}: that is not served yet") from None
-    data = call_meaning(kernel, {k: _replace(v, values) for k, v in attrs.items() if k not in PLACEMENT})
+    data = call_meaning(kernel, {k: _replace(v, values) for k, v in attrs.items() if k not in PLACEMENT}, chips)
     if name == "ttnn.deallocate":
         bound["tensor"].free()
     device = bound.get("device") or next((d for d in devices if d is not None), None)
-    made = data if isinstance(data, (tuple, list)) else (data,)
+    made = data if isinstance(data, (tuple, list)) and not isinstance(data, Pieces) else (data,)
+    if name == "ttnn.get_device_tensors":
+        device = None  # each is one chip's piece: a mesh's calls do not take it
     tensors = [Tensor(d, s, device) for d, s in zip(made, outputs)]
-    return tensors[0] if len(tensors) == 1 else tensors if tensors else None
+    return tensors[0] if len(tensors) == 1 and name not in GIVES_LIST else tensors if tensors else None
 
 
 def _misplaced(kernel: Kernel, described: dict[str, Any]) -> str | None:

@@ -44,7 +44,8 @@ def over_chips(
     if settings.parallel == "tensor" or (settings.parallel == "auto" and not memory_use(program, chip).fits):
         shares = split_columns(program, chip.chips)
         if shares.num_linears:
-            note = f"tensor parallel: the columns of {shares.num_linears} linears over {chip.chips} chips"
+            linears = "1 linear" if shares.num_linears == 1 else f"{shares.num_linears} linears"
+            note = f"tensor parallel: the columns of {linears} over {chip.chips} chips"
             whole = f"; whole on each: {'; '.join(shares.reasons)}" if shares.reasons else ""
             return lowered, spread(shares.program, chip.chips, Rows()), note + whole
         reason = "; ".join(shares.reasons) or "the model has no linear"

@@ -31,6 +31,7 @@ def render_json(report: Report) -> str:
                 "timings": timing_rows(record),
                 "comparisons": comparison_rows(record),
                 "graph_breaks": record.coverage.graph_breaks,
+                "parallel": record.coverage.parallel,
             }
             for record, flat in zip(report.records, report.rows, strict=True)
         ],

@@ -59,7 +59,11 @@ def host_ops(record: Record) -> list[str]:
     """The ops that no kernel serves, with the reason: what a dry run is for."""
     found = [flat for flat in op_rows(record) if flat["state"] == "host"]
     return [
-        f"  {flat['aten']} ×{flat['count']} stays on the host: {flat['reason'] or 'no reason given'}" for flat in found
+        *(f"  {note}" for note in record.coverage.parallel),
+        *(
+            f"  {flat['aten']} ×{flat['count']} stays on the host: {flat['reason'] or 'no reason given'}"
+            for flat in found
+        ),
     ]
 
 
