@@ -141,6 +141,7 @@ PARALLEL = {
     "causal attention": (lambda a: F.scaled_dot_product_attention(a, a, a, is_causal=True), x(2, 4, 8)),
     "casts": (lambda a: a.to(torch.bfloat16).float().clone(), x(8)),
     "where": (lambda a: torch.where(a > 0, a, 0.0).masked_fill(a > 1, 2.0), x(8)),
+    "new zeros": (lambda a: torch.cat([a, a.new_zeros(B, 3)], 1), x(8)),
     "like": (lambda a: torch.zeros_like(a) + torch.ones_like(a[:, :1]), x(8)),
     "triangle": (lambda a: a.tril(), x(4, 4)),
 }  # fmt: skip
@@ -200,6 +201,12 @@ def test_a_vector_as_long_as_the_batch_may_be_something_else():
     split = cut(lambda a, statistics: a + statistics, x(B), torch.randn(B))
     assert isinstance(split, BatchSplit)
     assert sorted(d for (d,) in split.splits.values() if d is not None) == [0, 0]
+
+
+def test_inputs_without_a_batch_do_not_hide_the_one_that_has_it():
+    split = cut(lambda a, p, m: a + p + m, x(8), torch.randn(1, 8), torch.randn(1, 1))
+    assert isinstance(split, BatchSplit)
+    assert split.batch == B
 
 
 # ---- whole Programs --------------------------------------------------------------------------------------------------

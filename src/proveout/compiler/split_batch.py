@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Node
 
 from proveout.compiler.lower import attribute, bind, origin_of
-from proveout.compiler.split_rules import Call, Demand, Mixes, Outcome, Split, force, rule_for, shape_of
+from proveout.compiler.split_rules import Call, Demand, Mixes, Outcome, Split, force, makes_anew, rule_for, shape_of
 
 Splits = Mapping[Node, Split | tuple[Split, ...]]
 
@@ -49,20 +49,30 @@ class BatchSplit:
 def split_batch(gm: GraphModule, weights: frozenset[int], chips: int) -> BatchSplit | str:
     """The graph cut over these chips, or why it cannot be."""
     given = [n for n in gm.graph.nodes if n.op == "placeholder"]
-    inputs = [n for i, n in enumerate(given) if i not in weights and isinstance(n.meta.get("val"), torch.Tensor)]
-    sizes = Counter(shape_of(n)[0] for n in inputs if shape_of(n))
-    batch = max(sizes, key=lambda size: sizes[size], default=1)
-    if batch < 2:
-        return "the batch is 1" if sizes else "no input has a batch"
+    tensors = [n for i, n in enumerate(given) if i not in weights and isinstance(n.meta.get("val"), torch.Tensor)]
+    tensors = [n for n in tensors if shape_of(n)]
+    if not tensors:
+        return "no input has a batch"
     reasons = []
-    for rank in (1, 2):  # a vector as long as the batch may be something else: running statistics, positions
-        candidates = {n for n in inputs if len(shape_of(n)) >= rank and shape_of(n)[0] == batch}
-        if candidates:
-            try:
-                return _cut(gm, candidates, batch, chips)
-            except Mixes as reason:
-                reasons.append(str(reason))
-    return reasons[0]
+    for inputs, batch in _candidates(tensors):
+        try:
+            return _cut(gm, inputs, batch, chips)
+        except Mixes as reason:
+            reasons.append(str(reason))
+    return reasons[0] if reasons else "the batch is 1"
+
+
+def _candidates(tensors: list[Node]) -> Iterator[tuple[set[Node], int]]:
+    """Which inputs may hold the batch, and its size; the likeliest first. Vectors as long as the batch are tried with
+    it and without: they may be running statistics or positions."""
+    matrices = [n for n in tensors if len(shape_of(n)) > 1]
+    sizes = Counter(shape_of(n)[0] for n in matrices or tensors)
+    for size, _ in sizes.most_common():
+        alike = {n for n in tensors if shape_of(n)[0] == size}
+        if size > 1:
+            yield alike, size
+            if alike.intersection(matrices) not in (set(), alike):
+                yield alike.intersection(matrices), size
 
 
 def _cut(gm: GraphModule, inputs: set[Node], batch: int, chips: int) -> BatchSplit:
@@ -128,7 +138,7 @@ def _outcome(
     results = _results(value)
     shapes = tuple(tuple(t.shape) if isinstance(t, torch.Tensor) else () for t in results)
     call = Call(_with_defaults(node, op), shapes, known, batch)
-    if all(call.split(n) is None for n in node.all_input_nodes):
+    if makes_anew(op) or all(call.split(n) is None for n in node.all_input_nodes):
         return Outcome(tuple(None for _ in results)) if want is None else force(op, call, want)
     if torch.Tag.nondeterministic_seeded in op.tags and call.args.get("dropout_p") != 0:
         raise Mixes("it draws random numbers for the whole batch")

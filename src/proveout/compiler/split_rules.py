@@ -323,6 +323,8 @@ def viewed_dim(shape: Sequence[int], dim: int, out: Sequence[int], batch: int) -
 
 def view(call: Call) -> Outcome:
     node = call.args["self"]
+    if "dtype" in call.args:
+        raise Mixes("it reads memory as another dtype")
     dim = viewed_dim(shape_of(node), call.split(node), call.out, call.batch)  # type: ignore[arg-type]
     name = "size" if "size" in call.args else "shape"
     return call.everywhere(dim, **{name: call.sized(call.args[name], dim)})
@@ -422,7 +424,7 @@ def scatter_slice(call: Call) -> Outcome:
 def force(op: torch._ops.OpOverload, call: Call, dim: int) -> Outcome:
     """Cut the result of an op whose operands are whole: it must be the same for every row of the batch."""
     name = op._schema.name.removeprefix("aten::")
-    if name in CREATION:
+    if makes_anew(op):
         return call.everywhere(dim, size=call.sized(call.args["size"], dim))
     source = call.args.get("self")
     if name == "embedding" and dim < len(shape_of(call.args["indices"])):
@@ -447,6 +449,11 @@ def force(op: torch._ops.OpOverload, call: Call, dim: int) -> Outcome:
         for tensor in call.tensors():
             call.meet(tensor, dim, call.out)
     raise Mixes("rows of the batch differ in what it gives")
+
+
+def makes_anew(op: torch._ops.OpOverload) -> bool:
+    """Whether its numbers depend on no operand; `new_zeros` takes one for its dtype alone."""
+    return op._schema.name.removeprefix("aten::") in CREATION
 
 
 CREATION = frozenset({"full", "zeros", "ones", "empty", "new_zeros", "new_ones", "new_full", "new_empty"})
