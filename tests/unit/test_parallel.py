@@ -351,9 +351,19 @@ def test_columns_are_cut_by_themselves_only_where_weights_do_not_fit():
     torch.testing.assert_close(loaded.run([a]).outputs[0], F.linear(a, w), rtol=1e-5, atol=1e-4)
 
 
-def test_columns_that_are_not_whole_tiles_stay_whole():
-    with pytest.raises(CompileError, match=r"parallel='tensor' cannot be.*40 columns are not whole tiles"):
+def test_columns_are_filled_up_to_whole_tiles_and_dropped_again():
+    a, weights = torch.randn(3, 64), (torch.randn(100, 64), torch.randn(100))
+    made, loaded = compiled_for(F.linear, (a,), weights, parallel="tensor")
+    assert "aten.constant_pad_nd.default" in str(made.program.setup)
+    torch.testing.assert_close(loaded.run([a]).outputs[0], F.linear(a, *weights), rtol=1e-5, atol=1e-4)
+    same_shapes_as_specs(made.program, loaded, [a])
+
+
+def test_few_columns_and_products_of_activations_stay_whole():
+    with pytest.raises(CompileError, match=r"parallel='tensor' cannot be.*40 columns are less than a tile on each"):
         compiled_for(F.linear, (torch.randn(4, 64),), (torch.randn(40, 64),), parallel="tensor")
+    with pytest.raises(CompileError, match=r"parallel='tensor' cannot be: the model has no linear"):
+        compiled_for(torch.matmul, (torch.randn(4, 64), torch.randn(64, 64)), parallel="tensor")
 
 
 # ---- through the front door ------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Tensor parallel: each chip holds a share of a linear's columns, computes that share of the result, and all gather.
 
+A share is whole tiles: weights are filled up with zeros in `setup`, and the columns of those are dropped again.
+
 It runs on a finished Program: results keep their names, specs and places; what is freed is told anew.
 """
 
@@ -10,7 +12,7 @@ from dataclasses import dataclass, replace
 from proveout.compiler.program_passes.deallocate import deallocate
 from proveout.compiler.program_passes.prune import prune
 from proveout.kernels.pieces import shard_along
-from proveout.program import DEALLOCATE, FROM_TORCH, Name, Program, Ref, Step, with_refs
+from proveout.program import DEALLOCATE, FROM_TORCH, Arg, Name, Program, Ref, Step, refs, with_refs
 from proveout.types import DRAM, TILE, TensorSpec
 
 LINEARS = ("ttnn.linear", "ttnn.matmul")
@@ -32,7 +34,7 @@ def split_columns(program: Program, chips: int) -> Shares:
     body: list[Step] = []
     reasons: list[str] = []
     for step in program.body:
-        if step.kernel not in LINEARS:
+        if step.kernel not in LINEARS or not cutter.is_linear(step):
             body.append(step)
             continue
         cut = cutter.cut(step)
@@ -55,15 +57,18 @@ class _Cutter:
         self.made = {n: s for s in program.setup for n in s.outputs}
         self.num_linears = 0
 
+    def is_linear(self, step: Step) -> bool:
+        """A product with something that setup made, not of two results of the body."""
+        return any(ref.name in self.made for ref in refs(step.attr("input_tensor_b")))
+
     def cut(self, step: Step) -> list[Step] | str:
         """The linear on one chip's columns and the gathering after it, or why it stays whole."""
         weight, bias = step.attr("input_tensor_b"), step.attr("bias")
         (out,) = step.outputs
         columns = self.specs[out].shape[-1]
-        if columns % (self.chips * TILE):
-            return f"{columns} columns are not whole tiles on each of {self.chips} chips"
-        if not isinstance(weight, Ref) or step.attr("input_tensor_a") == weight:
-            return "its second operand is no tensor of its own"
+        if columns < self.chips * TILE:
+            return f"{columns} columns are less than a tile on each of {self.chips} chips"
+        share = -(-columns // (self.chips * TILE)) * TILE
         plans = {}
         for name, operand, dim in (
             ("input_tensor_b", weight, -2 if step.attr("transpose_b") else -1),
@@ -74,20 +79,32 @@ class _Cutter:
                 if isinstance(chain, str):
                     return chain
                 plans[name] = chain
-        pieces = {name: self._shares(chain) for name, chain in plans.items()}
-        piece = f"{out}.columns"
-        shape = (*self.specs[out].shape[:-1], columns // self.chips)
-        self.specs[piece] = replace(self.specs[out], shape=shape, memory=DRAM)
-        attrs = {k: Ref(pieces[k]) if k in pieces else v for k, v in step.attrs}
-        gather: dict[str, object] = {"input_tensor": Ref(piece), "dim": len(shape) - 1}
-        if "memory_config" in attrs:
-            gather["memory_config"] = attrs["memory_config"]
-            attrs["memory_config"] = Name("ttnn.DRAM_MEMORY_CONFIG")
+        pieces = {name: self._shares(chain, share) for name, chain in plans.items()}
         self.num_linears += 1
-        return [
-            replace(step, attrs=tuple(attrs.items()), outputs=(piece,)),
-            Step("ttnn.all_gather", tuple(gather.items()), (out,), step.origin),  # type: ignore[arg-type]
-        ]
+        return self._steps(step, {k: Ref(pieces[k]) if k in pieces else v for k, v in step.attrs}, share)
+
+    def _steps(self, step: Step, attrs: dict[str, Arg], share: int) -> list[Step]:
+        """The linear on a share, the gathering, and the dropping of columns that filled it up; the last makes the
+        result where it was to be, those before it are short-lived and go to DRAM."""
+        (out,) = step.outputs
+        shape, last = self.specs[out].shape, len(self.specs[out].shape) - 1
+        piece, gathered = f"{out}.columns", f"{out}.gathered"
+        self.specs[piece] = replace(self.specs[out], shape=(*shape[:-1], share), memory=DRAM)
+        steps = [replace(step, attrs=tuple(attrs.items()), outputs=(piece,))]
+        gather: dict[str, Arg] = {"input_tensor": Ref(piece), "dim": last}
+        steps.append(Step("ttnn.all_gather", tuple(gather.items()), (out,), step.origin))
+        if share * self.chips != shape[-1]:
+            self.specs[gathered] = replace(self.specs[piece], shape=(*shape[:-1], share * self.chips))
+            steps[-1] = replace(steps[-1], outputs=(gathered,))
+            ends: dict[str, Arg] = {
+                "slice_start": (0,) * len(shape),
+                "slice_end": shape,
+                "slice_step": (1,) * len(shape),
+            }
+            cut: dict[str, Arg] = {"input_tensor": Ref(gathered), **ends}
+            steps.append(Step("ttnn.slice", tuple(cut.items()), (out,), step.origin))
+        memory = attrs.get("memory_config")
+        return steps if memory is None else [_in_memory(s, memory if s.outputs == (out,) else IN_DRAM) for s in steps]
 
     def _chain(self, name: str, dim: int) -> list[tuple[Step, int]] | str:
         """The setup Steps from a transfer to this value, each with the dimension of its result that is cut."""
@@ -111,7 +128,7 @@ class _Cutter:
                 return f"its weight is prepared by {step.kernel}"
             name = step.uses[0]
 
-    def _shares(self, chain: list[tuple[Step, int]]) -> str:
+    def _shares(self, chain: list[tuple[Step, int]], share: int) -> str:
         """The same setup Steps on one chip's share; made once for each way of cutting a value."""
         renamed: dict[str, str] = {}
         for step, dim in chain:
@@ -120,10 +137,35 @@ class _Cutter:
             if name in self.specs:
                 continue
             spec = self.specs[out]
-            shape = tuple(n // self.chips if d == dim else n for d, n in enumerate(spec.shape))
-            self.specs[name] = replace(spec, shape=shape)
+            self.specs[name] = replace(spec, shape=_with(spec.shape, dim, share))
+            if step.kernel == FROM_TORCH and share * self.chips != spec.shape[dim]:
+                renamed[step.uses[0]] = self._filled(step.uses[0], dim, share * self.chips)
             copy = replace(with_refs(step, lambda ref: Ref(renamed.get(ref.name, ref.name))), outputs=(name,))
             if step.kernel == FROM_TORCH:
                 copy = replace(copy, attrs=(*copy.attrs, ("mesh_mapper", shard_along(dim))))
             self.setup.append(copy)
         return renamed[chain[-1][0].outputs[0]]
+
+    def _filled(self, name: str, dim: int, size: int) -> str:
+        """A weight on the host with zeros after its columns."""
+        filled = f"{name}.filled{dim}"
+        if filled not in self.specs:
+            spec = self.specs[name]
+            pad = tuple(
+                n for d in reversed(range(len(spec.shape))) for n in (0, size - spec.shape[d] if d == dim else 0)
+            )
+            attrs: tuple[tuple[str, Arg], ...] = (("self", Ref(name)), ("pad", pad), ("value", 0.0))
+            self.specs[filled] = replace(spec, shape=_with(spec.shape, dim, size))
+            self.setup.append(Step("aten.constant_pad_nd.default", attrs, (filled,), reason="whole tiles on each chip"))
+        return filled
+
+
+IN_DRAM = Name("ttnn.DRAM_MEMORY_CONFIG")
+
+
+def _in_memory(step: Step, memory: Arg) -> Step:
+    return replace(step, attrs=tuple({**dict(step.attrs), "memory_config": memory}.items()))
+
+
+def _with(shape: tuple[int, ...], dim: int, size: int) -> tuple[int, ...]:
+    return (*shape[:dim], size, *shape[dim + 1 :])
