@@ -5,10 +5,14 @@ Nothing crashes and nothing is wrong; what PyTorch itself does oddly is an xfail
 
 from __future__ import annotations
 
+import opinfo
 import pytest
 import torch
 from known_oddities import KNOWN
 from opinfo import DTYPES, names, run_op
+
+from proveout.devices.registry import find
+from proveout.devices.sim import Sim
 
 pytestmark = pytest.mark.slow
 SAMPLES = 2
@@ -25,6 +29,16 @@ def test_first_samples_compute_what_eager_computes(group):
                 if outcome.state in ("wrong", "crash") and (name, dtype) not in KNOWN:
                     bad.append(outcome)
     assert not bad
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_two_chips_compute_what_eager_computes(group, monkeypatch):
+    """Most samples have odd batches, so the last row is repeated; those that mix their batch stay on one chip."""
+    torch.set_num_threads(1)
+    monkeypatch.setattr(opinfo, "SIM", Sim("n300"))
+    monkeypatch.setattr(opinfo, "INFO", find("sim:n300"))
+    outcomes = [o for name in names()[group::GROUPS] for o in run_op(name, "float32", SAMPLES)]
+    assert not [o for o in outcomes if o.state in ("wrong", "crash") and (o.op, o.dtype) not in KNOWN]
 
 
 ODD = [pytest.param(*key, marks=pytest.mark.xfail(reason=why)) for key, why in KNOWN.items()]

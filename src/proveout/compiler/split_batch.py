@@ -137,6 +137,8 @@ def _outcome(
     value = node.meta.get("val")
     results = _results(value)
     shapes = tuple(tuple(t.shape) if isinstance(t, torch.Tensor) else () for t in results)
+    if not all(isinstance(n, int) for shape in shapes for n in shape):
+        raise Mixes("its size depends on data")
     call = Call(_with_defaults(node, op), shapes, known, batch)
     if makes_anew(op) or all(call.split(n) is None for n in node.all_input_nodes):
         return Outcome(tuple(None for _ in results)) if want is None else force(op, call, want)
