@@ -26,7 +26,7 @@ from proveout.compiler.split_batch import BatchSplit, split_batch
 from proveout.devices.execute import run_step
 from proveout.devices.resident import Resident
 from proveout.engine.snapshot import save_calls
-from proveout.errors import CompileError
+from proveout.errors import CompileError, DeviceError
 from proveout.kernels.pieces import Pieces, pieces_of
 from proveout.kernels.table import kernels, meaning_on
 from proveout.program import DEALLOCATE, Program
@@ -303,6 +303,12 @@ def test_a_saved_program_runs_as_before(tmp_path):
     other = Resident(again)
     other.set_weights(dict(zip(again.weights, MLP)))
     assert all(map(torch.equal, other.run([a]).outputs, loaded.run([a]).outputs))
+
+
+def test_a_program_for_two_chips_is_not_loaded_on_one():
+    made, _ = compiled_for(mlp, (torch.randn(4, 2, 64),), MLP)
+    with pytest.raises(DeviceError, match=r"is for 2 chips and sim:n150 has 1\. Compile it"):
+        proveout.open_device("sim:n150").load(made.program, Settings())
 
 
 def test_one_chip_runs_the_kernels_own_meanings():
