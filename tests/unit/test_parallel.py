@@ -295,6 +295,25 @@ def test_steps_on_the_host_see_all_rows():
     assert "one chip" in compiled_for(function, (x(4), ids(4)))[0].coverage.parallel[0]
 
 
+ALIKE_ON_ONE_CHIP = {
+    "an input viewed": lambda a, p: a.view(1, 2, 8),
+    "an input viewed and itself": lambda a, p: (a.view(1, 2, 8), a),
+    "a result viewed": lambda a, p: a.exp().view(1, 2, 8),
+    "one row expanded": lambda a, p: (a[:, 0] + 1, p.expand(2, 8)),
+    "one row expanded and itself": lambda a, p: (a[:, 0] + p.expand(2, 8), p.expand(2, 8) + a[:, 0], p + 1),
+    "on the host": lambda a, p: (a.double().view(1, 2, 8).cumsum(2), p.double().expand(2, 8) + a[:, 0]),
+}
+"""With one row a chip, views and expands change nothing there, but they do for the whole batch."""
+
+
+@pytest.mark.parametrize("name", ALIKE_ON_ONE_CHIP)
+def test_a_view_that_changes_nothing_for_one_row_still_changes_the_whole(name):
+    function, inputs = ALIKE_ON_ONE_CHIP[name], (torch.randn(2, 1, 8), torch.randn(1, 8))
+    _, loaded = compiled_for(function, inputs)
+    for found, wanted in zip(loaded.run(list(inputs)).outputs, _flat(function(*inputs)), strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
 def test_a_saved_program_runs_as_before(tmp_path):
     a = torch.randn(5, 2, 64)
     made, loaded = compiled_for(mlp, (a,), MLP)

@@ -8,7 +8,7 @@ from typing import Any
 from torch.fx import GraphModule
 
 from proveout.compiler.lower import Lowered
-from proveout.compiler.program_passes import NotSpread, Rows, split_columns, spread
+from proveout.compiler.program_passes import OUTPUT, NotSpread, Rows, split_columns, spread
 from proveout.compiler.split_batch import BatchSplit, split_batch
 from proveout.errors import CompileError
 from proveout.kernels.cost import memory_use
@@ -70,7 +70,8 @@ def _wanted(split: BatchSplit, holders: Mapping[str, int]) -> dict[str, int | No
     for node in split.graph.graph.nodes:
         for operand in node.all_input_nodes:
             if operand.name in holders:
-                taken.setdefault(node.name, set()).add(split.splits[operand.name][holders[operand.name]])
+                taker = OUTPUT if node.op == "output" else node.name
+                taken.setdefault(taker, set()).add(split.splits[operand.name][holders[operand.name]])
     return {name: dims.pop() for name, dims in taken.items() if len(dims) == 1}
 
 

@@ -7,6 +7,18 @@ from proveout.compiler.program_passes.place import place
 from proveout.compiler.program_passes.prune import prune
 from proveout.compiler.program_passes.sink import sink
 from proveout.compiler.program_passes.split_columns import split_columns
-from proveout.compiler.program_passes.spread import NotSpread, Rows, spread
+from proveout.compiler.program_passes.spread import OUTPUT, NotSpread, Rows, spread
 
-__all__ = ["NotSpread", "Rows", "cancel", "deallocate", "hoist", "place", "prune", "sink", "split_columns", "spread"]
+__all__ = [
+    "OUTPUT",
+    "NotSpread",
+    "Rows",
+    "cancel",
+    "deallocate",
+    "hoist",
+    "place",
+    "prune",
+    "sink",
+    "split_columns",
+    "spread",
+]

@@ -13,6 +13,9 @@ from proveout.kernels.pieces import REPLICATE, concat_along, shard_along
 from proveout.program import FROM_TORCH, TO_TORCH, Arg, Constant, Program, Ref, Step, map_refs
 from proveout.types import TensorSpec
 
+OUTPUT = "output"
+"""Takes values as a node does, under this name."""
+
 
 class NotSpread(Exception):
     """Some value of the Program is not known to be whole or cut."""
@@ -161,10 +164,8 @@ class _Spreader:
 
     def _output(self, ref: Ref) -> Ref:
         """Results as long as the batch: the rows that filled it up are dropped."""
-        if ref.name in self.source.inputs:
-            return ref
-        name, split = self._operand(ref.name, "output")
-        if split is None:
+        name, split = self._operand(ref.name, OUTPUT)
+        if split is None or (ref.name in self.source.inputs and split == self.splits[ref.name]):
             return ref
         if self.rows.share * self.chips == self.rows.batch:
             return Ref(name)
