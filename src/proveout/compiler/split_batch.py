@@ -18,7 +18,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Node
 
 from proveout.compiler.lower import attribute, bind, origin_of
-from proveout.compiler.split_rules import Call, Demand, Mixes, Outcome, Split, force, makes_anew, rule_for, shape_of
+from proveout.compiler.split_call import Call, Demand, Mixes, Outcome, Split, shape_of
+from proveout.compiler.split_rules import force, makes_anew, rule_for
 
 Splits = Mapping[Node, Split | tuple[Split, ...]]
 

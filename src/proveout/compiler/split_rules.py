@@ -1,102 +1,32 @@
 """What becomes of a value that is cut along its batch: one rule for each family of ATen ops.
 
-A value is either whole on every chip, or cut along one dimension in which the batch is the outermost factor: chip i
-holds the i-th of equal, contiguous blocks. A rule says along which dimension an op's results are cut when its operands
-are, and which of its sizes shrink with them; `Mixes` says why there is no such dimension.
+A rule says along which dimension an op's results are cut when its operands are, and which of its sizes shrink with
+them; `Mixes` says why there is no such dimension.
 """
 
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import torch
 from torch.fx import Node
 
-Split = int | None
-"""The dimension that a value is cut along; None: whole on every chip."""
-Change = Callable[[int], Any]
-"""An argument that holds a size, for another batch."""
-
-
-class Mixes(Exception):
-    """The op needs rows of several chips at once, or nobody has shown that it does not."""
-
-
-class Demand(Exception):
-    """A value that was taken to be whole meets rows of the batch: it must be cut along `dim` too."""
-
-    def __init__(self, node: Node, dim: int) -> None:
-        super().__init__(node, dim)
-        self.node, self.dim = node, dim
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How each result is cut (one entry for an op with one result), and the arguments that hold a size of the batch."""
-
-    splits: tuple[Split, ...]
-    changes: Mapping[str, Change] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Call:
-    """One op with its arguments by name, how its operands are cut, and the batch that they are cut along."""
-
-    args: Mapping[str, Any]
-    outs: tuple[tuple[int, ...], ...]
-    known: Mapping[Node, Split | tuple[Split, ...]]
-    batch: int
-
-    @property
-    def out(self) -> tuple[int, ...]:
-        return self.outs[0]
-
-    def split(self, node: Any) -> Split:
-        split = self.known[node] if isinstance(node, Node) else None
-        assert not isinstance(split, tuple)
-        return split
-
-    def tensors(self) -> list[Node]:
-        return list(_nodes(tuple(self.args.values())))
-
-    def everywhere(self, dim: int, **changes: Change) -> Outcome:
-        """Every result is cut along `dim`."""
-        return Outcome(tuple(dim for _ in self.outs), changes)
-
-    def sized(self, sizes: Sequence[int], dim: int) -> Change:
-        """A list of sizes whose entry `dim` counts the batch; -1 stays."""
-        return lambda n: [size // self.batch * n if i == dim and size != -1 else size for i, size in enumerate(sizes)]
-
-    def require(self, node: Any, dim: int) -> None:
-        """This operand, of full size along `dim`, is cut there or can be."""
-        split = self.split(node)
-        if split is None:
-            raise Demand(node, dim)
-        if split != dim:
-            raise Mixes("operands hold the batch in different dimensions")
-
-    def meet(self, node: Any, dim: int, out: Sequence[int]) -> None:
-        """This operand, broadcast to the shape `out`, goes with a result that is cut along `dim`."""
-        if not isinstance(node, Node):
-            return
-        shape, split = shape_of(node), self.split(node)
-        own = dim - (len(out) - len(shape))
-        if own < 0 or shape[own] == 1:
-            if split is not None:
-                raise Mixes("operands hold the batch in different dimensions")
-        else:
-            self.require(node, own)
-
-    def whole(self, *names: str) -> None:
-        """These operands serve all rows alike."""
-        for name in names:
-            if self.split(self.args.get(name)) is not None:
-                raise Mixes(f"its {name} depends on the batch")
-
+from proveout.compiler.split_call import Call, Demand, Mixes, Outcome, dims_of, nodes, shape_of
+from proveout.compiler.split_shapes import (
+    concatenate,
+    cut,
+    expand,
+    permute,
+    repeat,
+    scatter_slice,
+    squeeze,
+    take_slice,
+    transpose,
+    unsqueeze,
+    view,
+    viewed_dim,
+)
 
 Rule = Callable[[Call], Outcome]
 
@@ -107,26 +37,6 @@ def rule_for(op: torch._ops.OpOverload) -> Rule | None:
     if name in _rules():
         return _rules()[name]
     return pointwise if torch.Tag.pointwise in op.tags and name else None
-
-
-def shape_of(node: Node) -> tuple[int, ...]:
-    return tuple(node.meta["val"].shape)
-
-
-def _nodes(arg: Any) -> Iterator[Node]:
-    if isinstance(arg, Node):
-        yield arg
-    elif isinstance(arg, (list, tuple)):
-        for item in arg:
-            yield from _nodes(item)
-
-
-def _dims(call: Call, name: str = "dim", of: str = "self") -> list[int]:
-    """A `dim` argument as a list of positions; all dimensions where none is named."""
-    rank = len(shape_of(call.args[of]))
-    given = call.args.get(name)
-    dims = [given] if isinstance(given, int) else list(given or range(rank))
-    return [d % rank if rank else d for d in dims]
 
 
 # ---- families --------------------------------------------------------------------------------------------------------
@@ -202,7 +112,7 @@ def pad(call: Call) -> Outcome:
 
 def along(call: Call, name: str = "dim", together: Sequence[str] = ()) -> Outcome:
     """Along some dimensions, each line by itself; the operands `together` are as long as the first."""
-    dims = _dims(call, name)
+    dims = dims_of(call, name)
     dim = next(s for t in call.tensors() if (s := call.split(t)) is not None)
     if dim in dims:
         raise Mixes("it works along the batch")
@@ -219,7 +129,7 @@ def reduction(call: Call) -> Outcome:
         return pointwise(call)
     dim = call.split(call.args["self"])
     assert dim is not None
-    dims = _dims(call)
+    dims = dims_of(call)
     if dim in dims:
         raise Mixes("it reduces over the batch")
     return call.everywhere(dim if call.args.get("keepdim") else dim - sum(d < dim for d in dims))
@@ -262,7 +172,7 @@ def embedding(call: Call) -> Outcome:
 
 
 def index_select(call: Call) -> Outcome:
-    (at,) = _dims(call)
+    (at,) = dims_of(call)
     dim = call.split(call.args["self"])
     if dim is None:
         return call.everywhere(at)
@@ -276,17 +186,17 @@ def index(call: Call) -> Outcome:
     source, given = call.args["self"], call.args["indices"]
     places = [i for i, x in enumerate(given) if x is not None]
     first, count = places[0], len(places)
-    if places != list(range(first, first + count)) or any(g.meta["val"].dtype == torch.bool for g in _nodes(given)):
+    if places != list(range(first, first + count)) or any(g.meta["val"].dtype == torch.bool for g in nodes(given)):
         raise Mixes("it takes rows by mask or in several places")
-    width = max(len(shape_of(g)) for g in _nodes(given))
+    width = max(len(shape_of(g)) for g in nodes(given))
     dim = call.split(source)
     if dim is not None:
-        if dim in places or any(call.split(g) is not None for g in _nodes(given)):
+        if dim in places or any(call.split(g) is not None for g in nodes(given)):
             raise Mixes("it takes rows of the batch")
         return call.everywhere(dim if dim < first else dim - count + width)
     out = call.out[first : first + width]
-    (at,) = {call.split(g) + width - len(shape_of(g)) for g in _nodes(given) if call.split(g) is not None}  # type: ignore[operator]
-    for tensor in _nodes(given):
+    (at,) = {call.split(g) + width - len(shape_of(g)) for g in nodes(given) if call.split(g) is not None}  # type: ignore[operator]
+    for tensor in nodes(given):
         call.meet(tensor, at, out)
     return call.everywhere(first + at)
 
@@ -299,122 +209,13 @@ def index_put(call: Call) -> Outcome:
     rows = len(shape_of(call.args["self"]))
     if call.split(call.args["self"]) is None or places != list(range(places[0], places[0] + len(places))):
         raise Mixes("it writes rows of the batch")
-    if dim >= places[0] or any(call.split(g) is not None for g in _nodes(given)):
+    if dim >= places[0] or any(call.split(g) is not None for g in nodes(given)):
         raise Mixes("it writes rows of the batch")
     call.require(call.args["self"], dim)
-    width = max(len(shape_of(g)) for g in _nodes(given))
+    width = max(len(shape_of(g)) for g in nodes(given))
     # The values are broadcast to the indexed shape; only its rank and its sizes before the indices matter here.
     indexed = (*shape_of(call.args["self"])[: places[0]], *([0] * (width + rows - places[-1] - 1)))
     call.meet(call.args["values"], dim, indexed)
-    return call.everywhere(dim)
-
-
-# ---- shapes ----------------------------------------------------------------------------------------------------------
-
-
-def viewed_dim(shape: Sequence[int], dim: int, out: Sequence[int], batch: int) -> int:
-    """Where the batch is after a reshape: blocks stay contiguous if what stands before it is the same."""
-    before = math.prod(shape[:dim])
-    found = [d for d, n in enumerate(out) if math.prod(out[:d]) == before and n > 1 and n % batch == 0]
-    if len(found) != 1:
-        raise Mixes("it reshapes the batch into another dimension")
-    return found[0]
-
-
-def view(call: Call) -> Outcome:
-    node = call.args["self"]
-    if "dtype" in call.args:
-        raise Mixes("it reads memory as another dtype")
-    dim = viewed_dim(shape_of(node), call.split(node), call.out, call.batch)  # type: ignore[arg-type]
-    name = "size" if "size" in call.args else "shape"
-    return call.everywhere(dim, **{name: call.sized(call.args[name], dim)})
-
-
-def expand(call: Call) -> Outcome:
-    node = call.args["self"]
-    dim = call.split(node) + len(call.out) - len(shape_of(node))  # type: ignore[operator]
-    return call.everywhere(dim, size=call.sized(call.args["size"], dim))
-
-
-def repeat(call: Call) -> Outcome:
-    node = call.args["self"]
-    dim = call.split(node) + len(call.out) - len(shape_of(node))  # type: ignore[operator]
-    if call.args["repeats"][dim] != 1:
-        raise Mixes("it repeats the batch")
-    return call.everywhere(dim)
-
-
-def permute(call: Call) -> Outcome:
-    return call.everywhere(_dims(call, "dims").index(call.split(call.args["self"])))  # type: ignore[arg-type]
-
-
-def transpose(call: Call) -> Outcome:
-    rank, dim = len(call.out), call.split(call.args["self"])
-    a, b = (call.args.get(name, i) % rank for i, name in enumerate(("dim0", "dim1")))
-    return call.everywhere({a: b, b: a}.get(dim, dim))  # type: ignore[arg-type]
-
-
-def unsqueeze(call: Call) -> Outcome:
-    dim, at = call.split(call.args["self"]), call.args["dim"] % len(call.out)
-    assert dim is not None
-    return call.everywhere(dim + (at <= dim))
-
-
-def squeeze(call: Call) -> Outcome:
-    shape, dim = shape_of(call.args["self"]), call.split(call.args["self"])
-    assert dim is not None
-    if "dim" not in call.args or dim in _dims(call):
-        raise Mixes("which dimensions it drops depends on the batch")
-    return call.everywhere(dim - sum(d < dim for d in _dims(call) if shape[d] == 1))
-
-
-def concatenate(call: Call) -> Outcome:
-    at = call.args.get("dim", 0) % len(call.out)
-    parts = [t for t in call.tensors() if shape_of(t) != (0,)]
-    dim = next(s for t in parts if (s := call.split(t)) is not None)
-    if dim == at:
-        raise Mixes("it joins along the batch")
-    for tensor in parts:
-        call.require(tensor, dim)
-    return call.everywhere(dim)
-
-
-def take_slice(call: Call) -> Outcome:
-    (at,) = _dims(call)
-    dim = call.split(call.args["self"])
-    assert dim is not None
-    if dim != at:
-        return call.everywhere(dim)
-    if call.out[dim] != shape_of(call.args["self"])[dim]:
-        raise Mixes("it takes some rows of the batch")
-    return call.everywhere(dim, end=lambda n: None)
-
-
-def cut(call: Call) -> Outcome:
-    """Several parts along another dimension; `unbind` and `select` drop that dimension."""
-    at = call.args.get("dim", 0) % len(shape_of(call.args["self"]))
-    dim = call.split(call.args["self"])
-    assert dim is not None
-    if at == dim:
-        raise Mixes("it takes the batch apart")
-    drops = len(call.out) < len(shape_of(call.args["self"]))
-    return call.everywhere(dim - (drops and at < dim))
-
-
-def scatter_slice(call: Call) -> Outcome:
-    """A part along another dimension is written; `select_scatter` writes one without that dimension."""
-    at = call.args.get("dim", 0) % len(call.out)
-    part = call.args["src"]
-    drops = len(shape_of(part)) < len(call.out)
-    dim = call.split(call.args["self"])
-    if dim is None:
-        own = call.split(part)
-        assert own is not None
-        dim = own + (drops and at <= own)
-    if dim == at:
-        raise Mixes("it writes some rows of the batch")
-    call.require(call.args["self"], dim)
-    call.require(part, dim - (drops and at < dim))
     return call.everywhere(dim)
 
 
@@ -442,7 +243,7 @@ def force(op: torch._ops.OpOverload, call: Call, dim: int) -> Outcome:
     if name in VIEWS:
         raise Demand(source, viewed_dim(call.out, dim, shape, call.batch))
     if name == "permute":
-        raise Demand(source, _dims(call, "dims")[dim])
+        raise Demand(source, dims_of(call, "dims")[dim])
     if name == "unsqueeze":
         raise Demand(source, dim - (call.args["dim"] % len(call.out) < dim))
     if rule_for(op) is pointwise:
