@@ -17,6 +17,7 @@ from proveout.compiler.lower import Lowered, lower, origin_of
 from proveout.compiler.plan import Plan, make_plan
 from proveout.compiler.profile import Profile
 from proveout.compiler.program_passes import cancel, deallocate, hoist, place, prune, sink
+from proveout.compiler.witness import Replay, Witness
 from proveout.kernels.table import infer
 from proveout.program import Program, verify
 from proveout.types import Coverage, DeviceSpec, OpStatus, Settings
@@ -42,15 +43,22 @@ def compile_graph(
     settings: Settings,
     chip: DeviceSpec | None,
     name: str,
+    replay: Replay | None = None,
 ) -> CompiledGraph:
-    """Compile a functional ATen graph for one target. The graph is not changed."""
+    """Compile a functional ATen graph for one target. The graph is not changed.
+
+    With `settings.verify`, every pass's result is checked by the verifier and, given `replay`, run on random inputs.
+    """
     stages: dict[str, float] = {}
+    witness = Witness(gm, replay, weights) if settings.verify and replay else None
     with _stage(stages, "graph passes"):
-        gm, removed = _run_graph_passes(gm)
+        gm, removed = _run_graph_passes(gm, witness)
     with _stage(stages, "lower"):
         lowered = lower(gm, weights, profile, settings, name)
+    if witness:
+        witness.program("lower", lowered.program, lowered.input_positions, lowered.weight_positions, narrows=True)
     with _stage(stages, "program passes"):
-        program = _run_program_passes(lowered.program, profile, settings, chip)
+        program = _run_program_passes(lowered, profile, settings, chip, witness)
     plan = None
     if chip is not None:
         with _stage(stages, "plan"):
@@ -61,13 +69,15 @@ def compile_graph(
     )
 
 
-def _run_graph_passes(gm: GraphModule) -> tuple[GraphModule, list[OpStatus]]:
+def _run_graph_passes(gm: GraphModule, witness: Witness | None) -> tuple[GraphModule, list[OpStatus]]:
     """The graph after all passes, and the nodes of the original one that they removed, each with the pass's name."""
     gm = _copy(gm)
     counted = {n.name: n for n in gm.graph.nodes if isinstance(n.target, torch._ops.OpOverload)}
     removed: list[OpStatus] = []
     for graph_pass in GRAPH_PASSES:
         gm = graph_pass(gm)
+        if witness:
+            witness.graph(graph_pass.__name__, gm)
         left = {n.name for n in gm.graph.nodes}
         for name in [n for n in counted if n not in left]:
             node = counted.pop(name)
@@ -112,13 +122,22 @@ def program_passes(profile: Profile, settings: Settings, chip: DeviceSpec | None
     return passes
 
 
-def _run_program_passes(program: Program, profile: Profile, settings: Settings, chip: DeviceSpec | None) -> Program:
-    rule: Any = partial(infer, target=profile.target) if settings.verify else None
+def _run_program_passes(
+    lowered: Lowered, profile: Profile, settings: Settings, chip: DeviceSpec | None, witness: Witness | None
+) -> Program:
+    rule: Any = partial(infer, target=profile.target)
+    program = lowered.program
     for program_pass in program_passes(profile, settings, chip):
         program = program_pass(program)
         if settings.verify:
             verify(program, rule)
+        if witness:
+            witness.program(_name(program_pass), program, lowered.input_positions, lowered.weight_positions)
     return program
+
+
+def _name(program_pass: Callable[[Program], Program]) -> str:
+    return str((program_pass.func if isinstance(program_pass, partial) else program_pass).__name__)
 
 
 @contextmanager

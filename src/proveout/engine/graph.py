@@ -6,7 +6,7 @@ import functools
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -93,10 +93,16 @@ class GraphFunction:
             settings=self.settings,
             chip=self.device.spec,
             name=self.name,
+            replay=self._replay,
         )
         variant = Variant(compiled, lambda: self.device.load(compiled.program, self.settings))
         self.on_compiled(compiled)
         return variant
+
+    def _replay(self, program: Program, inputs: Sequence[Any], weights: Mapping[str, Any]) -> Sequence[Any]:
+        loaded = self.device.load(program, self.settings)
+        loaded.set_weights(weights)
+        return loaded.run(inputs).outputs
 
     def _report_eager(self, reason: str) -> None:
         """A graph that runs in eager counts in full: every op on the host, for this reason."""
