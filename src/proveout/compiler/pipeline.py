@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from proveout.compiler.graph_passes import GRAPH_PASSES
 from proveout.compiler.lower import Lowered, lower, origin_of
@@ -29,10 +31,20 @@ class CompiledGraph:
 
     program: Program
     coverage: Coverage
-    plan: Plan | None
-    input_positions: tuple[int, ...]
-    weight_positions: tuple[int, ...]
-    stages_s: tuple[tuple[str, float], ...] = field(default=())
+    chip: DeviceSpec | None
+    settings: Settings
+    input_positions: tuple[int, ...] = ()
+    weight_positions: tuple[int, ...] = ()
+    stages_s: dict[str, float] = field(default_factory=dict)
+    """Seconds that each stage took, so far: a plan is made when it is first asked for."""
+
+    @functools.cached_property
+    def plan(self) -> Plan | None:
+        """What it will cost; None on devices that are not modelled."""
+        if self.chip is None:
+            return None
+        with stage(self.stages_s, "plan"):
+            return make_plan(self.program, self.chip, self.settings)
 
 
 def compile_graph(
@@ -51,22 +63,16 @@ def compile_graph(
     """
     stages: dict[str, float] = {}
     witness = Witness(gm, replay, weights) if settings.verify and replay else None
-    with _stage(stages, "graph passes"):
+    with stage(stages, "graph passes"):
         gm, removed = _run_graph_passes(gm, witness)
-    with _stage(stages, "lower"):
+    with stage(stages, "lower"):
         lowered = lower(gm, weights, profile, settings, name)
     if witness:
         witness.program("lower", lowered.program, lowered.input_positions, lowered.weight_positions, narrows=True)
-    with _stage(stages, "program passes"):
+    with stage(stages, "program passes"):
         program = _run_program_passes(lowered, profile, settings, chip, witness)
-    plan = None
-    if chip is not None:
-        with _stage(stages, "plan"):
-            plan = make_plan(program, chip, settings)
     coverage = Coverage(_counted(gm, lowered, removed), program.num_transfers, num_graphs=1)
-    return CompiledGraph(
-        program, coverage, plan, lowered.input_positions, lowered.weight_positions, tuple(stages.items())
-    )
+    return CompiledGraph(program, coverage, chip, settings, lowered.input_positions, lowered.weight_positions, stages)
 
 
 def _run_graph_passes(gm: GraphModule, witness: Witness | None) -> tuple[GraphModule, list[OpStatus]]:
@@ -107,7 +113,7 @@ def _counted(gm: GraphModule, lowered: Lowered, removed: list[OpStatus]) -> tupl
 def _copy(gm: GraphModule) -> GraphModule:
     graph = torch.fx.Graph()
     graph.output(graph.graph_copy(gm.graph, {}))
-    copied = GraphModule(gm, graph)
+    copied = _LazyGraphModule(gm, graph)  # passes rewrite it; only a witness ever calls it
     copied.meta = dict(gm.meta)
     return copied
 
@@ -141,7 +147,8 @@ def _name(program_pass: Callable[[Program], Program]) -> str:
 
 
 @contextmanager
-def _stage(stages: dict[str, float], name: str) -> Iterator[None]:
+def stage(stages: dict[str, float], name: str) -> Iterator[None]:
+    """Note how long a stage takes."""
     started = time.perf_counter()
     yield
     stages[name] = time.perf_counter() - started
