@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -34,8 +35,16 @@ class Lowered:
     weight_positions: tuple[int, ...]
 
 
-def lower(gm: GraphModule, weights: frozenset[int], profile: Profile, settings: Settings, name: str) -> Lowered:
-    """Lower a functional ATen graph. `weights` are the positions of placeholders that are parameters or buffers."""
+def lower(
+    gm: GraphModule,
+    weights: frozenset[int],
+    profile: Profile,
+    settings: Settings,
+    name: str,
+    on_host: Mapping[str, str] = MappingProxyType({}),
+) -> Lowered:
+    """Lower a functional ATen graph. `weights` are the positions of placeholders that are parameters or buffers;
+    `on_host` names nodes that stay on the host, each with the reason."""
     emitter = Emitter(profile)
     env: dict[Node, Any] = {}
     statuses: list[OpStatus] = []
@@ -68,7 +77,7 @@ def lower(gm: GraphModule, weights: frozenset[int], profile: Profile, settings: 
         elif isinstance(node.target, torch._ops.OpOverload):
             if node.target._schema.is_mutable:
                 raise Unlowerable(f"the graph writes in place ({node.target})")
-            env[node], status = _lower_node(emitter, node, env, settings)
+            env[node], status = _lower_node(emitter, node, env, settings, on_host.get(node.name, ""))
             statuses.append(status)
         else:
             raise Unlowerable(f"the graph calls {node.target}, which is not an ATen op")
@@ -86,7 +95,9 @@ def lower(gm: GraphModule, weights: frozenset[int], profile: Profile, settings: 
     return Lowered(program, tuple(statuses), tuple(i for i, _ in inputs), tuple(i for i, _ in resident))
 
 
-def _lower_node(emitter: Emitter, node: Node, env: dict[Node, Any], settings: Settings) -> tuple[Any, OpStatus]:
+def _lower_node(
+    emitter: Emitter, node: Node, env: dict[Node, Any], settings: Settings, kept: str
+) -> tuple[Any, OpStatus]:
     aten = str(node.target)
     emitter.origin = origin = origin_of(node)
     arguments = bind(node, env)
@@ -99,6 +110,8 @@ def _lower_node(emitter: Emitter, node: Node, env: dict[Node, Any], settings: Se
         with emitter.attempt():
             if node.meta.get("prepares"):
                 raise Refused("prepares weights, once")
+            if kept:
+                raise Refused(kept)
             row = ops().get(aten)
             if row is None:
                 raise Refused("no row in the op table")

@@ -18,7 +18,8 @@ from proveout.compiler.graph_passes import GRAPH_PASSES
 from proveout.compiler.lower import Lowered, lower, origin_of
 from proveout.compiler.plan import Plan, make_plan
 from proveout.compiler.profile import Profile
-from proveout.compiler.program_passes import cancel, deallocate, hoist, place, prune, sink
+from proveout.compiler.program_passes import cancel, deallocate, hoist, layouts, place, prune, sink
+from proveout.compiler.sides import better_on_host
 from proveout.compiler.witness import Replay, Witness
 from proveout.kernels.table import infer
 from proveout.program import Program, verify
@@ -67,6 +68,9 @@ def compile_graph(
         gm, removed = _run_graph_passes(gm, witness)
     with stage(stages, "lower"):
         lowered = lower(gm, weights, profile, settings, name)
+        if chip is not None:
+            kept = better_on_host(gm, weights, lowered, chip)
+            lowered = lower(gm, weights, profile, settings, name, kept) if kept else lowered
     if witness:
         witness.program("lower", lowered.program, lowered.input_positions, lowered.weight_positions, narrows=True)
     with stage(stages, "program passes"):
@@ -120,7 +124,10 @@ def _copy(gm: GraphModule) -> GraphModule:
 
 def program_passes(profile: Profile, settings: Settings, chip: DeviceSpec | None) -> list[Callable[[Program], Program]]:
     """The ordered list for one target."""
-    passes: list[Callable[[Program], Program]] = [sink, cancel, prune, hoist]
+    passes: list[Callable[[Program], Program]] = [sink, cancel, prune]
+    if chip is not None:
+        passes.append(partial(layouts, chip=chip, settings=settings))
+    passes.append(hoist)
     if profile.target == "ttnn":
         if chip is not None and settings.memory == "auto":
             passes.append(partial(place, chip=chip))
