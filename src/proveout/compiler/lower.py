@@ -6,6 +6,7 @@ import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -13,10 +14,11 @@ import torch
 from torch.fx import GraphModule, Node
 
 from proveout.compiler.emit import Emitter
+from proveout.compiler.memo import Memo
 from proveout.compiler.profile import Profile
 from proveout.errors import CompileError
 from proveout.kernels.table import dtype_name
-from proveout.ops.table import Refused, Value, ops
+from proveout.ops.table import Op, Refused, Value, ops
 from proveout.program import Arg, Name, Program, Ref
 from proveout.types import OpState, OpStatus, Origin, Settings, TensorSpec, short_dtype
 
@@ -46,6 +48,7 @@ def lower(
     """Lower a functional ATen graph. `weights` are the positions of placeholders that are parameters or buffers;
     `on_host` names nodes that stay on the host, each with the reason."""
     emitter = Emitter(profile)
+    memo = Memo(emitter)
     env: dict[Node, Any] = {}
     statuses: list[OpStatus] = []
     inputs: list[tuple[int, str]] = []
@@ -77,7 +80,7 @@ def lower(
         elif isinstance(node.target, torch._ops.OpOverload):
             if node.target._schema.is_mutable:
                 raise Unlowerable(f"the graph writes in place ({node.target})")
-            env[node], status = _lower_node(emitter, node, env, settings, on_host.get(node.name, ""))
+            env[node], status = _lower_node(emitter, memo, node, env, settings, on_host.get(node.name, ""))
             statuses.append(status)
         else:
             raise Unlowerable(f"the graph calls {node.target}, which is not an ATen op")
@@ -96,7 +99,7 @@ def lower(
 
 
 def _lower_node(
-    emitter: Emitter, node: Node, env: dict[Node, Any], settings: Settings, kept: str
+    emitter: Emitter, memo: Memo, node: Node, env: dict[Node, Any], settings: Settings, kept: str
 ) -> tuple[Any, OpStatus]:
     aten = str(node.target)
     emitter.origin = origin = origin_of(node)
@@ -115,11 +118,7 @@ def _lower_node(
             row = ops().get(aten)
             if row is None:
                 raise Refused("no row in the op table")
-            told = row.guard(**arguments) if row.guard else None
-            if told:
-                raise Refused(told)
-            result = row.lower(emitter, **arguments)
-            _check_shapes(node, result, emitter)
+            result = memo.lowered(aten, arguments, partial(_lower_by, row, node, emitter, arguments))
     except Refused as refusal:
         reason = str(refusal)
     except Exception as error:  # a bug of ours costs this op its kernel, not the user the model
@@ -137,6 +136,15 @@ def _lower_node(
     note = reason or ("" if state == "converted" else "nothing to do on this device")
     status = OpStatus(node.name, aten, state, note, _variation(arguments), origin.module, origin.source)
     return result, status
+
+
+def _lower_by(row: Op, node: Node, emitter: Emitter, arguments: dict[str, Any]) -> Any:
+    reason = row.guard(**arguments) if row.guard else None
+    if reason:
+        raise Refused(reason)
+    result = row.lower(emitter, **arguments)
+    _check_shapes(node, result, emitter)
+    return result
 
 
 def _check_shapes(node: Node, result: Any, emitter: Emitter) -> None:
