@@ -305,6 +305,11 @@ def comparison_rows(record: Record) -> list[Row]:
     ]
 
 
+def fallback_rows(record: Record) -> list[Row]:
+    """The fallback ledger, one row a line; `rank` 1 is the most worth changing. Times are modelled."""
+    return [{"rank": rank, **to_json(line)} for rank, line in enumerate(record.fallbacks, 1)]
+
+
 def _median_ms(timing: Timing | None) -> float | None:
     return timing.median_ns / 1e6 if timing and timing.samples_ns else None
 
@@ -325,6 +330,10 @@ _COLUMNS = {
     "comparisons": """key varchar, model varchar, scope varchar, name varchar, pcc double,
         accumulated_pcc double, rel_l2 double, max_abs double, threshold double, passed boolean,
         reason varchar, module varchar, source varchar""",
+    "fallbacks": """key varchar, model varchar, rank bigint, aten varchar, reason varchar, count bigint, fix varchar,
+        nodes varchar[], modules varchar[], sources varchar[], num_transfers bigint, transfer_bytes bigint,
+        transfer_ns bigint, time_share double, transfer_share double, saved_transfers bigint, saved_ns bigint,
+        neighbours varchar[], together_transfers bigint, together_ns bigint""",
 }
 TABLES: dict[str, dict[str, str]] = {
     table: dict(column.split() for column in text.split(",")) for table, text in _COLUMNS.items()
@@ -336,6 +345,7 @@ _ROWS: dict[str, Callable[[Record], list[Row]]] = {
     "ops": op_rows,
     "timings": timing_rows,
     "comparisons": comparison_rows,
+    "fallbacks": fallback_rows,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import re
@@ -174,9 +175,36 @@ def test_the_terminal_says_why_something_failed() -> None:
     assert "✘ bad_net on sim:n150: PCC 0.91 where 0.99 was asked" in terminal.render(of(FAILED), 60)
 
 
-def test_the_dry_run_lists_host_ops_with_their_reason() -> None:
-    (line,) = terminal.host_ops(make_record())
-    assert "aten.sort.default ×1 stays on the host: no kernel sorts along a dimension of 64" in line
+def test_the_terminal_ranks_host_ops_with_cost_reason_place_and_fix() -> None:
+    text = "\n".join(terminal.ledger(make_record()))
+    assert "1 op of linear stays on the host, most worth changing first:" in text
+    cells = next(line for line in text.splitlines() if line.lstrip().startswith("1   "))
+    for figure in ("aten.sort.default", "66.7 %", "4.20 µs", "10.0 %", "4.20 µs, -2 transfers"):
+        assert figure in cells
+    assert "why   no kernel sorts along a dimension of 64" in text
+    assert "where top, linear.py:7" in text
+    assert "fix   pad the dimension to 128" in text
+    assert "the host is not modelled" in text
+    assert terminal.ledger(make_record(fallbacks=())) == []
+
+
+def test_an_op_on_a_device_without_a_model_has_no_modelled_figures() -> None:
+    line = dataclasses.replace(make_record().fallbacks[0], transfer_ns=None, time_share=None, saved_ns=None)
+    text = "\n".join(terminal.ledger(make_record(fallbacks=(line,))))
+    assert "µs" not in text
+    assert "Converting saves" not in text
+    assert "fix   pad the dimension to 128" in text
+
+
+def test_every_report_has_the_ledger() -> None:
+    report = of(make_record())
+    assert "pad the dimension to 128" in html.render(report)
+    assert (
+        "| 1 | aten.sort.default | 1 | 2 | 66.7 % | 4.20 µs | 10.0 % | 4.20 µs, -2 transfers "
+        "| no kernel sorts along a dimension of 64 | pad the dimension to 128 |"
+    ) in markdown.render(report)
+    (line,) = json.loads(data.render_json(report))["records"][0]["fallbacks"]
+    assert (line["rank"], line["saved_ns"], line["sources"]) == (1, 4200, ["models/linear.py:7"])
 
 
 # ----------------------------------------------------------------------------------------------- HTML

@@ -15,7 +15,7 @@ from proveout.cli.output import colour, emit, emit_json, note
 from proveout.cli.progress import Progress
 from proveout.cli.request import Checked, Rebuild, Request, check
 from proveout.errors import EnvironmentFault, ProveoutError, UsageError
-from proveout.store import Store, row
+from proveout.store import Store, fallback_rows, row
 from proveout.types import Job, Record, Settings, Workload, versions
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def present(
     if request.as_json:
         files = [str(store.path(result.record.job)) for result in results]
         records = [
-            {**flat, "file": file, "from_cache": result.from_cache}
+            {**flat, "file": file, "from_cache": result.from_cache, "fallbacks": fallback_rows(result.record)}
             for flat, file, result in zip(rows, files, results, strict=True)
         ]
         emit_json({"verb": verb, "cache": str(store.folder), "failed": failed, "records": records})

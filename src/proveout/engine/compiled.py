@@ -11,12 +11,13 @@ import torch
 from torch._dynamo.exc import BackendCompilerFailed
 
 from proveout.compiler import CompiledGraph
+from proveout.compiler.ledger import ledger
 from proveout.compiler.plan import Plan
 from proveout.engine.backend import Capture
 from proveout.engine.graph import Tally, Variant
 from proveout.errors import CaptureError, CompileError, ProveoutError, UsageError
 from proveout.program import Device, Program
-from proveout.types import Coverage, MemoryUse, Settings
+from proveout.types import Coverage, Fallback, MemoryUse, Settings
 
 
 def compile(
@@ -118,6 +119,11 @@ class Compiled:
     def coverage(self) -> Coverage:
         breaks = Coverage(graph_breaks=tuple(dict.fromkeys(self._capture.breaks)))
         return functools.reduce(lambda a, b: a + b, (g.coverage for g in self.graphs), breaks)
+
+    @property
+    def fallbacks(self) -> tuple[Fallback, ...]:
+        """The fallback ledger over all graphs: what stays on the host, most worth changing first."""
+        return ledger(self.graphs, self._capture.device.spec, self.settings)
 
     @property
     def plans(self) -> tuple[Plan, ...]:

@@ -7,7 +7,7 @@ import io
 import json
 
 from proveout.report.rows import Report
-from proveout.store import TABLES, comparison_rows, op_rows, timing_rows
+from proveout.store import TABLES, comparison_rows, fallback_rows, op_rows, timing_rows
 from proveout.types import SCHEMA, to_json
 
 
@@ -30,6 +30,7 @@ def render_json(report: Report) -> str:
                 "ops": op_rows(record),
                 "timings": timing_rows(record),
                 "comparisons": comparison_rows(record),
+                "fallbacks": fallback_rows(record),
                 "graph_breaks": record.coverage.graph_breaks,
             }
             for record, flat in zip(report.records, report.rows, strict=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from proveout.report.element import Html, el, join
+from proveout.report.ledger import CAVEAT, figures, heading, sentences
 from proveout.report.rows import NOTHING, OP_STATE, STATUS, Report, count, number, pcc_text
 from proveout.store import Row, comparison_rows, op_rows, timing_rows
 from proveout.types import Record
@@ -48,6 +49,7 @@ def _model(record: Record, flat: Row, anchor: str) -> Html:
         el("p", flat["reason"], class_=f"reason {flat['status']}") if flat["reason"] else "",
         _facts(record, flat),
         _section("Op conversion", _ops(record)),
+        _section("Fallback ledger", _ledger(record)),
         _section("Graph breaks", el("ul", *(el("li", why) for why in record.coverage.graph_breaks)))
         if record.coverage.graph_breaks
         else "",
@@ -108,6 +110,22 @@ def _ops(record: Record) -> Html:
             for op in op_rows(record)
         ],
     )
+
+
+def _ledger(record: Record) -> Html:
+    if not record.fallbacks:
+        return Html("")
+    titles, rows = figures(record.fallbacks)
+    said = [join(*(_said(word, text) for word, text in sentences(line))) for line in record.fallbacks]
+    cells = [[str(rank), *row, text] for rank, (row, text) in enumerate(zip(rows, said, strict=True), 1)]
+    return join(
+        el("p", f"{heading(record)}, most worth changing first. ", badge("modelled"), f" {CAVEAT}", class_="hint"),
+        _grid(["#", *titles, "Why, where and what to do"], cells),
+    )
+
+
+def _said(word: str, text: str) -> Html:
+    return el("div", el("b", f"{word}: "), text)
 
 
 def _comparisons(record: Record) -> Html:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from proveout.report.ledger import CAVEAT, figures, heading
 from proveout.report.rows import COLUMNS, OP_STATE, Report, unreadable_lines
 from proveout.store import op_rows
+from proveout.types import Record
 
 
 def render(report: Report) -> str:
@@ -38,8 +40,23 @@ def render(report: Report) -> str:
             _table(["aten ops", "status", "count", "reason"], cells, [False, False, True, False])
             if cells
             else "No graph was captured.",
+            *_ledger(record),
         ]
     return "\n\n".join(parts) + "\n"
+
+
+def _ledger(record: Record) -> list[str]:
+    if not record.fallbacks:
+        return []
+    titles, rows = figures(record.fallbacks)
+    cells = [
+        [str(rank), *map(escape, row), escape(line.reason), escape(line.fix)]
+        for rank, (line, row) in enumerate(zip(record.fallbacks, rows, strict=True), 1)
+    ]
+    table = _table(
+        ["#", *titles, "Why", "Cheapest fix"], cells, [True, False, *[True] * (len(titles) - 1), False, False]
+    )
+    return [f"{escape(heading(record))}, most worth changing first. {CAVEAT}", table]
 
 
 def escape(text: str) -> str:

@@ -7,8 +7,9 @@ import shutil
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from proveout.report.ledger import CAVEAT, figures, heading, sentences
 from proveout.report.rows import NOTHING, STATUS, Column, Report, columns_for, unreadable_lines
-from proveout.store import Row, op_rows
+from proveout.store import Row
 from proveout.types import Record
 
 if TYPE_CHECKING:
@@ -55,12 +56,19 @@ def reasons(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def host_ops(record: Record) -> list[str]:
-    """The ops that no kernel serves, with the reason: what a dry run is for."""
-    found = [flat for flat in op_rows(record) if flat["state"] == "host"]
-    return [
-        f"  {flat['aten']} ×{flat['count']} stays on the host: {flat['reason'] or 'no reason given'}" for flat in found
+def ledger(record: Record, colour: bool = False) -> list[str]:
+    """The ops that no kernel serves, ranked, with what they cost, the reason and the cheapest fix."""
+    lines = record.fallbacks
+    if not lines:
+        return []
+    titles, cells = figures(lines)
+    numbered = [[str(rank), *row] for rank, row in enumerate(cells, 1)]
+    said = [
+        f"{f'{rank}.' if index == 0 else '':4}{word:6}{text}"
+        for rank, line in enumerate(lines, 1)
+        for index, (word, text) in enumerate(sentences(line))
     ]
+    return ["", f"{heading(record)}, most worth changing first:", grid(["#", *titles], numbered, colour), *said, CAVEAT]
 
 
 def grid(titles: Sequence[str], rows: Sequence[Sequence[object]], colour: bool = False) -> str:
