@@ -159,18 +159,6 @@ FIXES: tuple[tuple[Callable[[Case], bool], Callable[[Case], str]], ...] = (
         lambda c: c.eager_graph,
         _say("its whole graph runs in eager: move what the reason names out of the model"),
     ),
-    (
-        lambda c: c.is_kind(torch.Tag.dynamic_output_shape) or c.match(r"known only when it runs") is not None,
-        _say("its result's shape depends on data: compute it outside, or mask with torch.where and keep the shape"),
-    ),
-    (
-        lambda c: c.is_kind(torch.Tag.data_dependent_output),
-        _say("it reads a value back into Python: move it out of the model"),
-    ),
-    (
-        lambda c: c.is_kind(torch.Tag.nondeterministic_seeded) or c.match(r"draws random numbers") is not None,
-        _say("it draws random numbers: pass the noise as an input, or call model.eval() where it is dropout"),
-    ),
     (_reason(r"multiple of \d+, not \d+"), _pad_head),
     _with_match(
         r"takes (a )?bfloat16\b.*not float32",
@@ -205,6 +193,18 @@ FIXES: tuple[tuple[Callable[[Case], bool], Callable[[Case], str]], ...] = (
     _with_match(
         r"in (?P<groups>\d+) groups",
         "write the {groups} groups as one convolution each, joined by torch.cat",
+    ),
+    (
+        lambda c: c.is_kind(torch.Tag.dynamic_output_shape) or c.match(r"known only when it runs") is not None,
+        _say("its result's shape depends on data: compute it outside, or mask with torch.where and keep the shape"),
+    ),
+    (
+        lambda c: c.is_kind(torch.Tag.data_dependent_output),
+        _say("it reads a value back into Python: move it out of the model"),
+    ),
+    (
+        lambda c: c.is_kind(torch.Tag.nondeterministic_seeded) or c.match(r"draws random numbers") is not None,
+        _say("it draws random numbers: pass the noise as an input, or call model.eval() where it is dropout"),
     ),
     (
         _missing_kernel,
