@@ -58,7 +58,10 @@ def prove_here(job: Job) -> Record:
 
         stage = "compile"
         only_plan = job.do == ("compile",)
-        compiled = compile(model, device=job.device, settings=job.settings, dry_run=only_plan, call=(args, kwargs))
+        dump = job.dump or None
+        compiled = compile(
+            model, device=job.device, settings=job.settings, dry_run=only_plan, dump=dump, call=(args, kwargs)
+        )
         # Taken now: an evaluation on other batch sizes compiles further graphs, which are not this workload's.
         coverage, programs, memory = compiled.coverage, compiled.programs, compiled.memory
         fallbacks = compiled.fallbacks

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from proveout.compiler.dump import Observe, unobserved
 from proveout.compiler.graph_passes import GRAPH_PASSES
 from proveout.compiler.lower import Lowered, lower, origin_of
 from proveout.compiler.plan import Plan, make_plan
@@ -42,15 +43,17 @@ def compile_graph(
     settings: Settings,
     chip: DeviceSpec | None,
     name: str,
+    observe: Observe = unobserved,
 ) -> CompiledGraph:
-    """Compile a functional ATen graph for one target. The graph is not changed."""
+    """Compile a functional ATen graph for one target. The graph is not changed; `observe` sees it after each pass."""
     stages: dict[str, float] = {}
     with _stage(stages, "graph passes"):
-        gm, removed = _run_graph_passes(gm)
+        gm, removed = _run_graph_passes(gm, observe)
     with _stage(stages, "lower"):
         lowered = lower(gm, weights, profile, settings, name)
+        observe("lower", lowered.program)
     with _stage(stages, "program passes"):
-        program = _run_program_passes(lowered.program, profile, settings, chip)
+        program = _run_program_passes(lowered.program, profile, settings, chip, observe)
     plan = None
     if chip is not None:
         with _stage(stages, "plan"):
@@ -61,13 +64,15 @@ def compile_graph(
     )
 
 
-def _run_graph_passes(gm: GraphModule) -> tuple[GraphModule, list[OpStatus]]:
+def _run_graph_passes(gm: GraphModule, observe: Observe) -> tuple[GraphModule, list[OpStatus]]:
     """The graph after all passes, and the nodes of the original one that they removed, each with the pass's name."""
     gm = _copy(gm)
+    observe("capture", gm)
     counted = {n.name: n for n in gm.graph.nodes if isinstance(n.target, torch._ops.OpOverload)}
     removed: list[OpStatus] = []
     for graph_pass in GRAPH_PASSES:
         gm = graph_pass(gm)
+        observe(graph_pass.__name__, gm)
         left = {n.name for n in gm.graph.nodes}
         for name in [n for n in counted if n not in left]:
             node = counted.pop(name)
@@ -112,10 +117,13 @@ def program_passes(profile: Profile, settings: Settings, chip: DeviceSpec | None
     return passes
 
 
-def _run_program_passes(program: Program, profile: Profile, settings: Settings, chip: DeviceSpec | None) -> Program:
+def _run_program_passes(
+    program: Program, profile: Profile, settings: Settings, chip: DeviceSpec | None, observe: Observe
+) -> Program:
     rule: Any = partial(infer, target=profile.target) if settings.verify else None
     for program_pass in program_passes(profile, settings, chip):
         program = program_pass(program)
+        observe(getattr(program_pass, "func", program_pass).__name__, program)
         if settings.verify:
             verify(program, rule)
     return program

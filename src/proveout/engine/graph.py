@@ -14,6 +14,7 @@ from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from proveout.compiler import CompiledGraph, compile_graph
+from proveout.compiler.dump import Dump, unobserved
 from proveout.compiler.lower import Unlowerable, origin_of
 from proveout.compiler.profile import Profile
 from proveout.devices.registry import DeviceInfo
@@ -41,6 +42,7 @@ class GraphFunction:
         self.on_run: Callable[[Variant, Sequence[Any]], None] | None = None
         """Called with each run's variant and arguments, before it runs: how checks replay a call Step by Step."""
         self.dry = False
+        self.dump: Dump | None = None
         self.tally = Tally()
         self.is_static = not _has_symbols(gm)
 
@@ -93,6 +95,7 @@ class GraphFunction:
             settings=self.settings,
             chip=self.device.spec,
             name=self.name,
+            observe=self.dump.graph(self.name, self.weights) if self.dump else unobserved,
         )
         variant = Variant(compiled, lambda: self.device.load(compiled.program, self.settings))
         self.on_compiled(compiled)
