@@ -269,6 +269,30 @@ def op_rows(record: Record) -> list[Row]:
     ]
 
 
+def variation_rows(record: Record) -> list[Row]:
+    """The same for each way an op was called, with the lowest PCC of the Steps it became, where they were compared."""
+    pcc: dict[tuple[str, str, str], float] = {}
+    for c in record.comparisons:
+        if c.scope == "step" and c.pcc is not None:
+            step = (c.origin.node, c.origin.aten, c.origin.source)
+            pcc[step] = min(c.pcc, pcc.get(step, c.pcc))
+    rows: dict[tuple[str, str, str, str], list[float | None]] = {}
+    for op in record.coverage.ops:
+        found = rows.setdefault((op.aten, op.state, op.reason, op.inputs), [])
+        found.append(pcc.get((op.node, op.aten, op.source)))
+    return [
+        {
+            "aten": aten,
+            "state": state,
+            "reason": reason,
+            "inputs": inputs,
+            "count": len(found),
+            "pcc": min((p for p in found if p is not None), default=None),
+        }
+        for (aten, state, reason, inputs), found in sorted(rows.items())
+    ]
+
+
 def timing_rows(record: Record) -> list[Row]:
     """One row for each timing; measured and modelled ones are rows of their own."""
     return [
@@ -325,6 +349,8 @@ _COLUMNS = {
         l1_peak_bytes bigint, dram_peak_bytes bigint, weight_bytes bigint, fits boolean, created varchar,
         machine varchar, labels varchar, settings varchar""",
     "ops": "key varchar, model varchar, aten varchar, state varchar, reason varchar, count bigint",
+    "variations": """key varchar, model varchar, aten varchar, state varchar, reason varchar, inputs varchar,
+        count bigint, pcc double""",
     "timings": """key varchar, model varchar, what varchar, kind varchar, device varchar, median_ns double,
         mean_ns double, p95_ns double, n bigint""",
     "comparisons": """key varchar, model varchar, scope varchar, name varchar, pcc double,
@@ -343,6 +369,7 @@ TABLES: dict[str, dict[str, str]] = {
 _ROWS: dict[str, Callable[[Record], list[Row]]] = {
     "records": lambda record: [row(record)],
     "ops": op_rows,
+    "variations": variation_rows,
     "timings": timing_rows,
     "comparisons": comparison_rows,
     "fallbacks": fallback_rows,

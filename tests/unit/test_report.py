@@ -18,7 +18,7 @@ from proveout.errors import EnvironmentFault, UsageError
 from proveout.report import data, html, markdown, terminal
 from proveout.report.rows import COLUMNS, Report, load, number, pcc_text
 from proveout.store import Store, row
-from proveout.types import Coverage, MemoryUse, Record
+from proveout.types import Comparison, Coverage, MemoryUse, OpStatus, Origin, Record
 
 FAILED = make_record("bad_net", status="failed", failure="numerics", reason="PCC 0.91 where 0.99 was asked")
 EXPECTED = make_record(
@@ -43,13 +43,17 @@ def test_the_same_records_give_byte_identical_files(tmp_path: Path) -> None:
     records = [make_record(), make_record("linear", "cpu"), FAILED, EXPECTED]
     one = report.write(filled(tmp_path / "a", *records), tmp_path / "out-a")
     two = report.write(filled(tmp_path / "b", *records[::-1]), tmp_path / "out-b")
-    assert [p.name for p in one] == ["report.md", "report.csv", "report.json", "report.html"]
+    assert [p.name for p in one[:4]] == ["report.md", "report.csv", "report.json", "report.html"]
+    assert [p.parent.name for p in one[4:]] == ["ops"] * 3, "one a model that was captured"
+    assert [p.name for p in one] == [p.name for p in two]
     assert [p.read_bytes() for p in one] == [p.read_bytes() for p in two]
 
 
 def test_writing_leaves_only_the_report(tmp_path: Path) -> None:
     report.write(filled(tmp_path / "store"), tmp_path / "out", formats=("csv",))
-    assert [p.name for p in (tmp_path / "out").iterdir()] == ["report.csv"]
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {"report.csv", "ops"}
+    report.write(filled(tmp_path / "store"), tmp_path / "md", formats=("md",))
+    assert [p.name for p in (tmp_path / "md").iterdir()] == ["report.md"]
 
 
 def test_an_empty_store_says_what_to_run(tmp_path: Path) -> None:
@@ -132,8 +136,8 @@ def test_markdown_has_the_seed_tables() -> None:
     assert "| ✘ (expected) |" in text
     assert "PCC 0.91 where 0.99 was asked |" in text
     assert "### Explanation of Metrics" in text
-    assert "| `aten.sort.default` | ✘ | 1 | no kernel sorts along a dimension of 64 |" in text
-    assert "| `aten.t.default` | ✂ | 1 |  |" in text
+    assert "| `aten.sort.default` | ✘ | 1 | 1 | no kernel sorts along a dimension of 64 |" in text
+    assert "| `aten.t.default` | ✂ | 1 |  |  |" in text
 
 
 def test_markdown_cells_survive_hostile_names() -> None:
@@ -194,6 +198,46 @@ def test_an_op_on_a_device_without_a_model_has_no_modelled_figures() -> None:
     assert "µs" not in text
     assert "Converting saves" not in text
     assert "fix   pad the dimension to 128" in text
+
+
+def test_a_model_that_was_only_compiled_has_no_run_success() -> None:
+    dry = make_record()
+    dry = dataclasses.replace(dry, job=dataclasses.replace(dry.job, do=("compile",)))
+    assert "| — (not run) |" in markdown.render(of(dry))
+    assert "compiled" in terminal.table([row(dry)], 200)
+    assert "✓ compiled" in html.render(of(dry))
+    failed = dataclasses.replace(dry, status="failed", reason="no graph")
+    assert "| ✘ |" in markdown.render(of(failed))
+
+
+def test_the_op_report_has_a_row_for_each_way_an_op_is_called() -> None:
+    ops = (
+        OpStatus("add", "aten.add.Tensor", "converted", inputs="self=f32[2], other=1", source="m.py:1"),
+        OpStatus("add_1", "aten.add.Tensor", "converted", inputs="self=f32[2], other=1", source="m.py:2"),
+        OpStatus("add_2", "aten.add.Tensor", "converted", inputs="self=f32[4], other=1", source="m.py:3"),
+        OpStatus("add_3", "aten.add.Tensor", "removed", "share repeated", "self=f32[2], other=1", source="m.py:4"),
+    )
+    comparisons = tuple(
+        Comparison("step", name, pcc, 0, 0, 0.97, True, origin=Origin(name, "aten.add.Tensor", "", source))
+        for name, pcc, source in (("add", 0.999, "m.py:1"), ("add_1", 0.99, "m.py:2"))
+    )
+    record = make_record(coverage=Coverage(ops, 0, 1), comparisons=comparisons)
+    text = data.render_ops_csv(record)
+    assert text.splitlines()[0] == ",".join(data.OP_COLUMNS)
+    assert [(r["state"], r["inputs"], r["count"], r["pcc"]) for r in csv.DictReader(io.StringIO(text))] == [
+        ("converted", "self=f32[2], other=1", "2", "0.99"),
+        ("converted", "self=f32[4], other=1", "1", ""),
+        ("removed", "self=f32[2], other=1", "1", ""),
+    ]
+    assert "| `aten.add.Tensor` | ✅ | 3 | 2 |  |" in markdown.render(of(record))
+    assert "2 × <code>self=f32[2], other=1</code> PCC 0.990000" in html.render(of(record))
+    (found,) = json.loads(data.render_json(of(record)))["records"]
+    assert [v["count"] for v in found["variations"]] == [2, 1, 1]
+
+
+def test_every_column_of_the_op_report_is_explained_in_markdown() -> None:
+    text = markdown.render(of(make_record()))
+    assert [name for name in data.OP_COLUMNS if f"**{name}**:" not in text] == []
 
 
 def test_every_report_has_the_ledger() -> None:

@@ -14,7 +14,7 @@ from torch.fx import GraphModule
 
 from proveout.compiler.dump import Observe, unobserved
 from proveout.compiler.graph_passes import GRAPH_PASSES
-from proveout.compiler.lower import Lowered, lower, origin_of
+from proveout.compiler.lower import Lowered, lower, origin_of, variation
 from proveout.compiler.plan import Plan, make_plan
 from proveout.compiler.profile import Profile
 from proveout.compiler.program_passes import cancel, deallocate, hoist, place, prune, sink
@@ -68,17 +68,17 @@ def _run_graph_passes(gm: GraphModule, observe: Observe) -> tuple[GraphModule, l
     """The graph after all passes, and the nodes of the original one that they removed, each with the pass's name."""
     gm = _copy(gm)
     observe("capture", gm)
-    counted = {n.name: n for n in gm.graph.nodes if isinstance(n.target, torch._ops.OpOverload)}
+    nodes = [n for n in gm.graph.nodes if isinstance(n.target, torch._ops.OpOverload)]
+    counted = {n.name: (origin_of(n), variation(n)) for n in nodes}  # told now: an erased node forgets its arguments
     removed: list[OpStatus] = []
     for graph_pass in GRAPH_PASSES:
         gm = graph_pass(gm)
         observe(graph_pass.__name__, gm)
         left = {n.name for n in gm.graph.nodes}
         for name in [n for n in counted if n not in left]:
-            node = counted.pop(name)
-            origin = origin_of(node)
+            origin, called = counted.pop(name)
             reason = graph_pass.__name__.replace("_", " ")
-            removed.append(OpStatus(name, origin.aten, "removed", reason, "", origin.module, origin.source))
+            removed.append(OpStatus(name, origin.aten, "removed", reason, called, origin.module, origin.source))
     return gm, removed
 
 

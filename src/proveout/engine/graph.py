@@ -15,7 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from proveout.compiler import CompiledGraph, compile_graph
 from proveout.compiler.dump import Dump, unobserved
-from proveout.compiler.lower import Unlowerable, origin_of
+from proveout.compiler.lower import Unlowerable, origin_of, variation
 from proveout.compiler.profile import Profile
 from proveout.devices.registry import DeviceInfo
 from proveout.engine.watch import Watch
@@ -104,8 +104,8 @@ class GraphFunction:
     def _report_eager(self, reason: str) -> None:
         """A graph that runs in eager counts in full: every op on the host, for this reason."""
         nodes = [n for n in self.gm.graph.nodes if isinstance(n.target, torch._ops.OpOverload)]
-        origins = [origin_of(n) for n in nodes]
-        statuses = tuple(OpStatus(o.node, o.aten, "host", reason, "", o.module, o.source) for o in origins)
+        found = [(origin_of(n), variation(n)) for n in nodes]
+        statuses = tuple(OpStatus(o.node, o.aten, "host", reason, called, o.module, o.source) for o, called in found)
         empty = Program(self.name, self.profile.target, (), (), (), (), (), (), {})
         self.on_compiled(CompiledGraph(empty, Coverage(statuses, 0, 1), None, (), ()))
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from proveout.report.ledger import CAVEAT, figures, heading, sentences
-from proveout.report.rows import NOTHING, STATUS, Column, Report, columns_for, unreadable_lines
+from proveout.report.rows import NOTHING, STATUS, Column, Report, columns_for, status_words, unreadable_lines
 from proveout.store import Row
 from proveout.types import Record
 
@@ -89,7 +89,7 @@ def _cell(column: Column, flat: Row) -> Text:
     from rich.text import Text
 
     if column.key == "status":
-        return Text(STATUS[flat["status"]].words, style=COLOURS[flat["status"]])
+        return Text(status_words(flat).words, style=COLOURS[flat["status"]])
     text = column.text(flat)
     return Text(text, style="dim" if text == NOTHING else "")
 
