@@ -192,6 +192,14 @@ def test_the_terminal_ranks_host_ops_with_cost_reason_place_and_fix() -> None:
     assert terminal.ledger(make_record(fallbacks=())) == []
 
 
+def test_the_terminal_tells_graph_breaks_with_or_without_a_ledger() -> None:
+    coverage = dataclasses.replace(make_record().coverage, graph_breaks=("m.py:3: Dynamic shape operator",))
+    for fallbacks in ((), make_record().fallbacks):
+        lines = terminal.ledger(make_record(coverage=coverage, fallbacks=fallbacks))
+        assert lines[-2].startswith("1 graph break;")
+        assert lines[-1] == "    m.py:3: Dynamic shape operator"
+
+
 def test_an_op_on_a_device_without_a_model_has_no_modelled_figures() -> None:
     line = dataclasses.replace(make_record().fallbacks[0], transfer_ns=None, time_share=None, saved_ns=None)
     text = "\n".join(terminal.ledger(make_record(fallbacks=(line,))))

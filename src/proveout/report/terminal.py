@@ -60,7 +60,7 @@ def ledger(record: Record, colour: bool = False) -> list[str]:
     """The ops that no kernel serves, ranked, with what they cost, the reason and the cheapest fix."""
     lines = record.fallbacks
     if not lines:
-        return []
+        return breaks(record)
     titles, cells = figures(lines)
     numbered = [[str(rank), *row] for rank, row in enumerate(cells, 1)]
     said = [
@@ -68,7 +68,15 @@ def ledger(record: Record, colour: bool = False) -> list[str]:
         for rank, line in enumerate(lines, 1)
         for index, (word, text) in enumerate(sentences(line))
     ]
-    return ["", f"{heading(record)}, most worth changing first:", grid(["#", *titles], numbered, colour), *said, CAVEAT]
+    head = f"{heading(record)}, most worth changing first:"
+    return ["", head, grid(["#", *titles], numbered, colour), *said, CAVEAT, *breaks(record)]
+
+
+def breaks(record: Record) -> list[str]:
+    """Where PyTorch cut the model: what runs there is in no graph, and everything that lives crosses to the host."""
+    found = record.coverage.graph_breaks
+    told = f"{len(found)} graph break{'' if len(found) == 1 else 's'}; what runs there is in no graph and not counted:"
+    return ["", told, *(f"    {place}" for place in found)] if found else []
 
 
 def grid(titles: Sequence[str], rows: Sequence[Sequence[object]], colour: bool = False) -> str:
