@@ -162,6 +162,7 @@ def test_on_a_device_that_is_not_modelled_nothing_is_modelled():
             "ttnn SDPA takes a head size that is a multiple of 32, not 40",
             "pad the head size 40 to 64",
         ),
+        ("aten._assert_async.msg", "no row in the op table", "leave it out of the compiled model"),
         ("mylib.op.default", "no row in the op table", "a custom op"),
         ("aten.mm.default", "a matrix product of int64 has no exact kernel", "in ops/matmul.py"),
     ],

@@ -207,6 +207,10 @@ FIXES: tuple[tuple[Callable[[Case], bool], Callable[[Case], str]], ...] = (
         _say("it draws random numbers: pass the noise as an input, or call model.eval() where it is dropout"),
     ),
     (
+        lambda c: (op := _overload(c.aten)) is not None and not op._schema.returns,
+        _say("it gives nothing and only checks: leave it out of the compiled model"),
+    ),
+    (
         _missing_kernel,
         _say("write a row for {aten} in {family} ({guide}); ttnn has {kernel}"),
     ),
