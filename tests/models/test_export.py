@@ -9,7 +9,8 @@ import torch
 from zoo import MODELS
 
 import proveout
-from proveout.engine.snapshot import save_calls
+from proveout.engine.backend import Capture
+from proveout.engine.snapshot import save_call, save_calls
 from proveout.program import Ref
 from proveout.report.script import write_script
 
@@ -111,3 +112,25 @@ def test_a_training_models_forward_is_exported_with_what_it_saves(tmp_path, caps
     (folder,) = save_calls(compiled, (x,), {}, tmp_path)
     runpy.run_path(str(write_script(folder)), run_name="__main__")
     assert capsys.readouterr().out.count("as compiled") == sum(isinstance(o, Ref) for o in compiled.program.outputs) > 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["device", "host"])
+def test_the_backward_of_a_training_step_is_exported(dtype, tmp_path, capsys):
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    capture = Capture.of("sim", keep=True)
+    step = torch.compile(torch.nn.Conv2d(2, 4, 3, bias=False, dtype=dtype), backend=capture)
+    x = torch.randn(2, 2, 8, 8, dtype=dtype, requires_grad=True)
+    step(x).square().sum().backward()
+    folders = []
+    for graph in capture.graphs:
+        graph.on_run = lambda variant, arguments: folders.append(
+            save_call(variant, arguments, tmp_path / variant.compiled.program.name)
+        )
+    step(x).square().sum().backward()
+    assert [f.name.rpartition("_")[2] for f in folders] == ["forward", "backward"]
+    for folder in folders:
+        runpy.run_path(str(write_script(folder)), run_name="__main__")
+    assert capsys.readouterr().out.count("as compiled") >= 3
+    on_host = dtype == torch.float64
+    assert ("given(" in (folders[1] / "model.py").read_text()) == on_host, "no gradient of a bias that is not there"
