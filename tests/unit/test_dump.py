@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import proveout
-from proveout.compiler.dump import program_nodes
+from proveout.compiler.dump import Dump, program_nodes
 from proveout.compiler.graph_passes import GRAPH_PASSES
 from proveout.report.dump import write_pages
 from proveout.report.graph import HEIGHT, WIDTH, draw
@@ -60,6 +60,15 @@ def test_every_pass_leaves_a_numbered_text_a_diff_and_a_drawing(dumped):
 def test_the_last_text_is_the_program_itself(dumped):
     compiled, folder = dumped
     assert max(folder.glob("*.txt")).read_text() == f"{compiled.program}\n"
+
+
+def test_a_second_dump_leaves_nothing_of_a_longer_first_one(tmp_path):
+    dump = Dump(tmp_path)
+    (tmp_path / "graph").mkdir()
+    (tmp_path / "graph" / "77-gone.txt").write_text("")
+    (tmp_path / "graph" / "notes.txt").write_text("mine")
+    dump.graph("graph", frozenset())
+    assert [p.name for p in (tmp_path / "graph").iterdir()] == ["notes.txt"]
 
 
 def test_a_diff_shows_what_its_pass_changed(dumped):

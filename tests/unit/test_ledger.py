@@ -149,7 +149,7 @@ def test_on_a_device_that_is_not_modelled_nothing_is_modelled():
         ("aten.index.Tensor", "a bool mask gives as many rows as it has ones, known only when it runs", "torch.where"),
         ("aten._local_scalar_dense.default", "no row in the op table", "move it out of the model"),
         ("aten.bernoulli.p", "no row in the op table", "pass the noise as an input"),
-        ("aten.add.Tensor", "int64 values that are not proven to fit 32 bits", "cast to int32"),
+        ("aten.add.Tensor", "int64 values that are not proven to fit 32 bits", "to the model as int32"),
         ("aten.add.Tensor", "float64 is not a dtype of this device", "instead of float64"),
         ("aten.embedding.default", "ttnn.embedding takes a bfloat16 table, not float32", "--precision bfloat16"),
         (
@@ -184,3 +184,36 @@ def test_a_kernel_is_found_by_the_ops_name(name, kernel):
 
 def test_the_family_is_that_of_the_nearest_op():
     assert (family_for("softmax"), family_for("special_i0e"), family_for("_fft_r2c")) == ("norm", "pointwise", None)
+
+
+@pytest.mark.parametrize(
+    ("before", "fix", "after"),
+    [
+        (((lambda x: x + 1), torch.ones(32, 64, dtype=torch.long), "model"), "give it to the model as int32",
+         ((lambda x: x + 1), torch.ones(32, 64, dtype=torch.int32), "model")),
+        (((lambda x: torch.relu(x.long() + 1)), torch.ones(32, 64), "model"), "`.to(torch.int32)`",
+         ((lambda x: torch.relu(x.to(torch.int32) + 1)), torch.ones(32, 64), "model")),
+        (((lambda x: torch.relu(x)), torch.ones(32, 64, dtype=torch.float64), "model"), "cast to float32",
+         ((lambda x: torch.relu(x)), torch.ones(32, 64), "model")),
+        ((nn.Embedding(8, 64), torch.ones(2, 32, dtype=torch.long), "model"), "--precision bfloat16",
+         (nn.Embedding(8, 64), torch.ones(2, 32, dtype=torch.long), "bfloat16")),
+    ],
+    ids=["int32 input", "int32 cast", "float32", "bfloat16"],
+)  # fmt: skip
+def test_doing_what_the_fix_says_converts_the_op(before, fix, after):
+    class Model(nn.Module):
+        def __init__(self, function):
+            super().__init__()
+            self.function = function
+
+        def forward(self, x):
+            return self.function(x)
+
+    def hosted(case):
+        torch._dynamo.reset()
+        function, x, precision = case
+        return proveout.compile(Model(function).eval(), (x,), settings={"precision": precision}).fallbacks
+
+    lines = hosted(before)
+    assert any(fix in line.fix for line in lines), [line.fix for line in lines]
+    assert not hosted(after)

@@ -204,6 +204,7 @@ def test_an_op_on_a_device_without_a_model_has_no_modelled_figures() -> None:
     line = dataclasses.replace(make_record().fallbacks[0], transfer_ns=None, time_share=None, saved_ns=None)
     text = "\n".join(terminal.ledger(make_record(fallbacks=(line,))))
     assert "µs" not in text
+    assert "modelled" not in text
     assert "Converting saves" not in text
     assert "fix   pad the dimension to 128" in text
 

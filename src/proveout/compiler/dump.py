@@ -40,6 +40,8 @@ class Dump:
         count = self._taken[name] = self._taken.get(name, 0) + 1
         folder = self.folder / (name if count == 1 else f"{name}-{count}")
         folder.mkdir(parents=True, exist_ok=True)
+        for old in folder.glob("[0-9][0-9]-*.*"):
+            old.unlink()  # an earlier dump may have had more passes
         number = 0
 
         def observe(stage: str, result: GraphModule | Program) -> None:

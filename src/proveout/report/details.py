@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from proveout.report.element import Html, el, join
-from proveout.report.ledger import CAVEAT, figures, heading, sentences
+from proveout.report.ledger import caveat, figures, heading, sentences
 from proveout.report.rows import NOTHING, OP_STATE, Report, count, number, pcc_text, status_words
 from proveout.store import Row, comparison_rows, op_rows, timing_rows, variation_rows
 from proveout.types import Record
@@ -138,7 +138,7 @@ def _ledger(record: Record) -> Html:
     said = [join(*(_said(word, text) for word, text in sentences(line))) for line in record.fallbacks]
     cells = [[str(rank), *row, text] for rank, (row, text) in enumerate(zip(rows, said, strict=True), 1)]
     return join(
-        el("p", f"{heading(record)}, most worth changing first. ", badge("modelled"), f" {CAVEAT}", class_="hint"),
+        el("p", f"{heading(record)}, most worth changing first. {caveat(record.fallbacks)}", class_="hint"),
         _grid(["#", *titles, "Why, where and what to do"], cells),
     )
 

@@ -25,7 +25,7 @@ SWEEPS = 6
 PLACES: dict[Place, str] = {
     "input": "input",
     "device": "ops",
-    "layout": "changes of layout",
+    "layout": "moves and casts",
     "transfer": "transfers",
     "host": "on the host",
     "output": "output",

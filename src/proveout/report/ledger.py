@@ -81,6 +81,11 @@ def sentences(line: Fallback) -> list[tuple[str, str]]:
     return [(word, text) for word, text in said if text]
 
 
+def caveat(lines: Sequence[Fallback]) -> str:
+    """What the times leave out; nothing where there are none."""
+    return CAVEAT if any(line.transfer_ns is not None for line in lines) else ""
+
+
 def heading(record: Record) -> str:
     count = sum(line.count for line in record.fallbacks)
     return f"{count:,} op{'' if count == 1 else 's'} of {record.job.workload.name} stay{'s' * (count == 1)} on the host"

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from proveout.report.data import OP_COLUMNS
-from proveout.report.ledger import CAVEAT, figures, heading
+from proveout.report.ledger import caveat, figures, heading
 from proveout.report.rows import COLUMNS, OP_STATE, Report, unreadable_lines
 from proveout.store import op_rows, variation_rows
 from proveout.types import Record
@@ -67,7 +67,7 @@ def _ledger(record: Record) -> list[str]:
     table = _table(
         ["#", *titles, "Why", "Cheapest fix"], cells, [True, False, *[True] * (len(titles) - 1), False, False]
     )
-    return [f"{escape(heading(record))}, most worth changing first. {CAVEAT}", table]
+    return [f"{escape(heading(record))}, most worth changing first. {caveat(record.fallbacks)}".rstrip(), table]
 
 
 def escape(text: str) -> str:

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from proveout.report.ledger import CAVEAT, figures, heading, sentences
+from proveout.report.ledger import caveat, figures, heading, sentences
 from proveout.report.rows import NOTHING, STATUS, Column, Report, columns_for, status_words, unreadable_lines
 from proveout.store import Row
 from proveout.types import Record
@@ -69,7 +69,7 @@ def ledger(record: Record, colour: bool = False) -> list[str]:
         for index, (word, text) in enumerate(sentences(line))
     ]
     head = f"{heading(record)}, most worth changing first:"
-    return ["", head, grid(["#", *titles], numbered, colour), *said, CAVEAT, *breaks(record)]
+    return ["", head, grid(["#", *titles], numbered, colour), *said, *filter(None, [caveat(lines)]), *breaks(record)]
 
 
 def breaks(record: Record) -> list[str]:
