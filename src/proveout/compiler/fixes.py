@@ -166,7 +166,7 @@ FIXES: tuple[tuple[Callable[[Case], bool], Callable[[Case], str]], ...] = (
     ),
     _with_match(
         r"(?P<dtype>u?int\d+) values that are not proven",
-        "give it to the model as int32 where its {dtype} values fit, or cast with `.to(torch.int32)`; the rest converts",
+        "give it to the model as int32 where the {dtype} values fit, or cast with `.to(torch.int32)`: more converts",
     ),
     _with_match(
         r"(?P<dtype>u?int\d+) values from .* do not fit",
