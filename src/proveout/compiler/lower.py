@@ -134,7 +134,7 @@ def _lower_node(
         result = _fall_back(emitter, node, arguments, tensors, reason)
     state: OpState = "host" if reason else "converted" if len(emitter.steps) > before else "removed"
     note = reason or ("" if state == "converted" else "nothing to do on this device")
-    status = OpStatus(node.name, aten, state, note, _variation(arguments), origin.module, origin.source)
+    status = OpStatus(node.name, aten, state, note, variation(node), origin.module, origin.source)
     return result, status
 
 
@@ -227,17 +227,19 @@ def _used_outputs(node: Node) -> frozenset[int]:
     return frozenset(int(i) for i in used)  # type: ignore[arg-type]
 
 
-def _variation(arguments: dict[str, Any]) -> str:
+def variation(node: Node) -> str:
     """How an op was called: shapes and dtypes of tensors, other arguments by value."""
+    return ", ".join(f"{name}={_shown(value)}" for name, value in bind(node, None).items())
 
-    def show(value: Any) -> str:
-        if isinstance(value, Value):
-            return f"{short_dtype(value.dtype)}[{','.join(map(str, value.shape))}]"
-        if isinstance(value, (list, tuple)):
-            return "[" + ", ".join(map(show, value)) + "]"
-        return str(value)
 
-    return ", ".join(f"{k}={show(v)}" for k, v in arguments.items())
+def _shown(value: Any) -> str:
+    if isinstance(value, Node):
+        return _shown(value.meta.get("val"))
+    if isinstance(value, torch.Tensor):
+        return f"{short_dtype(dtype_name(value.dtype))}[{','.join(map(str, value.shape))}]"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_shown, value)) + "]"
+    return dtype_name(value) if isinstance(value, torch.dtype) else str(value)
 
 
 def origin_of(node: Node) -> Origin:

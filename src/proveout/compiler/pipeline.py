@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import torch
 from torch.fx import GraphModule
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
+from proveout.compiler.dump import Observe, unobserved
 from proveout.compiler.graph_passes import GRAPH_PASSES
-from proveout.compiler.lower import Lowered, lower, origin_of
+from proveout.compiler.lower import Lowered, lower, origin_of, variation
 from proveout.compiler.plan import Plan, make_plan
 from proveout.compiler.profile import Profile
 from proveout.compiler.program_passes import cancel, deallocate, hoist, layouts, place, prune, sink
@@ -57,43 +57,56 @@ def compile_graph(
     chip: DeviceSpec | None,
     name: str,
     replay: Replay | None = None,
+    observe: Observe = unobserved,
 ) -> CompiledGraph:
-    """Compile a functional ATen graph for one target. The graph is not changed.
+    """Compile a functional ATen graph for one target. The graph is not changed; `observe` sees it after each pass.
 
     With `settings.verify`, every pass's result is checked by the verifier and, given `replay`, run on random inputs.
     """
     stages: dict[str, float] = {}
     witness = Witness(gm, replay, weights) if settings.verify and replay else None
+
+    def see(stage: str, result: GraphModule | Program) -> None:
+        observe(stage, result)
+        if settings.verify and isinstance(result, Program):
+            verify(result, partial(infer, target=profile.target))
+        if witness:
+            witness.see(stage, result)
+
     with stage(stages, "graph passes"):
-        gm, removed = _run_graph_passes(gm, witness)
+        gm, removed = _run_graph_passes(gm, see)
     with stage(stages, "lower"):
         lowered = lower(gm, weights, profile, settings, name)
         if chip is not None:
             kept = better_on_host(gm, weights, lowered, chip)
             lowered = lower(gm, weights, profile, settings, name, kept) if kept else lowered
     if witness:
-        witness.program("lower", lowered.program, lowered.input_positions, lowered.weight_positions, narrows=True)
+        witness.positions = lowered.input_positions, lowered.weight_positions
+    see("lower", lowered.program)
     with stage(stages, "program passes"):
-        program = _run_program_passes(lowered, profile, settings, chip, witness)
+        program = lowered.program
+        for program_pass in program_passes(profile, settings, chip):
+            program = program_pass(program)
+            see(getattr(program_pass, "func", program_pass).__name__, program)
     coverage = Coverage(_counted(gm, lowered, removed), program.num_transfers, num_graphs=1)
     return CompiledGraph(program, coverage, chip, settings, lowered.input_positions, lowered.weight_positions, stages)
 
 
-def _run_graph_passes(gm: GraphModule, witness: Witness | None) -> tuple[GraphModule, list[OpStatus]]:
+def _run_graph_passes(gm: GraphModule, see: Observe) -> tuple[GraphModule, list[OpStatus]]:
     """The graph after all passes, and the nodes of the original one that they removed, each with the pass's name."""
     gm = _copy(gm)
-    counted = {n.name: n for n in gm.graph.nodes if isinstance(n.target, torch._ops.OpOverload)}
+    see("capture", gm)
+    nodes = [n for n in gm.graph.nodes if isinstance(n.target, torch._ops.OpOverload)]
+    counted = {n.name: (origin_of(n), variation(n)) for n in nodes}  # told now: an erased node forgets its arguments
     removed: list[OpStatus] = []
     for graph_pass in GRAPH_PASSES:
         gm = graph_pass(gm)
-        if witness:
-            witness.graph(graph_pass.__name__, gm)
+        see(graph_pass.__name__, gm)
         left = {n.name for n in gm.graph.nodes}
         for name in [n for n in counted if n not in left]:
-            node = counted.pop(name)
-            origin = origin_of(node)
+            origin, called = counted.pop(name)
             reason = graph_pass.__name__.replace("_", " ")
-            removed.append(OpStatus(name, origin.aten, "removed", reason, "", origin.module, origin.source))
+            removed.append(OpStatus(name, origin.aten, "removed", reason, called, origin.module, origin.source))
     return gm, removed
 
 
@@ -133,24 +146,6 @@ def program_passes(profile: Profile, settings: Settings, chip: DeviceSpec | None
             passes.append(partial(place, chip=chip))
         passes.append(deallocate)
     return passes
-
-
-def _run_program_passes(
-    lowered: Lowered, profile: Profile, settings: Settings, chip: DeviceSpec | None, witness: Witness | None
-) -> Program:
-    rule: Any = partial(infer, target=profile.target)
-    program = lowered.program
-    for program_pass in program_passes(profile, settings, chip):
-        program = program_pass(program)
-        if settings.verify:
-            verify(program, rule)
-        if witness:
-            witness.program(_name(program_pass), program, lowered.input_positions, lowered.weight_positions)
-    return program
-
-
-def _name(program_pass: Callable[[Program], Program]) -> str:
-    return str((program_pass.func if isinstance(program_pass, partial) else program_pass).__name__)
 
 
 @contextmanager

@@ -31,23 +31,25 @@ class Witness:
                 _random(v, weight=i in weights) if isinstance(v, torch.Tensor) else v
                 for i, v in enumerate(placeholders)
             ]
+        self.positions: tuple[tuple[int, ...], tuple[int, ...]] = (), ()
+        """Which of the graph's arguments are the Program's inputs and weights, once there is a Program."""
         self._seen: list[Any] | None = None
         if _is_repeatable(gm) and all(map(_is_plain, self._arguments)):
             with contextlib.suppress(Exception):  # numbers that this model does not take: then there is no witness
                 self._seen = self._run_graph(gm)
 
-    def graph(self, stage: str, gm: GraphModule) -> None:
-        if self._seen is not None:
-            self._hold(stage, self._run_graph(gm), EXACT)
-
-    def program(
-        self, stage: str, program: Program, inputs: Sequence[int], weights: Sequence[int], narrows: bool = False
-    ) -> None:
-        if self._seen is not None:
-            named = {name: self._arguments[i] for name, i in zip(program.weights, weights, strict=True)}
-            found = self._replay(program, [self._arguments[i] for i in inputs], named)
-            rounds = any(spec.dtype == "bfloat16" for spec in program.specs.values())
-            self._hold(stage, found, NARROWED if narrows and rounds else ROUNDED if rounds else EXACT)
+    def see(self, stage: str, result: GraphModule | Program) -> None:
+        """Hold what a stage gave against what the one before it computed."""
+        if self._seen is None:
+            return
+        if isinstance(result, GraphModule):
+            self._hold(stage, self._run_graph(result), EXACT)
+            return
+        inputs, weights = self.positions
+        named = {name: self._arguments[i] for name, i in zip(result.weights, weights, strict=True)}
+        found = self._replay(result, [self._arguments[i] for i in inputs], named)
+        rounds = any(spec.dtype == "bfloat16" for spec in result.specs.values())
+        self._hold(stage, found, EXACT if not rounds else NARROWED if stage == "lower" else ROUNDED)
 
     def _run_graph(self, gm: GraphModule) -> list[Any]:
         with torch.no_grad():

@@ -118,7 +118,7 @@ def body_function(program: Program, stable: Sequence[str], transfers: Transfers)
         call = f"{functions[step.kernel]}({arguments})"
         if step.attr("weight") in late:
             call += f".to({bind(torch_dtype(program.specs[step.outputs[0]].dtype))})"
-        if step.on_host and _gives_tuple(step.kernel):
+        if step.on_host and gives_tuple(step.kernel):
             call = f"given({call})[0]" if len(outputs) == 1 else f"given({call})"
         lines.append(f"    {target}{call}")
         lines += [f"    del {variable[n]}" for n in step.outputs if n not in used]
@@ -142,7 +142,8 @@ def late_casts(program: Program) -> frozenset[str]:
     return frozenset(casts)
 
 
-def _gives_tuple(name: str) -> bool:
+def gives_tuple(name: str) -> bool:
+    """Whether an ATen op gives several values, however many of them a Step names."""
     returns = aten_op(name)._schema.returns  # type: ignore[attr-defined]
     return len(returns) > 1 or (len(returns) == 1 and str(returns[0].type).startswith("List"))
 

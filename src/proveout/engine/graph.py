@@ -14,7 +14,8 @@ from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from proveout.compiler import CompiledGraph, compile_graph
-from proveout.compiler.lower import Unlowerable, origin_of
+from proveout.compiler.dump import Dump, unobserved
+from proveout.compiler.lower import Unlowerable, origin_of, variation
 from proveout.compiler.pipeline import stage
 from proveout.compiler.profile import Profile
 from proveout.devices.registry import DeviceInfo
@@ -43,6 +44,7 @@ class GraphFunction:
         self.on_run: Callable[[Variant, Sequence[Any]], None] | None = None
         """Called with each run's variant and arguments, before it runs: how checks replay a call Step by Step."""
         self.dry = False
+        self.dump: Dump | None = None
         self.tally = Tally()
         self.is_static = not _has_symbols(gm)
 
@@ -94,9 +96,10 @@ class GraphFunction:
         return variant
 
     def _cached(self, gm: GraphModule) -> CompiledGraph:
-        """From the cache on disk, or compiled and put there. Verifying means doing all the work."""
+        """From the cache on disk, or compiled and put there. Verifying and dumping mean doing all the work."""
         chip, stages = self.device.spec, dict[str, float]()
-        if not self.settings.verify:
+        whole = self.settings.verify or self.dump is not None
+        if not whole:
             with stage(stages, "load"):
                 key = cache.key_of(gm, self.weights, self.profile, self.settings, chip)
                 found = cache.load(key, self.name, chip, self.settings)
@@ -111,8 +114,9 @@ class GraphFunction:
             chip=chip,
             name=self.name,
             replay=self._replay,
+            observe=self.dump.graph(self.name, self.weights) if self.dump else unobserved,
         )
-        if not self.settings.verify:
+        if not whole:
             with stage(compiled.stages_s, "save"):
                 cache.save(key, compiled)
         return compiled
@@ -125,8 +129,8 @@ class GraphFunction:
     def _report_eager(self, reason: str) -> None:
         """A graph that runs in eager counts in full: every op on the host, for this reason."""
         nodes = [n for n in self.gm.graph.nodes if isinstance(n.target, torch._ops.OpOverload)]
-        origins = [origin_of(n) for n in nodes]
-        statuses = tuple(OpStatus(o.node, o.aten, "host", reason, "", o.module, o.source) for o in origins)
+        found = [(origin_of(n), variation(n)) for n in nodes]
+        statuses = tuple(OpStatus(o.node, o.aten, "host", reason, called, o.module, o.source) for o, called in found)
         empty = Program(self.name, self.profile.target, (), (), (), (), (), (), {})
         self.on_compiled(CompiledGraph(empty, Coverage(statuses, 0, 1), None, self.settings))
 
