@@ -13,7 +13,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 
 @pytest.fixture
-def without_rows(monkeypatch):
+def without_rows(monkeypatch, tmp_path):
     """A way to take ops out of the op table, so that they stay on the host whatever rows come."""
     from proveout.ops import table
 
@@ -21,6 +21,7 @@ def without_rows(monkeypatch):
         left = {name: row for name, row in table.ops().items() if name not in atens}
         for module in ("lower", "fixes"):
             monkeypatch.setattr(f"proveout.compiler.{module}.ops", lambda: left)
+        monkeypatch.setenv("PROVEOUT_CACHE", str(tmp_path / f"cache without {len(atens)} {atens[0]}"))
 
     return without
 
