@@ -90,9 +90,11 @@ def test_the_page_lists_passes_with_counts_changes_and_links(dumped):
 
 
 def test_compiling_without_dump_writes_and_says_nothing(tmp_path, capfd, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
     proveout.compile(Small().eval(), torch.randn(32, 64), dry_run=True)
-    assert list(tmp_path.iterdir()) == []
+    assert list(here.iterdir()) == []
     assert capfd.readouterr() == ("", "")
 
 
