@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import torch
 
+from proveout.ops.indexing import lookup
 from proveout.ops.samples import ints, randn
 from proveout.ops.table import Builder, Op, Sample, Value
-from proveout.program import Name
 
 
 def lower_embedding(
@@ -21,16 +21,8 @@ def lower_embedding(
     sparse: bool = False,
 ) -> Value:
     """The last three arguments matter to the backward alone. An index outside the table is an error, as in eager."""
-    rows = b.as_indices(indices)
-    flat = b.reshape(rows, (1, math.prod(rows.shape))) if rows.rank != 2 else rows
-    out = b.call(
-        "ttnn.embedding",
-        input_tensor=flat,
-        weight=weight,
-        layout=Name("ttnn.TILE_LAYOUT"),
-        gives=weight.dtype,
-    )
-    return b.reshape(out, b.out.shape)
+    rows = b.reshape(b.as_indices(indices), (math.prod(indices.shape),))
+    return b.reshape(lookup(b, b.reshape(weight, (1, *weight.shape)), rows), b.out.shape)
 
 
 def samples() -> Iterator[Sample]:

@@ -89,12 +89,14 @@ def lookup(b: Builder, x: Value, index: Value) -> Value:
     """x[:, index, :]. A bfloat16 table is looked up whole rows at a time; otherwise each element has its own index."""
     lead, _, trail = x.shape
     num = index.shape[0]
+    index = b.reshape(index, (1, num))
+    rows = index if index.dtype == "uint32" else b.as_indices(index)
     if lead == 1:
-        rows, table = b.as_indices(b.reshape(index, (1, num))), b.reshape(x, x.shape[1:])
+        table = b.reshape(x, x.shape[1:])
         if b.refuses("ttnn.embedding", input_tensor=rows, weight=table) is None:
             tile = Name("ttnn.TILE_LAYOUT")
             return b.call("ttnn.embedding", input_tensor=rows, weight=table, layout=tile, gives=x.dtype, range=x.range)
-    places = b.as_indices(b.expand(b.reshape(index, (1, num, 1)), (lead, num, trail)))
+    places = b.expand(b.reshape(rows, (1, num, 1)), (lead, num, trail))
     return b.call("ttnn.gather", input=x, dim=1, index=places, range=x.range)
 
 
