@@ -113,7 +113,7 @@ def vit() -> Sample:
 
 
 def segformer() -> Sample:
-    """Semantic segmentation: attention over shrunk keys, depthwise convolutions, and bilinear upsampling of each stage."""
+    """Semantic segmentation: attention over shrunk keys, depthwise convolutions, bilinear upsampling."""
     from transformers import SegformerConfig, SegformerForSemanticSegmentation
 
     config = SegformerConfig(

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from proveout.ops.backward_conv import Window, reaching, spread, two
 from proveout.ops.samples import randn
 from proveout.ops.table import Builder, Op, Refused, Sample, Value
+from proveout.ops.window import Window, reaching, spread
 
 Ints = Sequence[int]
 
@@ -28,6 +28,11 @@ def _pooling(
         two(padding),
         two(dilation),
     )
+
+
+def two(values: Ints) -> tuple[int, int]:
+    """ATen writes one number for both dimensions, or one each."""
+    return (values[0], values[0]) if len(values) == 1 else (values[0], values[1])
 
 
 def lower_max_pool2d(
