@@ -137,7 +137,7 @@ class Emitter(Builder):
         self, kernel: str, *, gives: Sequence[str | None], ranges: Sequence[Range | None], **attrs: Any
     ) -> tuple[Value, ...]:
         row = kernels()[kernel]
-        values = [v for a in attrs.values() for v in _values(a)]
+        values = [v for a in attrs.values() for v in values_in(a)]
         if self.profile.target == "ttnn" and any(0 in v.shape for v in values):
             raise Refused("tensors without elements stay on the host")
         bound = {k: self._operand(row, k, a) for k, a in attrs.items()}
@@ -327,9 +327,9 @@ def _bounds(dtype: str, range: Range | None) -> Range | None:
     return INT32 if dtype == "int32" and range is None else range
 
 
-def _values(arg: Any) -> Iterator[Value]:
+def values_in(arg: Any) -> Iterator[Value]:
     if isinstance(arg, Value):
         yield arg
     elif isinstance(arg, (tuple, list)):
         for item in arg:
-            yield from _values(item)
+            yield from values_in(item)

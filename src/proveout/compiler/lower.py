@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from proveout.compiler.emit import Emitter
+from proveout.compiler.emit import Emitter, values_in
 from proveout.compiler.profile import Profile
 from proveout.errors import CompileError
 from proveout.kernels.table import dtype_name
+from proveout.ops.host import why_on_host
 from proveout.ops.table import Refused, Value, ops
 from proveout.program import Arg, Name, Program, Ref
 from proveout.types import OpState, OpStatus, Origin, Settings, TensorSpec, short_dtype
@@ -101,7 +102,7 @@ def _lower_node(emitter: Emitter, node: Node, env: dict[Node, Any], settings: Se
                 raise Refused("prepares weights, once")
             row = ops().get(aten)
             if row is None:
-                raise Refused("no row in the op table")
+                raise Refused(why_on_host(node.target, _dtypes(arguments, emitter)))  # type: ignore[arg-type]
             told = row.guard(**arguments) if row.guard else None
             if told:
                 raise Refused(told)
@@ -124,6 +125,12 @@ def _lower_node(emitter: Emitter, node: Node, env: dict[Node, Any], settings: Se
     note = reason or ("" if state == "converted" else "nothing to do on this device")
     status = OpStatus(node.name, aten, state, note, _variation(arguments), origin.module, origin.source)
     return result, status
+
+
+def _dtypes(arguments: dict[str, Any], emitter: Emitter) -> Iterator[str]:
+    """Of the tensors that a call takes and gives."""
+    yield from (value.dtype for argument in arguments.values() for value in values_in(argument))
+    yield from (value.dtype for value in emitter.outs if value is not None)
 
 
 def _check_shapes(node: Node, result: Any, emitter: Emitter) -> None:

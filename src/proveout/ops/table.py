@@ -36,6 +36,7 @@ FAMILIES = (
     "backward",
     "backward_conv",
     "backward_pool",
+    "backward_upsample",
 )
 
 Range = tuple[int, int]
