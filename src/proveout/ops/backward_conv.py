@@ -89,15 +89,27 @@ def convolution_samples() -> Iterator[Sample]:
 
 
 def transposed_samples() -> Iterator[Sample]:
-    def case(name: str, x: Ints, w: Ints, stride: Ints, pad: Ints, dil: Ints, more: Ints, groups: int = 1) -> Sample:
-        given = randn(*x), randn(*w)
+    def case(
+        name: str,
+        x: Ints,
+        w: Ints,
+        stride: Ints,
+        pad: Ints,
+        dil: Ints,
+        more: Ints,
+        groups: int = 1,
+        dtype: torch.dtype = torch.float32,
+    ) -> Sample:
+        given = randn(*x, dtype=dtype), randn(*w, dtype=dtype)
         geometry = [list(v) for v in (stride, pad, dil)]
         out = torch.ops.aten.convolution(*given, None, *geometry, True, list(more), groups)
         rest = (True, list(more), groups, [True, True, True])
-        return Sample((randn(*out.shape), *given, [out.shape[1]], *geometry, *rest), name=name)
+        return Sample((randn(*out.shape, dtype=dtype), *given, [out.shape[1]], *geometry, *rest), name=name)
 
     yield case("transposed", (2, 4, 5, 6), (4, 3, 3, 2), (2, 3), (1, 0), (1, 1), (1, 2))
     yield case("transposed, grouped, dilated", (1, 4, 5, 5), (4, 3, 3, 3), (1, 2), (2, 1), (2, 1), (0, 1), 2)
+    half = torch.bfloat16
+    yield case("transposed, bfloat16", (2, 4, 5, 6), (4, 3, 3, 2), (2, 3), (1, 0), (1, 1), (1, 2), dtype=half)
     yield case("transposed, one dimension", (2, 4, 5), (4, 3, 3), (2,), (1,), (1,), (0,))
     yield case(
         "transposed, three dimensions", (1, 2, 3, 4, 3), (2, 3, 2, 3, 2), (2, 1, 2), (1, 1, 0), (1, 1, 1), (0, 0, 1)

@@ -43,6 +43,17 @@ def lower_scatter_add(b: Builder, self: Value, dim: int, index: Value, src: Valu
     return _scattered(b, self, dim, index, src, reduce="add")
 
 
+def lower_scatter_combined(b: Builder, self: Value, dim: int, index: Value, src: Value, reduce: str) -> Value:
+    if reduce == "multiply" and not self.is_float:
+        raise Refused("products of integers leave 32 bits soon")
+    return _scattered(b, self, dim, index, src, reduce)
+
+
+def lower_scatter_value_combined(b: Builder, self: Value, dim: int, index: Value, value: float, reduce: str) -> Value:
+    number = b.constant(torch.full((), value, dtype=getattr(torch, self.dtype)))
+    return lower_scatter_combined(b, self, dim, index, b.expand(number, index.shape), reduce)
+
+
 def _scattered(b: Builder, self: Value, dim: int, index: Value, src: Value, reduce: str | None) -> Value:
     """Eager reads as much of the source as the index is large."""
     if 0 in index.shape:
@@ -100,11 +111,13 @@ def lower_scatter_reduce(
     """What is not to be included is first replaced by what changes nothing, where it is written to."""
     if reduce not in REDUCTIONS:
         raise Refused(f"ttnn.scatter combines by add and multiply, not {reduce}")
-    if self.dtype != "float32":
-        raise Refused(f"eager has an order of rounding of its own for {reduce} in {self.dtype}")
+    if self.dtype == "bfloat16":
+        raise Refused("eager rounds to bfloat16 after each step, in an order of its own")
+    if not self.is_float and reduce != "sum":
+        raise Refused(f"a {reduce} of integers is rounded down, or leaves 32 bits soon")
     if 0 in index.shape:
         return self
-    neutral = 1.0 if reduce == "prod" else 0.0
+    neutral = 1 if reduce == "prod" else 0
     start = self if include_self else lower_scatter_value(b, self, dim, index, neutral)
     total = _scattered(b, start, dim, index, src, REDUCTIONS[reduce])
     if reduce != "mean":
@@ -200,6 +213,19 @@ def add_samples() -> Iterator[Sample]:
     yield Sample((X(4, 5), 1, ints(4, 9, low=0, high=5), X(4, 9)), name="many into one")
 
 
+def combined_samples() -> Iterator[Sample]:
+    for kind in ("add", "multiply"):
+        for sample in scatter_samples():
+            yield Sample(sample.args, {"reduce": kind}, f"{kind} {sample.name}")
+        many = (X(4, 5), 1, ints(4, 9, low=0, high=5), X(4, 9))
+        yield Sample(many, {"reduce": kind}, f"{kind}, many into one")
+
+
+def combined_value_samples() -> Iterator[Sample]:
+    for sample in combined_samples():
+        yield Sample((*sample.args[:3], 2), sample.kwargs, sample.name)
+
+
 def slice_samples() -> Iterator[Sample]:
     yield Sample((X(*ODD), X(2, 3, 2, 7), 2, 1, 3))
     yield Sample((X(*ODD), X(2, 3, 5, 2), -1, -2), name="negative, to the end")
@@ -228,6 +254,7 @@ def reduce_samples() -> Iterator[Sample]:
     yield Sample((X(4, 5), -2, ints(6, 5, low=0, high=4), X(6, 5), "sum"), name="negative dim")
     yield Sample((X(4, 5, dtype=BF16), 1, many, X(4, 9, dtype=BF16), "sum"), name="bfloat16")
     yield Sample((ints(4, 5), 1, many, ints(4, 9), "mean"), name="int64")
+    yield Sample((bools(4, 5).int(), 1, many, bools(4, 9).int(), "sum"), {"include_self": False}, "int32")
     yield Sample((X(), 0, torch.tensor(0), X(1)[0], "mean"), name="0-d")
 
 
@@ -239,6 +266,8 @@ OPS = [
     Op("aten.scatter.src", lower_scatter, samples=scatter_samples),
     Op("aten.scatter.value", lower_scatter_value, samples=value_samples),
     Op("aten.scatter_add.default", lower_scatter_add, samples=add_samples),
+    Op("aten.scatter.reduce", lower_scatter_combined, samples=combined_samples),
+    Op("aten.scatter.value_reduce", lower_scatter_value_combined, samples=combined_value_samples),
     Op("aten.scatter_reduce.two", lower_scatter_reduce, samples=reduce_samples),
     Op("aten.masked_scatter.default", lower_masked_scatter, samples=masked_samples),
     Op("aten.slice_scatter.default", lower_slice_scatter, samples=slice_samples),
