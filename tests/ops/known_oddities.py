@@ -17,3 +17,6 @@ KNOWN: dict[tuple[str, str], str] = {
     ("nn.functional.conv_transpose3d", "float32"): ORDER,
     ("masked.logsumexp", "bfloat16"): DECOMPOSED,
 }
+
+KNOWN_TO_DYNAMO: dict[tuple[str, str], str] = {}
+"""The same of samples that go through `torch.compile`."""
