@@ -29,7 +29,7 @@ def test_model_on_the_embedded_chip(name, precision):
     comparisons = compare_outputs(compiled(**inputs), wanted, PCC[precision])
     assert comparisons
     assert all(c.passed for c in comparisons), comparisons
-    assert compiled.coverage.host_share <= 0.05, compiled.coverage.on_host
+    assert compiled.coverage.host_share <= 0.02, compiled.coverage.on_host
     assert all(op.reason for op in compiled.coverage.on_host)
     assert compiled.num_transfers == compiled.coverage.num_transfers
     for step in compiled.program.steps:

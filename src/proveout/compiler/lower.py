@@ -13,11 +13,12 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from proveout.compiler.emit import Emitter
+from proveout.compiler.emit import Emitter, values_in
 from proveout.compiler.memo import Memo
 from proveout.compiler.profile import Profile
 from proveout.errors import CompileError
 from proveout.kernels.table import dtype_name
+from proveout.ops.host import why_on_host
 from proveout.ops.table import Op, Refused, Value, ops
 from proveout.program import Arg, Name, Program, Ref
 from proveout.types import OpState, OpStatus, Origin, Settings, TensorSpec, short_dtype
@@ -117,7 +118,7 @@ def _lower_node(
                 raise Refused(kept)
             row = ops().get(aten)
             if row is None:
-                raise Refused("no row in the op table")
+                raise Refused(why_on_host(node.target, _dtypes(arguments, emitter)))  # type: ignore[arg-type]
             result = memo.lowered(aten, arguments, partial(_lower_by, row, node, emitter, arguments))
     except Refused as refusal:
         reason = str(refusal)
@@ -145,6 +146,12 @@ def _lower_by(row: Op, node: Node, emitter: Emitter, arguments: dict[str, Any]) 
     result = row.lower(emitter, **arguments)
     _check_shapes(node, result, emitter)
     return result
+
+
+def _dtypes(arguments: dict[str, Any], emitter: Emitter) -> Iterator[str]:
+    """Of the tensors that a call takes and gives."""
+    yield from (value.dtype for argument in arguments.values() for value in values_in(argument))
+    yield from (value.dtype for value in emitter.outs if value is not None)
 
 
 def _check_shapes(node: Node, result: Any, emitter: Emitter) -> None:
