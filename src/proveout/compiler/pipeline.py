@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -16,9 +16,9 @@ from proveout.compiler.graph_passes import GRAPH_PASSES
 from proveout.compiler.lower import Lowered, lower, origin_of
 from proveout.compiler.plan import Plan, make_plan
 from proveout.compiler.profile import Profile
-from proveout.compiler.program_passes import cancel, deallocate, hoist, place, prune, sink
+from proveout.compiler.program_passes import FUSIONS, Policy, cancel, deallocate, hoist, lift_matmul, place, prune, sink
 from proveout.kernels.table import infer
-from proveout.program import Program, verify
+from proveout.program import Program, Step, verify
 from proveout.types import Coverage, DeviceSpec, OpStatus, Settings
 
 
@@ -50,12 +50,12 @@ def compile_graph(
     with _stage(stages, "lower"):
         lowered = lower(gm, weights, profile, settings, name)
     with _stage(stages, "program passes"):
-        program = _run_program_passes(lowered.program, profile, settings, chip)
+        program, gone = _run_program_passes(lowered.program, profile, settings, chip)
     plan = None
     if chip is not None:
         with _stage(stages, "plan"):
             plan = make_plan(program, chip, settings)
-    coverage = Coverage(_counted(gm, lowered, removed), program.num_transfers, num_graphs=1)
+    coverage = Coverage(_counted(gm, lowered, removed, gone), program.num_transfers, num_graphs=1)
     return CompiledGraph(
         program, coverage, plan, lowered.input_positions, lowered.weight_positions, tuple(stages.items())
     )
@@ -77,13 +77,17 @@ def _run_graph_passes(gm: GraphModule) -> tuple[GraphModule, list[OpStatus]]:
     return gm, removed
 
 
-def _counted(gm: GraphModule, lowered: Lowered, removed: list[OpStatus]) -> tuple[OpStatus, ...]:
+def _counted(
+    gm: GraphModule, lowered: Lowered, removed: list[OpStatus], vanished: Mapping[str, str]
+) -> tuple[OpStatus, ...]:
     """One status for each node of the original graph; one that was replaced is on the host if its replacement is."""
     replaces = {n.name: n.meta["replaces"] for n in gm.graph.nodes if "replaces" in n.meta}
     preparing = {n.name for n in gm.graph.nodes if n.meta.get("prepares")}
     gone = {status.node: status for status in removed}
     kept = []
     for status in lowered.statuses:
+        if status.node in vanished:
+            status = replace(status, state="removed", reason=vanished[status.node])
         original = replaces.get(status.node)
         if status.node in preparing:
             continue
@@ -106,19 +110,55 @@ def program_passes(profile: Profile, settings: Settings, chip: DeviceSpec | None
     """The ordered list for one target."""
     passes: list[Callable[[Program], Program]] = [sink, cancel, prune, hoist]
     if profile.target == "ttnn":
+        policy = Policy(chip, settings)
+        passes.insert(0, partial(lift_matmul, policy=policy))
+        passes += [partial(fusion, policy=policy) for fusion in FUSIONS]
+        passes.append(prune)
         if chip is not None and settings.memory == "auto":
             passes.append(partial(place, chip=chip))
         passes.append(deallocate)
     return passes
 
 
-def _run_program_passes(program: Program, profile: Profile, settings: Settings, chip: DeviceSpec | None) -> Program:
+def _run_program_passes(
+    program: Program, profile: Profile, settings: Settings, chip: DeviceSpec | None
+) -> tuple[Program, dict[str, str]]:
+    """The Program after all passes, and the ATen nodes that no Step is left of, each with the reason."""
     rule: Any = partial(infer, target=profile.target) if settings.verify else None
+    vanished: dict[str, str] = {}
     for program_pass in program_passes(profile, settings, chip):
-        program = program_pass(program)
+        before, program = program, program_pass(program)
+        if program is not before:
+            vanished |= _vanished(before, program, _name(program_pass))
         if settings.verify:
             verify(program, rule)
-    return program
+    return program, vanished
+
+
+def _vanished(before: Program, after: Program, by: str) -> dict[str, str]:
+    """The nodes that had Steps before a pass and have none after it: what reads them now, and the pass's name."""
+    left = {s.origin.node for s in after.steps}
+    gone = [s for s in before.steps if s.origin.node and s.origin.node not in left]
+    if not gone:
+        return {}
+    made = {n: s for s in after.steps for n in s.outputs}
+    readers: dict[str, list[Step]] = {}
+    for step in before.steps:
+        for name in step.uses:
+            readers.setdefault(name, []).append(step)
+    reasons = {}
+    for step in gone:
+        into = step
+        while into.outputs and not made.keys() & set(into.outputs) and into.outputs[0] in readers:
+            into = readers[into.outputs[0]][-1]
+        absorbed = next((made[n].kernel for n in into.outputs if n in made and made[n] != into), None)
+        reasons[step.origin.node] = f"fused into {absorbed} by {by}" if absorbed else by
+    return reasons
+
+
+def _name(program_pass: Callable[[Program], Program]) -> str:
+    function = program_pass.func if isinstance(program_pass, partial) else program_pass
+    return str(function.__name__).replace("_", " ")
 
 
 @contextmanager

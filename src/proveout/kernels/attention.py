@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 
 from proveout.chip.time import MATRIX, Work
-from proveout.kernels.table import Kernel, Specs
+from proveout.kernels.table import FLOAT, Kernel, Specs
 from proveout.types import TILE, TensorSpec
 
 Tensor = torch.Tensor
@@ -49,6 +50,8 @@ def sdpa_refuses(specs: Specs) -> str | None:
         return "ttnn SDPA is causal or takes a mask, not both"
     if mask is not None and mask.shape[-2:] != (q.shape[-2], k.shape[-2]):
         return "ttnn SDPA takes a mask of the full (queries, keys) shape"
+    if mask is not None and not (mask.shape[0] in (1, q.shape[0]) and mask.shape[1] in (1, q.shape[1])):
+        return "ttnn SDPA takes a mask for one or every batch and for one or every head"
     return None
 
 
@@ -60,6 +63,53 @@ def sdpa_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
     return Work(2.0 * pairs * 2 * depth * heads * batch, MATRIX, phased=True)
 
 
+def rotary(input_tensor: Tensor, cos_cache: Tensor, sin_cache: Tensor) -> Tensor:
+    """Hugging Face's form: the halves of each head are rotated against each other."""
+    length = input_tensor.shape[-2]
+    low, high = input_tensor.chunk(2, -1)
+    turned = torch.cat((-high, low), -1)
+    return (input_tensor * cos_cache[..., :length, :]) + (turned * sin_cache[..., :length, :])
+
+
+def rotary_refuses(specs: Specs) -> str | None:
+    """ttnn accepts more than one batch; that its kernel then means the same is not documented, so we do not ask it."""
+    x, cos, sin = (specs[n] for n in ("input_tensor", "cos_cache", "sin_cache"))
+    if len(x.shape) != 4 or x.shape[0] != 1:
+        return f"ttnn rotary embedding takes [1, heads, length, head size], not {x.shape}"
+    if x.shape[-1] != TILE and x.shape[-1] % (2 * TILE):
+        return f"ttnn rotary embedding takes a head size of {TILE} or a multiple of {2 * TILE}, not {x.shape[-1]}"
+    if cos.shape != sin.shape or cos.shape != (1, 1, *x.shape[-2:]):
+        return f"ttnn rotary embedding takes one table for all heads, not {cos.shape} and {sin.shape}"
+    if not x.dtype == cos.dtype == sin.dtype:
+        return "ttnn rotary embedding takes tables of the operand's dtype"
+    return None
+
+
+def rotary_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
+    return Work(4.0 * math.prod(outputs[0].padded_shape), phased=True)
+
+
+def split_heads(
+    input_tensor: Tensor, num_heads: int, num_kv_heads: int | None = None, transpose_key: bool = True
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values side by side in each row, each as heads side by side."""
+    shared = num_heads if num_kv_heads is None else num_kv_heads
+    batch, length, width = input_tensor.shape
+    heads = input_tensor.reshape(batch, length, -1, width // (num_heads + 2 * shared)).transpose(1, 2)
+    query, key, value = heads.split((num_heads, shared, shared), 1)
+    return query, key.transpose(-1, -2) if transpose_key else key, value
+
+
+def split_heads_refuses(specs: Specs) -> str | None:
+    x = specs["input_tensor"]
+    if len(x.shape) != 3:
+        return f"ttnn splits heads of 3 dimensions, not {len(x.shape)}"
+    queries = specs["num_heads"]
+    shared = specs.get("num_kv_heads") or queries
+    size, rest = divmod(x.shape[-1], queries + 2 * shared)
+    return f"ttnn splits heads of whole tiles, not of {size}" if rest or size % TILE else None
+
+
 KERNELS = [
     Kernel(
         "ttnn.transformer.scaled_dot_product_attention",
@@ -68,5 +118,13 @@ KERNELS = [
         dtypes=frozenset({"bfloat16", "bfloat8_b", "bfloat4_b"}),
         refuse=sdpa_refuses,
         dram_operands=frozenset({"attn_mask"}),
+    ),
+    Kernel("ttnn.experimental.rotary_embedding_hf", rotary, rotary_work, dtypes=FLOAT, refuse=rotary_refuses),
+    Kernel(
+        "ttnn.transformer.split_query_key_value_and_split_heads",
+        split_heads,
+        dtypes=FLOAT,
+        refuse=split_heads_refuses,
+        view=True,
     ),
 ]
