@@ -16,7 +16,18 @@ from proveout.compiler.graph_passes import GRAPH_PASSES
 from proveout.compiler.lower import Lowered, lower, origin_of
 from proveout.compiler.plan import Plan, make_plan
 from proveout.compiler.profile import Profile
-from proveout.compiler.program_passes import FUSIONS, Policy, cancel, deallocate, hoist, lift_matmul, place, prune, sink
+from proveout.compiler.program_passes import (
+    FORMULAS,
+    PRODUCTS,
+    Policy,
+    cancel,
+    deallocate,
+    hoist,
+    lift_matmul,
+    place,
+    prune,
+    sink,
+)
 from proveout.kernels.table import infer
 from proveout.program import Program, Step, verify
 from proveout.types import Coverage, DeviceSpec, OpStatus, Settings
@@ -108,12 +119,12 @@ def _copy(gm: GraphModule) -> GraphModule:
 
 def program_passes(profile: Profile, settings: Settings, chip: DeviceSpec | None) -> list[Callable[[Program], Program]]:
     """The ordered list for one target."""
-    passes: list[Callable[[Program], Program]] = [sink, cancel, prune, hoist]
+    moves: list[Callable[[Program], Program]] = [sink, cancel, prune]
+    passes = [*moves, hoist]
     if profile.target == "ttnn":
         policy = Policy(chip, settings)
-        passes.insert(0, partial(lift_matmul, policy=policy))
-        passes += [partial(fusion, policy=policy) for fusion in FUSIONS]
-        passes.append(prune)
+        formulas, products = ([partial(fusion, policy=policy) for fusion in row] for row in (FORMULAS, PRODUCTS))
+        passes = [partial(lift_matmul, policy=policy), *moves, hoist, *formulas, *moves, *products, prune]
         if chip is not None and settings.memory == "auto":
             passes.append(partial(place, chip=chip))
         passes.append(deallocate)

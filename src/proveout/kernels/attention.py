@@ -89,27 +89,6 @@ def rotary_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
     return Work(4.0 * math.prod(outputs[0].padded_shape), phased=True)
 
 
-def split_heads(
-    input_tensor: Tensor, num_heads: int, num_kv_heads: int | None = None, transpose_key: bool = True
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values side by side in each row, each as heads side by side."""
-    shared = num_heads if num_kv_heads is None else num_kv_heads
-    batch, length, width = input_tensor.shape
-    heads = input_tensor.reshape(batch, length, -1, width // (num_heads + 2 * shared)).transpose(1, 2)
-    query, key, value = heads.split((num_heads, shared, shared), 1)
-    return query, key.transpose(-1, -2) if transpose_key else key, value
-
-
-def split_heads_refuses(specs: Specs) -> str | None:
-    x = specs["input_tensor"]
-    if len(x.shape) != 3:
-        return f"ttnn splits heads of 3 dimensions, not {len(x.shape)}"
-    queries = specs["num_heads"]
-    shared = specs.get("num_kv_heads") or queries
-    size, rest = divmod(x.shape[-1], queries + 2 * shared)
-    return f"ttnn splits heads of whole tiles, not of {size}" if rest or size % TILE else None
-
-
 KERNELS = [
     Kernel(
         "ttnn.transformer.scaled_dot_product_attention",
@@ -120,11 +99,4 @@ KERNELS = [
         dram_operands=frozenset({"attn_mask"}),
     ),
     Kernel("ttnn.experimental.rotary_embedding_hf", rotary, rotary_work, dtypes=FLOAT, refuse=rotary_refuses),
-    Kernel(
-        "ttnn.transformer.split_query_key_value_and_split_heads",
-        split_heads,
-        dtypes=FLOAT,
-        refuse=split_heads_refuses,
-        view=True,
-    ),
 ]

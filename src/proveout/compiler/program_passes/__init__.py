@@ -17,18 +17,10 @@ from proveout.compiler.program_passes.place import place
 from proveout.compiler.program_passes.prune import prune
 from proveout.compiler.program_passes.sink import sink
 
-FUSIONS = (
-    fuse_gelu,
-    fuse_norm,
-    fuse_rotary,
-    fuse_attention,
-    fuse_softmax,
-    fuse_bias,
-    fuse_heads,
-    fuse_products,
-    fuse_activation,
-    fuse_transpose,
-)
-"""In order: whole formulas before their parts, and products joined before each has an activation of its own."""
+FORMULAS = (fuse_gelu, fuse_norm, fuse_rotary, fuse_attention, fuse_softmax)
+"""In order: what is written out as element-wise Steps, reductions and products becomes one kernel."""
 
-__all__ = ["FUSIONS", "Policy", "cancel", "deallocate", "hoist", "lift_matmul", "place", "prune", "sink"]
+PRODUCTS = (fuse_bias, fuse_heads, fuse_products, fuse_activation, fuse_transpose)
+"""In order: products are joined before each has an activation of its own."""
+
+__all__ = ["FORMULAS", "PRODUCTS", "Policy", "cancel", "deallocate", "hoist", "lift_matmul", "place", "prune", "sink"]

@@ -27,9 +27,9 @@ def fuse_products(program: Program, policy: Policy) -> Program:
 
 @dataclass(frozen=True)
 class Heads:
-    """One product and the two Steps that cut it into heads."""
+    """Queries, keys or values, and the two Steps that cut them into heads."""
 
-    product: Step
+    rows: Step
     view: Step
     turn: Step
     shape: tuple[int, ...]
@@ -37,7 +37,7 @@ class Heads:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        return self.product, self.view, self.turn
+        return self.rows, self.view, self.turn
 
     @property
     def is_transposed(self) -> bool:
@@ -45,6 +45,8 @@ class Heads:
 
 
 def _find_heads(body: Body, step: Step) -> Fusion | None:
+    if step.kernel == "ttnn.slice":
+        return _cut_from_one(body, step)
     found = [h for s in _siblings(body, step) if (h := _heads(body, s)) is not None]
     if len(found) != 3:
         return None
@@ -52,27 +54,49 @@ def _find_heads(body: Body, step: Step) -> Fusion | None:
     for other in (0, 2):  # and the kernel transposes what stands in the middle
         if found[other].is_transposed and found[other].shape == found[1].shape:
             found[other], found[1] = found[1], found[other]
+    joined, setup, whole = _joined(body, tuple(h.rows for h in found))
+    rows = body.fresh(f"{whole}.rows")
+    split = _split(body, Ref(rows), found)
+    if split is None:
+        return None
+    shape = (*found[0].shape[:2], sum(_width(body, h.rows) for h in found))
+    view = Step("ttnn.reshape", (("input_tensor", Ref(whole)), ("shape", shape)), (rows,), joined.origin)
+    return Fusion(tuple(s for h in found for s in h.steps), (joined, view, split), setup, rounds_alike=True)
+
+
+def _cut_from_one(body: Body, step: Step) -> Fusion | None:
+    """Slices of one product, as models write it whose weights are joined already."""
+    source = step.attr("input_tensor")
+    assert isinstance(source, Ref)
+    slices = [s for s in body.readers(source.name) if s.kernel == "ttnn.slice"]
+    shape = body.spec(source).shape
+    if len(slices) != 3 or len(shape) != 3 or step is not slices[0]:
+        return None
+    slices.sort(key=lambda s: tuple(s.attr("slice_start")))  # type: ignore[arg-type]
+    start = 0
+    for part in slices:
+        end = start + _width(body, part)
+        bounds = part.attr("slice_start"), part.attr("slice_end")
+        if bounds != ((0, 0, start), (*shape[:2], end)) or part.attr("slice_step") not in (None, (1, 1, 1)):
+            return None
+        start = end
+    found = [h for s in slices if (h := _heads(body, s)) is not None]
+    split = _split(body, source, found) if len(found) == 3 and start == shape[-1] else None
+    return Fusion(tuple(s for h in found for s in h.steps), (split,), rounds_alike=True) if split else None
+
+
+def _split(body: Body, rows: Ref, found: list[Heads]) -> Step | None:
+    """The one call that cuts queries, keys and values, in this order."""
     query, key, value = found
     batch, length, heads, size = query.shape
     shared = key.shape[2]
-    if query.is_transposed or value.is_transposed or key.shape != value.shape:
+    if query.is_transposed or value.is_transposed or not key.shape == value.shape == (batch, length, shared, size):
         return None
-    if key.shape != (batch, length, shared, size):
-        return None
-    joined, setup, whole = _joined(body, tuple(h.product for h in found))
-    rows = body.fresh(f"{whole}.rows")
-    view = Step(
-        "ttnn.reshape",
-        (("input_tensor", Ref(whole)), ("shape", (batch, length, (heads + 2 * shared) * size))),
-        (rows,),
-        query.turn.origin,
-    )
-    attrs: dict[str, Arg] = {"input_tensor": Ref(rows), "num_heads": heads, "transpose_key": key.is_transposed}
+    attrs: dict[str, Arg] = {"input_tensor": rows, "num_heads": heads, "transpose_key": key.is_transposed}
     if shared != heads:
         attrs["num_kv_heads"] = shared
-    last = max(found, key=lambda h: body.position(h.turn.outputs[0]))
-    split = Step(SPLIT, tuple(attrs.items()), tuple(h.turn.outputs[0] for h in found), last.turn.origin)
-    return Fusion(tuple(s for h in found for s in h.steps), (joined, view, split), setup, rounds_alike=True)
+    last = max((h.turn for h in found), key=lambda turn: body.position(turn.outputs[0]))
+    return Step(SPLIT, tuple(attrs.items()), tuple(h.turn.outputs[0] for h in found), last.origin)
 
 
 def _find_products(body: Body, step: Step) -> Fusion | None:
@@ -125,17 +149,17 @@ def _is_plain_product(body: Body, step: Step) -> bool:
     )
 
 
-def _heads(body: Body, product: Step) -> Heads | None:
-    readers = body.readers(product.outputs[0])
+def _heads(body: Body, rows: Step) -> Heads | None:
+    readers = body.readers(rows.outputs[0])
     view = readers[0] if len(readers) == 1 and readers[0].kernel == "ttnn.reshape" else None
     turns = body.readers(view.outputs[0]) if view else []
     if view is None or len(turns) != 1 or turns[0].kernel != "ttnn.permute":
         return None
     shape = body.specs[view.outputs[0]].shape
     turned = turns[0].attr("dims") in (APART, APART_TRANSPOSED)
-    if len(shape) != 4 or not turned or shape[2] * shape[3] != _width(body, product):
+    if len(shape) != 4 or not turned or shape[2] * shape[3] != _width(body, rows):
         return None
-    return Heads(product, view, turns[0], shape)
+    return Heads(rows, view, turns[0], shape)
 
 
 def _joined(body: Body, products: tuple[Step, ...]) -> tuple[Step, tuple[Step, ...], str]:
@@ -154,5 +178,5 @@ def _joined(body: Body, products: tuple[Step, ...]) -> tuple[Step, tuple[Step, .
     return Step(first.kernel, tuple(attrs.items()), (whole,), first.origin), tuple(setup), whole
 
 
-def _width(body: Body, product: Step) -> int:
-    return body.specs[product.outputs[0]].shape[-1]
+def _width(body: Body, step: Step) -> int:
+    return body.specs[step.outputs[0]].shape[-1]
