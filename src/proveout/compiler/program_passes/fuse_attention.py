@@ -6,7 +6,7 @@ that is a constant is looked at, and left alone where it has such a row.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -22,7 +22,8 @@ MASKED = -3.3e38
 
 
 def fuse_attention(program: Program, policy: Policy) -> Program:
-    return fuse(program, _find, policy)
+    program = fuse(program, _find, policy)
+    return fuse(program, _find_repeated, policy)
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,6 @@ def _find(body: Body, step: Step) -> Fusion | None:
     new = _Steps(body, step)
     key, turns = _untransposed(body, scores, new)
     value = step.attr("input_tensor_b")
-    shared = [_ungrouped(body, x) for x in (key, value)]
-    if None not in shared and body.spec(shared[0]).shape[1] == body.spec(shared[1]).shape[1]:
-        key, value = shared
     attrs: dict[str, Arg] = {"input_tensor_q": scores.query, "input_tensor_k": key, "input_tensor_v": value}
     causal = False
     if scores.mask is not None:
@@ -65,6 +63,18 @@ def _find(body: Body, step: Step) -> Fusion | None:
     attrs |= {"is_causal": causal, "scale": scores.scale}
     whole = Step(SDPA, tuple(attrs.items()), step.outputs, step.origin)
     return Fusion((*turns, *scores.steps, weights, step), (*new.steps, whole))
+
+
+def _find_repeated(body: Body, step: Step) -> Fusion | None:
+    """Attention on heads that were repeated for their groups: the kernel shares them by itself."""
+    if step.kernel != SDPA:
+        return None
+    shared = [_ungrouped(body, step.attr(f"input_tensor_{n}")) for n in "kv"]
+    if None in shared or body.spec(shared[0]).shape[1] != body.spec(shared[1]).shape[1]:
+        return None
+    operands = dict(zip(("input_tensor_k", "input_tensor_v"), shared))
+    attrs = tuple((k, operands.get(k, v)) for k, v in step.attrs)
+    return Fusion((step,), (replace(step, attrs=attrs),), rounds_alike=True)
 
 
 class _Steps:
