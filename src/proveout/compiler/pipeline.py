@@ -140,16 +140,18 @@ def _run_program_passes(
     for program_pass in program_passes(profile, settings, chip):
         before, program = program, program_pass(program)
         if program is not before:
-            vanished |= _vanished(before, program, _name(program_pass))
+            vanished |= _vanished(before, program, program_pass)
         if settings.verify:
             verify(program, rule)
     return program, vanished
 
 
-def _vanished(before: Program, after: Program, by: str) -> dict[str, str]:
-    """The nodes that had Steps before a pass and have none after it: what reads them now, and the pass's name."""
+def _vanished(before: Program, after: Program, program_pass: Callable[[Program], Program]) -> dict[str, str]:
+    """The nodes that had Steps before a pass and have none after it, each with the pass's name and, where that is a
+    fusion, the kernel that took them in: it makes what they were computed for."""
+    by = _name(program_pass)
     left = {s.origin.node for s in after.steps}
-    gone = [s for s in before.steps if s.origin.node and s.origin.node not in left]
+    gone = [s for s in before.steps if s.outputs and s.origin.node and s.origin.node not in left]
     if not gone:
         return {}
     made = {n: s for s in after.steps for n in s.outputs}
@@ -160,11 +162,15 @@ def _vanished(before: Program, after: Program, by: str) -> dict[str, str]:
     reasons = {}
     for step in gone:
         into = step
-        while into.outputs and not made.keys() & set(into.outputs) and into.outputs[0] in readers:
+        while not any(n in made for n in into.outputs) and into.outputs[0] in readers:
             into = readers[into.outputs[0]][-1]
-        absorbed = next((made[n].kernel for n in into.outputs if n in made and made[n] != into), None)
-        reasons[step.origin.node] = f"fused into {absorbed} by {by}" if absorbed else by
+        kernel = next((made[n].kernel for n in into.outputs if n in made), None)
+        reasons[step.origin.node] = f"fused into {kernel} by {by}" if kernel and _fuses(program_pass) else by
     return reasons
+
+
+def _fuses(program_pass: Callable[[Program], Program]) -> bool:
+    return isinstance(program_pass, partial) and "policy" in program_pass.keywords
 
 
 def _name(program_pass: Callable[[Program], Program]) -> str:

@@ -37,8 +37,10 @@ def sdpa(
 
 def sdpa_refuses(specs: Specs) -> str | None:
     q, k, v = (specs[f"input_tensor_{x}"] for x in "qkv")
-    if len(q.shape) != 4:
-        return f"ttnn SDPA takes 4 dimensions, not {len(q.shape)}"
+    if any(len(x.shape) != 4 for x in (q, k, v)):
+        return f"ttnn SDPA takes 4 dimensions, not {min(len(x.shape) for x in (q, k, v))}"
+    if k.shape[:3] != v.shape[:3] or q.shape[0] != k.shape[0] or q.shape[1] % k.shape[1]:
+        return "ttnn SDPA takes as many values as keys, one batch size, and whole groups of query heads"
     if q.shape[-1] % TILE or v.shape[-1] % TILE:
         return f"ttnn SDPA takes a head size that is a multiple of {TILE}, not {q.shape[-1]}"
     if q.shape[-1] != v.shape[-1]:

@@ -7,6 +7,8 @@ that is a constant is looked at, and left alone where it has such a row.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
 
 import torch
 
@@ -16,13 +18,14 @@ from proveout.kernels.table import call_meaning, constant_tensor, kernels
 from proveout.ops.attention import SDPA, grown_mask
 from proveout.program import FROM_TORCH, Arg, Program, Ref, Step
 
+Kind = Literal["causal", "hides", "any"]
 VIEWS = ("ttnn.reshape", "ttnn.expand", "ttnn.to_layout")
 MASKED = -3.3e38
 """Models mask with the lowest finite number of their dtype, or -inf; either leaves a weight of exactly 0."""
 
 
 def fuse_attention(program: Program, policy: Policy) -> Program:
-    program = fuse(program, _find, policy)
+    program = fuse(program, partial(_find, masks={}), policy)
     return fuse(program, _find_repeated, policy)
 
 
@@ -38,7 +41,8 @@ class Scores:
     steps: tuple[Step, ...]
 
 
-def _find(body: Body, step: Step) -> Fusion | None:
+def _find(body: Body, step: Step, masks: dict[str, Kind]) -> Fusion | None:
+    """`masks` remembers what is known of each: all layers share one."""
     if step.kernel != "ttnn.matmul" or not is_plain(step, "input_tensor_a", "input_tensor_b"):
         return None
     weights = body.maker(step.attr("input_tensor_a"), "ttnn.softmax")
@@ -51,16 +55,17 @@ def _find(body: Body, step: Step) -> Fusion | None:
     key, turns = _untransposed(body, scores, new)
     value = step.attr("input_tensor_b")
     attrs: dict[str, Arg] = {"input_tensor_q": scores.query, "input_tensor_k": key, "input_tensor_v": value}
-    causal = False
-    if scores.mask is not None:
-        known = _constant(body, scores.mask)
-        if known is not None and bool((known == -torch.inf).all(-1).any()):
-            return None
+    kind: Kind | None = None
+    if isinstance(scores.mask, Ref):
+        if scores.mask.name not in masks:
+            masks[scores.mask.name] = _kind(_constant(body, scores.mask))
+        kind = masks[scores.mask.name]
         queries, keys = body.spec(scores.query).shape[-2], body.spec(scores.key_t).shape[-1]
-        causal = known is not None and _is_causal(known, queries, keys)
-        if not causal:
+        if kind == "hides":
+            return None
+        if kind == "any" or queries != keys:
             attrs["attn_mask"] = _grown(body, scores.mask, queries, keys, new)
-    attrs |= {"is_causal": causal, "scale": scores.scale}
+    attrs |= {"is_causal": kind == "causal" and "attn_mask" not in attrs, "scale": scores.scale}
     whole = Step(SDPA, tuple(attrs.items()), step.outputs, step.origin)
     return Fusion((*turns, *scores.steps, weights, step), (*new.steps, whole))
 
@@ -186,9 +191,14 @@ def _constant(body: Body, arg: Arg) -> torch.Tensor | None:
     return out
 
 
-def _is_causal(mask: torch.Tensor, length: int, keys: int) -> bool:
-    """Whether a mask lets each query see itself and what came before, and nothing else."""
-    if length != keys or mask.shape[-2:] != (length, length):
-        return False
+def _kind(mask: torch.Tensor | None) -> Kind:
+    """Whether a mask lets each query see itself and what came before and nothing else, or hides all from some query."""
+    if mask is None:
+        return "any"
+    if bool((mask == -torch.inf).all(-1).any()):
+        return "hides"
+    length = mask.shape[-1]
+    if mask.shape[-2:] != (length, length):
+        return "any"
     later = torch.ones(length, length, dtype=torch.bool).triu(1)
-    return bool((mask[..., later] <= MASKED).all() and (mask[..., ~later] == 0).all())
+    return "causal" if bool((mask[..., later] <= MASKED).all() and (mask[..., ~later] == 0).all()) else "any"
