@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_passes import FETCH, SEND, parse, show
+from program_text import FETCH, SEND, parse, show
 
 import proveout
 from proveout.chip.specs import CHIPS

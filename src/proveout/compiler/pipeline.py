@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
@@ -18,11 +18,23 @@ from proveout.compiler.graph_passes import GRAPH_PASSES
 from proveout.compiler.lower import Lowered, lower, origin_of, variation
 from proveout.compiler.plan import Plan, make_plan
 from proveout.compiler.profile import Profile
-from proveout.compiler.program_passes import cancel, deallocate, hoist, layouts, place, prune, sink
+from proveout.compiler.program_passes import (
+    FORMULAS,
+    PRODUCTS,
+    Policy,
+    cancel,
+    deallocate,
+    hoist,
+    layouts,
+    lift_matmul,
+    place,
+    prune,
+    sink,
+)
 from proveout.compiler.sides import better_on_host
 from proveout.compiler.witness import Replay, Witness
 from proveout.kernels.table import infer
-from proveout.program import Program, verify
+from proveout.program import Program, Step, verify
 from proveout.types import Coverage, DeviceSpec, OpStatus, Settings
 
 
@@ -84,11 +96,13 @@ def compile_graph(
         witness.positions = lowered.input_positions, lowered.weight_positions
     see("lower", lowered.program)
     with stage(stages, "program passes"):
-        program = lowered.program
+        program, gone = lowered.program, dict[str, str]()
         for program_pass in program_passes(profile, settings, chip):
-            program = program_pass(program)
-            see(getattr(program_pass, "func", program_pass).__name__, program)
-    coverage = Coverage(_counted(gm, lowered, removed), program.num_transfers, num_graphs=1)
+            before, program = program, program_pass(program)
+            if program is not before:
+                gone |= _vanished(before, program, program_pass)
+            see(_name(program_pass), program)
+    coverage = Coverage(_counted(gm, lowered, removed, gone), program.num_transfers, num_graphs=1)
     return CompiledGraph(program, coverage, chip, settings, lowered.input_positions, lowered.weight_positions, stages)
 
 
@@ -110,13 +124,17 @@ def _run_graph_passes(gm: GraphModule, see: Observe) -> tuple[GraphModule, list[
     return gm, removed
 
 
-def _counted(gm: GraphModule, lowered: Lowered, removed: list[OpStatus]) -> tuple[OpStatus, ...]:
+def _counted(
+    gm: GraphModule, lowered: Lowered, removed: list[OpStatus], vanished: Mapping[str, str]
+) -> tuple[OpStatus, ...]:
     """One status for each node of the original graph; one that was replaced is on the host if its replacement is."""
     replaces = {n.name: n.meta["replaces"] for n in gm.graph.nodes if "replaces" in n.meta}
     preparing = {n.name for n in gm.graph.nodes if n.meta.get("prepares")}
     gone = {status.node: status for status in removed}
     kept = []
     for status in lowered.statuses:
+        if status.node in vanished:
+            status = replace(status, state="removed", reason=vanished[status.node])
         original = replaces.get(status.node)
         if status.node in preparing:
             continue
@@ -137,15 +155,49 @@ def _copy(gm: GraphModule) -> GraphModule:
 
 def program_passes(profile: Profile, settings: Settings, chip: DeviceSpec | None) -> list[Callable[[Program], Program]]:
     """The ordered list for one target."""
-    passes: list[Callable[[Program], Program]] = [sink, cancel, prune]
-    if chip is not None:
-        passes.append(partial(layouts, chip=chip, settings=settings))
-    passes.append(hoist)
+    moves: list[Callable[[Program], Program]] = [sink, cancel, prune]
+    passes = [*moves, hoist]
     if profile.target == "ttnn":
+        policy = Policy(chip, settings)
+        layout = [partial(layouts, chip=chip, settings=settings)] if chip else []
+        formulas, products = ([partial(fusion, policy=policy) for fusion in row] for row in (FORMULAS, PRODUCTS))
+        passes = [partial(lift_matmul, policy=policy), *moves, *layout, hoist, *formulas, *moves, *products, prune]
         if chip is not None and settings.memory == "auto":
             passes.append(partial(place, chip=chip))
         passes.append(deallocate)
     return passes
+
+
+def _vanished(before: Program, after: Program, program_pass: Callable[[Program], Program]) -> dict[str, str]:
+    """The nodes that had Steps before a pass and have none after it, each with the pass's name and, where that is a
+    fusion, the kernel that took them in: it makes what they were computed for."""
+    by = _name(program_pass).replace("_", " ")
+    left = {s.origin.node for s in after.steps}
+    gone = [s for s in before.steps if s.outputs and s.origin.node and s.origin.node not in left]
+    if not gone:
+        return {}
+    made = {n: s for s in after.steps for n in s.outputs}
+    readers: dict[str, list[Step]] = {}
+    for step in before.steps:
+        for name in step.uses:
+            readers.setdefault(name, []).append(step)
+    reasons = {}
+    for step in gone:
+        into = step
+        while not any(n in made for n in into.outputs) and into.outputs[0] in readers:
+            into = readers[into.outputs[0]][-1]
+        kernel = next((made[n].kernel for n in into.outputs if n in made), None)
+        reasons[step.origin.node] = f"fused into {kernel} by {by}" if kernel and _fuses(program_pass) else by
+    return reasons
+
+
+def _fuses(program_pass: Callable[[Program], Program]) -> bool:
+    return isinstance(program_pass, partial) and "policy" in program_pass.keywords
+
+
+def _name(program_pass: Callable[[Program], Program]) -> str:
+    function = program_pass.func if isinstance(program_pass, partial) else program_pass
+    return str(function.__name__)
 
 
 @contextmanager

@@ -14,8 +14,7 @@ from typing import Any
 import torch
 
 from proveout.kernels.table import PLACEMENT, call_meaning, kernels, resolve, torch_dtype
-from proveout.program import DEALLOCATE, FROM_TORCH, Arg, Constant, Program, Ref, Step
-from proveout.types import TensorSpec
+from proveout.program import DEALLOCATE, FROM_TORCH, Arg, Program, Ref, Step
 
 PURE_LAYOUT = ("ttnn.to_layout", "ttnn.to_memory_config")
 """Steps that do nothing to numbers."""
@@ -27,13 +26,6 @@ def aten_op(name: str) -> Callable[..., Any]:
     for part in name.split("."):
         found = getattr(found, part)
     return found  # type: ignore[no-any-return]
-
-
-def constant_tensor(constant: Constant, spec: TensorSpec) -> torch.Tensor:
-    dtype = torch_dtype(spec.dtype)
-    if not constant.data:
-        return torch.empty(spec.shape, dtype=dtype)
-    return torch.frombuffer(bytearray(constant.data), dtype=dtype).reshape(spec.shape)
 
 
 def run_step(step: Step, values: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -44,13 +44,17 @@ def _whole(
     depth = query.shape[-1]
     operands: dict[str, Any] = {f"input_tensor_{n}": _padded(b, x) for n, x in zip("qkv", (query, key, value))}
     if mask is not None:
-        lead = mask.shape[:-2]
-        lead = (1,) * (2 - len(lead)) + lead
-        operands["attn_mask"] = b.expand(mask, (*lead, query.shape[-2], key.shape[-2]))
+        operands["attn_mask"] = b.expand(mask, grown_mask(mask.shape, query.shape[-2], key.shape[-2]))
     if b.refuses(SDPA, is_causal=causal, scale=factor, **operands) is not None:
         return None
     out = b.call(SDPA, is_causal=causal, scale=factor, **operands)
     return cut(b, out, out.rank - 1, 0, depth)
+
+
+def grown_mask(shape: tuple[int, ...], queries: int, keys: int) -> tuple[int, ...]:
+    """The kernel broadcasts a mask over batch and heads, not over queries or keys."""
+    lead = shape[:-2]
+    return (*(1,) * (2 - len(lead)), *lead, queries, keys)
 
 
 def _one_head_each(b: Builder, x: Value, heads: int) -> Value:
