@@ -21,8 +21,9 @@ import torch
 from proveout.chip.specs import CHIPS
 from proveout.devices.registry import ALIASES
 from proveout.devices.sim import Sim
+from proveout.kernels.blockfloat import FORMATS
 from proveout.kernels.signatures import Parameter, signatures
-from proveout.kernels.table import PLACEMENT, Kernel, call_meaning, flat_specs, infer, kernels, refusal
+from proveout.kernels.table import PLACEMENT, Kernel, call_meaning, flat_specs, infer, kernels, refusal, storing
 from proveout.program import Name, Ref, Step
 from proveout.types import DRAM, HOST, L1, Memory, TensorSpec
 
@@ -44,6 +45,7 @@ class Layout(Name):
 
 
 bfloat16, float32 = DataType("ttnn.bfloat16"), DataType("ttnn.float32")
+bfloat8_b, bfloat4_b = DataType("ttnn.bfloat8_b"), DataType("ttnn.bfloat4_b")
 int32, uint32, uint16, uint8 = (DataType(f"ttnn.{d}") for d in ("int32", "uint32", "uint16", "uint8"))
 TILE_LAYOUT, ROW_MAJOR_LAYOUT = Layout("ttnn.TILE_LAYOUT"), Layout("ttnn.ROW_MAJOR_LAYOUT")
 DRAM_MEMORY_CONFIG, L1_MEMORY_CONFIG = Name("ttnn.DRAM_MEMORY_CONFIG"), Name("ttnn.L1_MEMORY_CONFIG")
@@ -136,8 +138,9 @@ def from_torch(
 
 
 def to_torch(tensor: Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """A copy of a ttnn tensor as torch's, in its own or the given dtype."""
-    data = tensor.data.to(dtype) if dtype is not None else tensor.data
+    """A copy of a ttnn tensor as torch's, in its own or the given dtype; block floats come as float32."""
+    dtype = dtype or (torch.float32 if tensor.spec.dtype in FORMATS else tensor.data.dtype)
+    data = tensor.data.to(dtype)
     return data.clone()
 
 
@@ -217,7 +220,8 @@ def _run(name: str, bound: dict[str, Any]) -> Any:
         if "unexpected keyword" not in str(error):
             raise
         raise RuntimeError(f"{name}: {str(error).split('() ')[-1]}: that is not served yet") from None
-    data = call_meaning(kernel, {k: _replace(v, values) for k, v in attrs.items() if k not in PLACEMENT})
+    meaning = storing(kernel, tuple(s.dtype for s in outputs))
+    data = call_meaning(kernel, {k: _replace(v, values) for k, v in attrs.items() if k not in PLACEMENT}, meaning)
     if name == "ttnn.deallocate":
         bound["tensor"].free()
     device = bound.get("device") or next((d for d in devices if d is not None), None)

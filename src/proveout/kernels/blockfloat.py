@@ -4,13 +4,10 @@ A tile of 32×32 elements is four 16×16 faces (left to right, top to bottom). T
 8-bit exponent, the largest among them; each keeps a sign and 7 (3) bits of magnitude with an explicit leading one:
 `magnitude / 2^6 · 2^(exponent − 127)` (`/ 2^2` for bfloat4_b). A tensor is padded with zeros to whole tiles.
 
-| | host | the chip's packer |
-|---|---|---|
-| source | float32 | bfloat16; float32 is truncated to it |
-| denormals | 0 | 0 |
-| magnitude | shifted by the exponent difference, the bits shifted out lost, then to nearest even | bfloat8_b: to nearest, ties away from zero; bfloat4_b: that one's top 3 bits |
-| rounding overflows | all ones | all ones |
-| magnitude 0 | + 0 | + 0 |
+The host packs float32: denormals become 0; the significand is shifted right by the exponent difference and the bits
+shifted out are lost; what is left is rounded to nearest even. The chip's packer takes bfloat16 (float32 is cut to it):
+bfloat8_b is rounded to nearest with ties away from zero, bfloat4_b is the top 3 bits of that. In both, rounding up
+from all ones stays all ones, and a magnitude of 0 has no sign.
 
 What follows for odd values: an infinity gives its group the exponent 255 and stays infinite, its finite neighbours lose
 their low bits to it (most become 0); a NaN stays one while its top bits say so (torch's own does; one whose payload is
@@ -131,7 +128,7 @@ def _to_faces(x: Tensor) -> Tensor:
 
 
 def _from_faces(groups: Tensor, shape: tuple[int, ...]) -> Tensor:
-    rows, columns = ((1, 1) + shape)[-2:]
+    rows, columns = (1, 1, *shape)[-2:]
     down, across = -(-rows // TILE), -(-columns // TILE)
     tiles = groups.reshape(-1, down, across, 2, 2, FACE, FACE).permute(0, 1, 3, 5, 2, 4, 6)
     return tiles.reshape(-1, down * TILE, across * TILE)[:, :rows, :columns].reshape(shape)

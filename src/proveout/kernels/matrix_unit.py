@@ -16,7 +16,7 @@ the sum is added to the destination, which is bfloat16 (rounded to nearest even 
 zeros and changes nothing. No denormal is ever produced: 0 takes its place.
 
 What public documents leave open, and what stands here for it: the order inside a step of 16 and the destination's
-rounding (nearest even; ties away gives the same anchors). Infinities and NaN are IEEE's, whole in phase 0 and 0 in the others.
+rounding (nearest even; ties away gives the same anchors). Infinities and NaN are IEEE's, and in phase 0 alone.
 """
 
 from __future__ import annotations

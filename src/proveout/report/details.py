@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from proveout.report.element import Html, el, join
-from proveout.report.rows import NOTHING, OP_STATE, STATUS, Report, count, number, pcc_text
+from proveout.report.rows import NOTHING, OP_STATE, STATUS, Report, count, number, numbers, pcc_text
 from proveout.store import Row, comparison_rows, op_rows, timing_rows
 from proveout.types import Record
 
@@ -39,7 +39,7 @@ def _model(record: Record, flat: Row, anchor: str) -> Html:
     summary = el(
         "summary",
         el("b", flat["model"]),
-        el("span", f"{flat['device']} · {flat['precision']}", class_="hint"),
+        el("span", f"{flat['device']} · {numbers(flat)}", class_="hint"),
         status_chip(flat["status"]),
     )
     return el(
