@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from dataclasses import replace
 from fractions import Fraction
 
@@ -14,12 +15,14 @@ from torch import nn
 import proveout
 from proveout import ttnn
 from proveout.chip.specs import CHIPS
+from proveout.engine.snapshot import save_calls
 from proveout.errors import UsageError
 from proveout.kernels import blockfloat, matrix_unit
 from proveout.kernels.faithful import FAMILIES, Compute, convolution, faithful, keywords, summing
 from proveout.kernels.table import infer, kernels, storing
 from proveout.program import Name, Ref, Step
 from proveout.report import rows
+from proveout.report.script import write_script
 from proveout.store import row
 from proveout.types import DRAM, Job, Origin, Record, Settings, TensorSpec, Workload, from_json, to_json
 
@@ -390,6 +393,25 @@ def test_hand_written_ttnn_packs_on_the_host_and_on_the_chip():
     assert torch.equal(cast, blockfloat.quantise(x.bfloat16(), "bfloat4_b", "device").float())
     added = ttnn.to_torch(ttnn.add(there, there))
     assert torch.equal(added, blockfloat.quantise(2 * back, "bfloat4_b", "device").float())
+
+
+def test_hand_written_ttnn_can_be_faithful():
+    config = ttnn.WormholeComputeKernelConfig(math_fidelity=ttnn.MathFidelity.HiFi3, fp32_dest_acc_en=True)
+    a, b = torch.randn(5, 70), torch.randn(70, 6)
+    for chosen, (fidelity, wide) in ((None, ("HiFi2", False)), (config, ("HiFi3", True))):
+        device = ttnn.open_device(device_id=0, numerics="faithful")
+        x, y = (ttnn.from_torch(t, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device) for t in (a, b))
+        found = ttnn.to_torch(ttnn.matmul(x, y, compute_kernel_config=chosen))
+        dest = matrix_unit.matmul(a.bfloat16(), b.bfloat16(), fidelity, wide)
+        assert torch.equal(found, matrix_unit.to_bfloat16(dest) if wide else dest.bfloat16())
+
+
+def test_an_exported_model_with_packed_weights_reproduces_its_outputs(tmp_path, capsys):
+    model, inputs = net()
+    compiled = proveout.compile(model, inputs, settings={"precision": "bfloat16", "weights": "bfloat8_b"})
+    (folder,) = save_calls(compiled, inputs, {}, tmp_path)
+    runpy.run_path(str(write_script(folder, "net")), run_name="__main__")
+    assert "as compiled" in capsys.readouterr().out
 
 
 def test_block_floats_exist_in_tile_layout_alone():

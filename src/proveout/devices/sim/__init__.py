@@ -7,6 +7,7 @@ are known). All times are modelled.
 from __future__ import annotations
 
 from functools import partial
+from typing import Literal
 
 from proveout.chip.specs import CHIPS
 from proveout.devices.resident import Resident
@@ -20,8 +21,10 @@ from proveout.types import DeviceSpec, Settings
 class Sim:
     """One modelled chip."""
 
-    def __init__(self, chip: str = "n150") -> None:
+    def __init__(self, chip: str = "n150", numerics: Literal["fast", "faithful"] = "fast") -> None:
         self.name = f"sim:{chip}"
+        self.numerics = numerics
+        """Of calls made one by one; a Program says its own in its settings."""
         self.spec: DeviceSpec = CHIPS[chip]
 
     def load(self, program: Program, settings: Settings) -> Resident:
