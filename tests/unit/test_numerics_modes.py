@@ -19,7 +19,7 @@ from proveout.engine.snapshot import save_calls
 from proveout.errors import UsageError
 from proveout.kernels import blockfloat, matrix_unit
 from proveout.kernels.faithful import FAMILIES, Compute, convolution, faithful, keywords, summing
-from proveout.kernels.table import infer, kernels, storing
+from proveout.kernels.table import infer, kernels, refusal, storing
 from proveout.program import Name, Ref, Step
 from proveout.report import rows
 from proveout.report.script import write_script
@@ -378,6 +378,27 @@ BF8, BF4 = tile(32, 64, dtype="bfloat8_b"), tile(64, 32, dtype="bfloat4_b")
 )
 def test_results_have_ttnns_dtype(kernel, attrs, dtype):
     assert out_spec(kernel, **attrs).dtype == dtype
+
+
+TAKES_BFLOAT8_B = {
+    "ttnn.add": ("input_tensor_a", "input_tensor_b"), "ttnn.div": ("input_tensor_a", "input_tensor_b"),
+    "ttnn.eq": ("input_tensor_a", "input_tensor_b"), "ttnn.maximum": ("input_tensor_a", "input_tensor_b"),
+    "ttnn.multiply": ("input_tensor_a", "input_tensor_b"), "ttnn.subtract": ("input_tensor_a", "input_tensor_b"),
+    "ttnn.pow": ("input_tensor",), "ttnn.softmax": ("input_tensor",), "ttnn.layer_norm": ("input_tensor",),
+    "ttnn.rms_norm": ("input_tensor",), "ttnn.max": ("input_tensor",), "ttnn.mean": ("input_tensor",),
+    "ttnn.sum": ("input_tensor",), **dict.fromkeys(
+        (f"ttnn.{n}" for n in ("exp", "gelu", "neg", "relu", "sigmoid", "silu", "sqrt", "tanh")), ("input_tensor",)
+    ),
+}  # fmt: skip
+"""Kernels that ttnn 0.81.1 was seen to take on its mock device with bfloat8_b operands, giving bfloat8_b."""
+MORE = {"ttnn.pow": {"exponent": 2.0}, "ttnn.softmax": {"dim": -1}}
+
+
+@pytest.mark.parametrize("kernel", TAKES_BFLOAT8_B)
+def test_what_ttnn_was_seen_to_take_in_bfloat8_b_is_taken_and_stays(kernel):
+    attrs = {**dict.fromkeys(TAKES_BFLOAT8_B[kernel], BF8), **MORE.get(kernel, {})}
+    assert refusal(kernels()[kernel], attrs) is None
+    assert out_spec(kernel, **attrs).dtype == "bfloat8_b"
 
 
 def test_hand_written_ttnn_packs_on_the_host_and_on_the_chip():

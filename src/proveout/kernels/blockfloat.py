@@ -30,7 +30,9 @@ Packer = Literal["host", "device"]
 FACE = 16
 GROUPS = TILE * TILE // FACE
 """Exponents of one tile."""
-_SIGN, _MANTISSA, _HIDDEN = -(1 << 31), (1 << 23) - 1, 1 << 23
+CHUNK = 1 << 13
+"""Groups packed at a time: what a core's cache holds."""
+_MANTISSA, _HIDDEN = (1 << 23) - 1, 1 << 23
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,9 @@ def quantise(x: Tensor, dtype: str, packer: Packer = "host") -> Tensor:
     wide = F.pad(x.float(), (0, -x.shape[-1] % FACE)) if x.dim() else x.float().reshape(1)
     if wide.shape[-1] % FACE:  # a number without dimensions
         wide = F.pad(wide, (0, FACE - 1))
-    sign, magnitude, exponent = _encode(wide.reshape(-1, FACE), FORMATS[dtype], packer)
-    read = _decode(sign, magnitude, exponent, FORMATS[dtype]).reshape(wide.shape)
+    form = FORMATS[dtype]
+    groups = wide.reshape(-1, FACE).split(CHUNK)
+    read = torch.cat([_decode(*_encode(some, form, packer), form) for some in groups]).reshape(wide.shape)
     return read[..., : x.shape[-1]].reshape(x.shape) if x.dim() else read[0]
 
 
@@ -109,13 +112,11 @@ def _encode(groups: Tensor, form: BlockFloat, packer: Packer) -> tuple[Tensor, T
 
 def _decode(sign: Tensor, magnitude: Tensor, shared: Tensor, form: BlockFloat) -> Tensor:
     """bfloat16: the magnitude normalised, its leading one implied again."""
-    aligned = magnitude << 7 - form.bits
-    _, length = torch.frexp(aligned.float())  # bits up to the leading one
-    lost = 7 - length
-    exponent = shared - lost
-    bits = sign << 31 | exponent << 23 | (aligned << lost & 63) << 17
+    raw = magnitude.float().view(torch.int32)  # torch normalises
+    exponent = (raw >> 23) + shared - (127 + form.bits - 1)
+    bits = sign << 31 | exponent << 23 | raw & _MANTISSA
     read = torch.where((magnitude > 0) & (exponent > 0), bits, 0)
-    return read.view(torch.float32).to(torch.bfloat16)
+    return (read >> 16).to(torch.int16).view(torch.bfloat16)
 
 
 def _to_faces(x: Tensor) -> Tensor:

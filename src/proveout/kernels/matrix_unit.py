@@ -53,10 +53,9 @@ def matmul(
     """
     batch = torch.broadcast_shapes(in0.shape[:-2], in1.shape[:-2])
     rows, depth, columns = in0.shape[-2], in0.shape[-1], in1.shape[-1]
-    if in1.dim() == 2:  # one matrix of weights for all
-        return _matmul(in0.reshape(1, -1, depth), in1[None], fidelity, fp32_dest, block_tiles).reshape(
-            *batch, rows, columns
-        )
+    if math.prod(in1.shape[:-2]) == 1:  # one matrix of weights for all
+        a, b = in0.reshape(1, -1, depth), in1.reshape(1, depth, columns)
+        return _matmul(a, b, fidelity, fp32_dest, block_tiles).reshape(*batch, rows, columns)
     a = in0.expand(*batch, rows, depth).reshape(-1, rows, depth)
     b = in1.expand(*batch, depth, columns).reshape(-1, depth, columns)
     return _matmul(a, b, fidelity, fp32_dest, block_tiles).reshape(*batch, rows, columns)
