@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from proveout.errors import EnvironmentFault, UsageError
+from proveout.folders import default_folder
 from proveout.types import SCHEMA, Coverage, Job, MemoryUse, Record, Timing, from_json, to_json
 
 SAMPLES_IN_JSON = 1000
@@ -21,11 +22,6 @@ SAMPLES_IN_JSON = 1000
 
 Row = dict[str, Any]
 BadFile = tuple[Path, str]
-
-
-def default_folder() -> Path:
-    """Where Records go unless the user says otherwise: `$PROVEOUT_CACHE`, or a folder below the home."""
-    return Path(os.environ.get("PROVEOUT_CACHE") or "~/.cache/proveout").expanduser()
 
 
 def machine() -> str:

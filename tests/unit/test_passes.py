@@ -11,9 +11,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._dynamo.exc import BackendCompilerFailed
 from torch.fx.experimental.proxy_tensor import make_fx
 
+import proveout
 from proveout.chip.specs import CHIPS
+from proveout.compiler import pipeline
 from proveout.compiler.graph_passes import (
     draw_in_order,
     fold_batch_norm,
@@ -829,3 +832,55 @@ def test_passes_change_no_number(program):
         verify(program, infer)
         for got, want in zip(run(program, x), wanted, strict=True):
             assert torch.equal(got, want) or torch.allclose(got, want, equal_nan=True)
+
+
+# ---- the witness between passes ----------------------------------------------------------------------------------
+
+
+def forgets_relu(program):
+    """A planted bug that every structural check accepts."""
+    body = tuple(replace(s, kernel="ttnn.neg") if s.kernel == "ttnn.relu" else s for s in program.body)
+    return replace(program, body=body)
+
+
+def doubles_constants(gm):
+    for node in gm.graph.nodes:
+        if node.target is torch.ops.aten.mul.Tensor:
+            node.args = (node.args[0], 3.0)
+    gm.recompile()
+    return gm
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x)) * 2.0
+
+
+def compile_verified(model=None):
+    torch._dynamo.reset()
+    return proveout.compile(model or Scaled(), torch.randn(4, 8), settings={"verify": True})
+
+
+def test_verification_names_the_program_pass_that_broke_the_meaning(monkeypatch):
+    ordered = pipeline.program_passes
+    monkeypatch.setattr(pipeline, "program_passes", lambda *a: [*ordered(*a)[:1], forgets_relu, *ordered(*a)[1:]])
+    with pytest.raises(BackendCompilerFailed, match="the pass 'forgets_relu' changed the meaning: output 0"):
+        compile_verified()
+
+
+def test_verification_names_the_graph_pass_that_broke_the_meaning(monkeypatch):
+    monkeypatch.setattr(pipeline, "GRAPH_PASSES", (*pipeline.GRAPH_PASSES, doubles_constants))
+    with pytest.raises(BackendCompilerFailed, match="the pass 'doubles_constants' changed the meaning"):
+        compile_verified()
+
+
+def test_verification_has_no_complaint_about_our_own_passes():
+    compile_verified()
+
+
+def test_models_that_draw_random_numbers_are_verified_without_being_run():
+    compile_verified(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Dropout(0.5)).train())

@@ -12,7 +12,8 @@ import pytest
 
 from proveout import store as store_module
 from proveout.errors import EnvironmentFault, UsageError
-from proveout.store import TABLES, Store, default_folder, op_rows, row
+from proveout.folders import default_folder
+from proveout.store import TABLES, Store, op_rows, row
 from proveout.types import (
     Comparison,
     Coverage,

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
 
 from proveout.compiler.emit import Emitter
+from proveout.compiler.memo import Memo
 from proveout.compiler.profile import Profile
 from proveout.errors import CompileError
 from proveout.kernels.table import dtype_name
-from proveout.ops.table import Refused, Value, ops
+from proveout.ops.table import Op, Refused, Value, ops
 from proveout.program import Arg, Name, Program, Ref
 from proveout.types import OpState, OpStatus, Origin, Settings, TensorSpec, short_dtype
 
@@ -34,9 +37,18 @@ class Lowered:
     weight_positions: tuple[int, ...]
 
 
-def lower(gm: GraphModule, weights: frozenset[int], profile: Profile, settings: Settings, name: str) -> Lowered:
-    """Lower a functional ATen graph. `weights` are the positions of placeholders that are parameters or buffers."""
+def lower(
+    gm: GraphModule,
+    weights: frozenset[int],
+    profile: Profile,
+    settings: Settings,
+    name: str,
+    on_host: Mapping[str, str] = MappingProxyType({}),
+) -> Lowered:
+    """Lower a functional ATen graph. `weights` are the positions of placeholders that are parameters or buffers;
+    `on_host` names nodes that stay on the host, each with the reason."""
     emitter = Emitter(profile)
+    memo = Memo(emitter)
     env: dict[Node, Any] = {}
     statuses: list[OpStatus] = []
     inputs: list[tuple[int, str]] = []
@@ -68,7 +80,7 @@ def lower(gm: GraphModule, weights: frozenset[int], profile: Profile, settings: 
         elif isinstance(node.target, torch._ops.OpOverload):
             if node.target._schema.is_mutable:
                 raise Unlowerable(f"the graph writes in place ({node.target})")
-            env[node], status = _lower_node(emitter, node, env, settings)
+            env[node], status = _lower_node(emitter, memo, node, env, settings, on_host.get(node.name, ""))
             statuses.append(status)
         else:
             raise Unlowerable(f"the graph calls {node.target}, which is not an ATen op")
@@ -86,7 +98,9 @@ def lower(gm: GraphModule, weights: frozenset[int], profile: Profile, settings: 
     return Lowered(program, tuple(statuses), tuple(i for i, _ in inputs), tuple(i for i, _ in resident))
 
 
-def _lower_node(emitter: Emitter, node: Node, env: dict[Node, Any], settings: Settings) -> tuple[Any, OpStatus]:
+def _lower_node(
+    emitter: Emitter, memo: Memo, node: Node, env: dict[Node, Any], settings: Settings, kept: str
+) -> tuple[Any, OpStatus]:
     aten = str(node.target)
     emitter.origin = origin = origin_of(node)
     arguments = bind(node, env)
@@ -99,14 +113,12 @@ def _lower_node(emitter: Emitter, node: Node, env: dict[Node, Any], settings: Se
         with emitter.attempt():
             if node.meta.get("prepares"):
                 raise Refused("prepares weights, once")
+            if kept:
+                raise Refused(kept)
             row = ops().get(aten)
             if row is None:
                 raise Refused("no row in the op table")
-            told = row.guard(**arguments) if row.guard else None
-            if told:
-                raise Refused(told)
-            result = row.lower(emitter, **arguments)
-            _check_shapes(node, result, emitter)
+            result = memo.lowered(aten, arguments, partial(_lower_by, row, node, emitter, arguments))
     except Refused as refusal:
         reason = str(refusal)
     except Exception as error:  # a bug of ours costs this op its kernel, not the user the model
@@ -124,6 +136,15 @@ def _lower_node(emitter: Emitter, node: Node, env: dict[Node, Any], settings: Se
     note = reason or ("" if state == "converted" else "nothing to do on this device")
     status = OpStatus(node.name, aten, state, note, _variation(arguments), origin.module, origin.source)
     return result, status
+
+
+def _lower_by(row: Op, node: Node, emitter: Emitter, arguments: dict[str, Any]) -> Any:
+    reason = row.guard(**arguments) if row.guard else None
+    if reason:
+        raise Refused(reason)
+    result = row.lower(emitter, **arguments)
+    _check_shapes(node, result, emitter)
+    return result
 
 
 def _check_shapes(node: Node, result: Any, emitter: Emitter) -> None:

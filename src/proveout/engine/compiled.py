@@ -162,7 +162,7 @@ class Compiled:
         """Seconds per compile stage, over all graphs."""
         total: dict[str, float] = {}
         for graph in self.graphs:
-            for stage, seconds in graph.stages_s:
+            for stage, seconds in graph.stages_s.items():
                 total[stage] = total.get(stage, 0.0) + seconds
         return tuple(total.items())
 

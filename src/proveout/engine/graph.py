@@ -6,7 +6,8 @@ import functools
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,8 +16,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from proveout.compiler import CompiledGraph, compile_graph
 from proveout.compiler.lower import Unlowerable, origin_of
+from proveout.compiler.pipeline import stage
 from proveout.compiler.profile import Profile
 from proveout.devices.registry import DeviceInfo
+from proveout.engine import cache
 from proveout.engine.watch import Watch
 from proveout.program import Device, Loaded, Program
 from proveout.types import Coverage, OpStatus, Settings
@@ -86,17 +89,40 @@ class GraphFunction:
         return made
 
     def _compile(self, gm: GraphModule) -> Variant:
+        compiled = self._cached(gm)
+        variant = Variant(compiled, lambda: self.device.load(compiled.program, self.settings))
+        self.on_compiled(compiled)
+        return variant
+
+    def _cached(self, gm: GraphModule) -> CompiledGraph:
+        """From the cache on disk, or compiled and put there. Verifying means doing all the work."""
+        chip, stages = self.device.spec, dict[str, float]()
+        if not self.settings.verify:
+            with stage(stages, "load"):
+                key = cache.key_of(gm, self.weights, self.profile, self.settings, chip)
+                found = cache.load(key, self.name, chip, self.settings)
+            if found is not None:
+                found.stages_s.update(stages)
+                return found
         compiled = compile_graph(
             gm,
             weights=self.weights,
             profile=self.profile,
             settings=self.settings,
-            chip=self.device.spec,
+            chip=chip,
             name=self.name,
+            replay=self._replay,
         )
-        variant = Variant(compiled, lambda: self.device.load(compiled.program, self.settings))
-        self.on_compiled(compiled)
-        return variant
+        if not self.settings.verify:
+            with stage(compiled.stages_s, "save"):
+                cache.save(key, compiled)
+        return compiled
+
+    def _replay(self, program: Program, inputs: Sequence[Any], weights: Mapping[str, Any]) -> Sequence[Any]:
+        # A witness judges passes, not the chip's rounding.
+        loaded = self.device.load(program, replace(self.settings, numerics="fast"))
+        loaded.set_weights(weights)
+        return loaded.run(inputs).outputs
 
     def _report_eager(self, reason: str) -> None:
         """A graph that runs in eager counts in full: every op on the host, for this reason."""
@@ -104,7 +130,7 @@ class GraphFunction:
         origins = [origin_of(n) for n in nodes]
         statuses = tuple(OpStatus(o.node, o.aten, "host", reason, "", o.module, o.source) for o in origins)
         empty = Program(self.name, self.profile.target, (), (), (), (), (), (), {})
-        self.on_compiled(CompiledGraph(empty, Coverage(statuses, 0, 1), None, (), ()))
+        self.on_compiled(CompiledGraph(empty, Coverage(statuses, 0, 1), None, self.settings))
 
 
 class Tally:
