@@ -155,7 +155,9 @@ def from_torch(
     """A torch tensor as ttnn's: on the host, or on the device where one is given."""
     if tensor.dtype in (torch.int64, torch.bool) and dtype is None:
         dtype = int32
-    given = {"dtype": dtype, "layout": layout or ROW_MAJOR_LAYOUT, "device": device, "memory_config": memory_config}
+    packed = dtype in (bfloat8_b, bfloat4_b)
+    layout = layout or (TILE_LAYOUT if packed else ROW_MAJOR_LAYOUT)
+    given = {"dtype": dtype, "layout": layout, "device": device, "memory_config": memory_config}
     return _run("ttnn.from_torch", {"tensor": tensor.clone(), **{k: v for k, v in given.items() if v is not None}})
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import numbers_by_hand as hand
 import pytest
@@ -48,6 +51,17 @@ def test_a_group_reads_back_as_the_rules_written_by_hand_say(dtype, packer, valu
     assert fractions(found) == hand.quantised(values, dtype, packer)
 
 
+@pytest.mark.parametrize("group", json.loads(Path(__file__).with_name("ttnn_packed.json").read_text()))
+def test_a_group_reads_back_as_ttnn_itself_packed_it(group):
+    """Recorded from ttnn 0.81.1's own host code, `ttnn.to_torch(ttnn.from_torch(x, dtype=…))`: ordinary numbers, ties,
+    denormals, the largest, infinities and NaN. A NaN's own bits do not count."""
+    bits = [int(word, 16) for word in group["float32"].split()]
+    x = torch.tensor(bits).to(torch.int32).view(torch.float32)
+    for dtype in BLOCK:
+        wanted = torch.tensor([int(word, 16) for word in group[dtype].split()]).to(torch.int16).view(torch.bfloat16)
+        torch.testing.assert_close(blockfloat.quantise(x, dtype), wanted, rtol=0, atol=0, equal_nan=True)
+
+
 @quick
 @pytest.mark.parametrize("packer", PACKERS)
 @pytest.mark.parametrize("dtype", BLOCK)
@@ -60,6 +74,19 @@ def test_bytes_unpack_to_what_the_tensor_reads_back_as(dtype, packer, shape, see
     data = blockfloat.pack(x, dtype, packer)
     assert len(data) == TensorSpec(tuple(shape), dtype, "tile").nbytes
     assert torch.equal(blockfloat.unpack(data, dtype, tuple(shape)), blockfloat.quantise(x, dtype, packer))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "sha256"),
+    [
+        ("bfloat8_b", "a7a2725ee02769fe54e6dd60201f3891c3c979bdccaff67c9acd23b31866b715"),
+        ("bfloat4_b", "55cebc36643f619cb540959607372d2044acd236a87d9ff3219e5d1d8f891f01"),
+    ],
+)
+def test_bytes_are_those_that_ttnn_itself_writes(dtype, sha256):
+    """Recorded from ttnn 0.81.1: `ttnn.dump_tensor` of this tensor, without the file's head."""
+    x = (torch.arange(40 * 70) * 37 % 1009 - 504).float().reshape(40, 70) / 64
+    assert hashlib.sha256(blockfloat.pack(x, dtype)).hexdigest() == sha256
 
 
 def test_a_tile_is_its_exponents_then_its_faces():

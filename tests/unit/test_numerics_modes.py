@@ -131,6 +131,15 @@ def test_the_last_override_that_matches_counts():
     assert conv.attr("conv_config") is None
 
 
+def test_an_override_picks_one_of_several_layers_that_are_alike():
+    layers = [nn.Sequential(nn.Linear(64, 64), nn.ReLU()) for _ in range(4)]
+    model, x = nn.Sequential(*layers).eval(), torch.randn(4, 64)
+    chosen = {"precision": "bfloat16", "weights": "bfloat8_b", "overrides": {"1": "bfloat4_b", "3.0": "same"}}
+    program = proveout.compile(model, x, settings=chosen).program
+    found = formats(program, "ttnn.linear", "input_tensor_b")
+    assert found == ["bfloat8_b", "bfloat4_b", "bfloat8_b", "bfloat16"]
+
+
 def test_an_override_reaches_everything_inside_a_module():
     settings = Settings.of({"overrides": {"encoder": "bfloat8_b", "encoder.0.head": "same"}})
     assert settings.weights_of(Origin(module="encoder.3.fc")) == "bfloat8_b"
@@ -367,6 +376,13 @@ BF8, BF4 = tile(32, 64, dtype="bfloat8_b"), tile(64, 32, dtype="bfloat4_b")
         # as real ttnn 0.81.1 answers on its mock device
         ("ttnn.matmul", {"input_tensor_a": BF8, "input_tensor_b": BF4}, "bfloat8_b"),
         ("ttnn.matmul", {"input_tensor_a": tile(32, 64), "input_tensor_b": BF4}, "bfloat16"),
+        ("ttnn.matmul", {"input_tensor_a": tile(32, 64, dtype="float32"), "input_tensor_b": BF4}, "float32"),
+        ("ttnn.matmul", {"input_tensor_a": BF8, "input_tensor_b": tile(64, 32)}, "bfloat8_b"),
+        ("ttnn.add", {"input_tensor_a": BF8, "input_tensor_b": tile(32, 64)}, "bfloat8_b"),
+        ("ttnn.add", {"input_tensor_a": tile(32, 64), "input_tensor_b": BF8}, "bfloat16"),
+        ("ttnn.permute", {"input_tensor": BF8, "dims": (1, 0)}, "bfloat8_b"),
+        ("ttnn.reshape", {"input_tensor": BF8, "shape": (64, 32)}, "bfloat8_b"),
+        ("ttnn.pow", {"input_tensor": BF4, "exponent": 2.0}, "bfloat4_b"),
         ("ttnn.add", {"input_tensor_a": BF8, "input_tensor_b": BF8}, "bfloat8_b"),
         ("ttnn.exp", {"input_tensor": BF8}, "bfloat8_b"),
         ("ttnn.sum", {"input_tensor": BF8, "dim": -1}, "bfloat8_b"),
@@ -436,8 +452,17 @@ def test_an_exported_model_with_packed_weights_reproduces_its_outputs(tmp_path, 
 
 
 def test_block_floats_exist_in_tile_layout_alone():
-    with pytest.raises(RuntimeError, match="bfloat8_b exists in tile layout alone"):
-        ttnn.from_torch(torch.randn(4, 4), dtype=ttnn.bfloat8_b)
+    x = torch.randn(4, 4)
+    assert ttnn.from_torch(x, dtype=ttnn.bfloat8_b).layout == ttnn.TILE_LAYOUT
+    with pytest.raises(RuntimeError, match="Layout must be Layout::TILE for bfloat8_b or bfloat4_b!"):
+        ttnn.from_torch(x, dtype=ttnn.bfloat8_b, layout=ttnn.ROW_MAJOR_LAYOUT)
+
+
+@pytest.mark.parametrize("kernel", ["ttnn.sum", "ttnn.mean", "ttnn.max", "ttnn.softmax"])
+def test_reductions_and_softmax_refuse_bfloat4_b_as_ttnn_does(kernel):
+    told = refusal(kernels()[kernel], {"input_tensor": BF4, "dim": -1})
+    assert told is not None
+    assert told.endswith("not bfloat4_b")
 
 
 def test_the_packer_rounds_a_float32_destination_away_from_zero_on_ties():

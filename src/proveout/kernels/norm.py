@@ -59,7 +59,7 @@ def batch_norm_refuses(specs: Specs) -> str | None:
 
 
 KERNELS = [
-    Kernel("ttnn.softmax", softmax, norm_work, dtypes=FLOAT),
+    Kernel("ttnn.softmax", softmax, norm_work, dtypes=FLOAT - {"bfloat4_b"}),
     Kernel("ttnn.layer_norm", layer_norm, norm_work, dtypes=FLOAT),
     Kernel("ttnn.rms_norm", rms_norm, norm_work, dtypes=FLOAT),
     Kernel("ttnn.batch_norm", batch_norm, norm_work, dtypes=FLOAT, refuse=batch_norm_refuses),

@@ -42,7 +42,7 @@ def _needs_tiles(specs: Specs) -> str | None:
     dtype = specs.get("dtype")
     name = dtype.text.removeprefix("ttnn.") if isinstance(dtype, Name) else ""
     if name in FORMATS and resolve(specs.get("layout")) != "tile":
-        return f"{name} exists in tile layout alone; give layout=ttnn.TILE_LAYOUT"
+        return "Layout must be Layout::TILE for bfloat8_b or bfloat4_b!"
     return None
 
 
