@@ -262,6 +262,9 @@ class Loaded(Protocol):
     def value(self, name: str) -> Any:
         """A weight, a constant or a setup result as the device holds it."""
 
+    def run_step(self, step: Step, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        """One Step of the Program on the values given by name, as the device computes it."""
+
     def run(self, inputs: Sequence[Any]) -> Result: ...
 
 

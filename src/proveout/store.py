@@ -222,6 +222,8 @@ def row(record: Record) -> Row:
         "class_name": job.workload.class_name,
         "device": job.device,
         "precision": job.settings.precision,
+        "weights": job.settings.weights if not job.settings.overrides else "mixed",
+        "numerics": job.settings.numerics if job.device.startswith("sim") else None,
         "did": "+".join(job.do),
         "status": record.status,
         "reason": record.reason,
@@ -337,7 +339,8 @@ def _median_ms(timing: Timing | None) -> float | None:
 _COLUMNS = {
     "records": """
         key varchar, model varchar, script varchar, selector varchar, class_name varchar, device varchar,
-        precision varchar, did varchar, status varchar, reason varchar, failure varchar, parameters bigint,
+        precision varchar, weights varchar, numerics varchar, did varchar,
+        status varchar, reason varchar, failure varchar, parameters bigint,
         ops_before bigint, ops_before_unique bigint, ops_remain bigint, ops_remain_unique bigint,
         transfers bigint, graphs bigint, pcc double, accuracy double, accuracy_eager double,
         original_ms double, original_kind varchar, compiled_ms double, compiled_kind varchar, host_ms double,

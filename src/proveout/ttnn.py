@@ -14,15 +14,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
+from proveout.chip.fidelity import PHASES
 from proveout.chip.specs import CHIPS
 from proveout.devices.registry import ALIASES
 from proveout.devices.sim import Sim
+from proveout.kernels.blockfloat import FORMATS
+from proveout.kernels.faithful import faithful
 from proveout.kernels.signatures import Parameter, signatures
-from proveout.kernels.table import PLACEMENT, Kernel, call_meaning, flat_specs, infer, kernels, refusal
+from proveout.kernels.table import PLACEMENT, Kernel, call_meaning, flat_specs, infer, kernels, refusal, storing
 from proveout.program import Name, Ref, Step
 from proveout.types import DRAM, HOST, L1, Memory, TensorSpec
 
@@ -44,22 +47,43 @@ class Layout(Name):
 
 
 bfloat16, float32 = DataType("ttnn.bfloat16"), DataType("ttnn.float32")
+bfloat8_b, bfloat4_b = DataType("ttnn.bfloat8_b"), DataType("ttnn.bfloat4_b")
 int32, uint32, uint16, uint8 = (DataType(f"ttnn.{d}") for d in ("int32", "uint32", "uint16", "uint8"))
 TILE_LAYOUT, ROW_MAJOR_LAYOUT = Layout("ttnn.TILE_LAYOUT"), Layout("ttnn.ROW_MAJOR_LAYOUT")
 DRAM_MEMORY_CONFIG, L1_MEMORY_CONFIG = Name("ttnn.DRAM_MEMORY_CONFIG"), Name("ttnn.L1_MEMORY_CONFIG")
+MathFidelity = SimpleNamespace(**{f: Name(f"ttnn.MathFidelity.{f}") for f in PHASES})
 GeluVariant = SimpleNamespace(Accurate=Name("ttnn.GeluVariant.Accurate"), Tanh=Name("ttnn.GeluVariant.Tanh"))
 TILE_SIZE = 32
 
 _MEMORY = {DRAM: DRAM_MEMORY_CONFIG, L1: L1_MEMORY_CONFIG, HOST: None}
 
 
-def open_device(*, device_id: int = 0, chip: str = ALIASES["sim"].removeprefix("sim:"), **reserved: int) -> Device:
+def _config(name: str) -> Callable[..., Name]:
+    """One of ttnn's config classes: its call as text, which kernels and exported scripts read."""
+
+    def make(**fields: Any) -> Name:
+        told = (f"{k}={v.text if isinstance(v, Name) else repr(v)}" for k, v in fields.items())
+        return Name(f"ttnn.{name}({', '.join(told)})")
+
+    return make
+
+
+Conv2dConfig, WormholeComputeKernelConfig = _config("Conv2dConfig"), _config("WormholeComputeKernelConfig")
+
+
+def open_device(
+    *,
+    device_id: int = 0,
+    chip: str = ALIASES["sim"].removeprefix("sim:"),
+    numerics: Literal["fast", "faithful"] = "fast",
+    **reserved: int,
+) -> Device:
     """Open the embedded chip. Sizes that real ttnn takes (`l1_small_size`, `trace_region_size` …) are accepted."""
     if device_id != 0:
         raise RuntimeError(f"device {device_id} is not there: the embedded {chip} has device 0.")
     if chip not in CHIPS:
         raise RuntimeError(f"chip {chip!r} is not known; valid: {', '.join(CHIPS)}.")
-    return Sim(chip)
+    return Sim(chip, numerics)
 
 
 def close_device(device: Device) -> None:
@@ -131,13 +155,16 @@ def from_torch(
     """A torch tensor as ttnn's: on the host, or on the device where one is given."""
     if tensor.dtype in (torch.int64, torch.bool) and dtype is None:
         dtype = int32
-    given = {"dtype": dtype, "layout": layout or ROW_MAJOR_LAYOUT, "device": device, "memory_config": memory_config}
+    packed = dtype in (bfloat8_b, bfloat4_b)
+    layout = layout or (TILE_LAYOUT if packed else ROW_MAJOR_LAYOUT)
+    given = {"dtype": dtype, "layout": layout, "device": device, "memory_config": memory_config}
     return _run("ttnn.from_torch", {"tensor": tensor.clone(), **{k: v for k, v in given.items() if v is not None}})
 
 
 def to_torch(tensor: Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """A copy of a ttnn tensor as torch's, in its own or the given dtype."""
-    data = tensor.data.to(dtype) if dtype is not None else tensor.data
+    """A copy of a ttnn tensor as torch's, in its own or the given dtype; block floats come as float32."""
+    dtype = dtype or (torch.float32 if tensor.spec.dtype in FORMATS else tensor.data.dtype)
+    data = tensor.data.to(dtype)
     return data.clone()
 
 
@@ -217,10 +244,14 @@ def _run(name: str, bound: dict[str, Any]) -> Any:
         if "unexpected keyword" not in str(error):
             raise
         raise RuntimeError(f"{name}: {str(error).split('() ')[-1]}: that is not served yet") from None
-    data = call_meaning(kernel, {k: _replace(v, values) for k, v in attrs.items() if k not in PLACEMENT})
+    device = bound.get("device") or next((d for d in devices if d is not None), None)
+    meaning = storing(kernel, tuple(s.dtype for s in outputs))
+    if device is not None and device.numerics == "faithful":
+        made_of = {f"out {i}": spec for i, spec in enumerate(outputs)}
+        meaning = faithful(Step(name, tuple(attrs.items()), tuple(made_of)), specs | made_of, device.spec, None)
+    data = call_meaning(kernel, {k: _replace(v, values) for k, v in attrs.items() if k not in PLACEMENT}, meaning)
     if name == "ttnn.deallocate":
         bound["tensor"].free()
-    device = bound.get("device") or next((d for d in devices if d is not None), None)
     made = data if isinstance(data, (tuple, list)) else (data,)
     tensors = [Tensor(d, s, device) for d, s in zip(made, outputs)]
     return tensors[0] if len(tensors) == 1 else tensors if tensors else None

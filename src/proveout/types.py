@@ -12,6 +12,7 @@ import types as _types
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from importlib import metadata
 from typing import Any, Literal, TypeVar, Union
 
@@ -143,6 +144,8 @@ class Origin:
 
 Precision = Literal["model", "bfloat16"]
 Fidelity = Literal["LoFi", "HiFi2", "HiFi3", "HiFi4"]
+Weights = Literal["same", "bfloat16", "bfloat8_b", "bfloat4_b"]
+"""The format of a weight on the device; `same` is what `precision` gives."""
 
 
 @dataclass(frozen=True)
@@ -150,10 +153,16 @@ class Settings:
     """What a user may choose about a compilation; goes in, never comes out changed."""
 
     precision: Precision = "model"
+    weights: Weights = "same"
+    """Of matrix products and convolutions."""
+    overrides: tuple[tuple[str, Weights], ...] = ()
+    """(pattern, format) for the weights of some: a module's path (with all inside it) or an ATen op; the last one that
+    matches counts."""
     math_fidelity: Fidelity | None = None
     fallback: Literal["host", "error"] = "host"
     memory: Literal["auto", "dram"] = "auto"
-    numerics: Literal["fast"] = "fast"
+    numerics: Literal["fast", "faithful"] = "fast"
+    """On `sim`: torch's own kernels, or the chip's rules bit by bit where they are known."""
     trace: bool = False
     queues: Literal[1, 2] = 1
     verify: bool = False
@@ -175,7 +184,37 @@ class Settings:
                 raise unknown("setting", name, hints)
             _check(name, given, hints[name])
         chosen: dict[str, Any] = {k: float(v) if hints[k] is float else v for k, v in value.items()}
+        if "overrides" in chosen:
+            chosen["overrides"] = _pairs(chosen["overrides"])
         return Settings(**chosen)
+
+    @property
+    def packs_weights(self) -> bool:
+        """Whether some weight is to be stored in a format of its own."""
+        return any(dtype != "same" for dtype in (self.weights, *(d for _, d in self.overrides)))
+
+    def weights_of(self, origin: Origin) -> Weights:
+        """The format for the weight of an op that comes from there."""
+        parts = origin.module.split(".") if origin.module else []
+        names = [origin.aten, *(".".join(parts[: i + 1]) for i in range(len(parts)))]
+        found = [dtype for pattern, dtype in self.overrides if any(fnmatchcase(n, pattern) for n in names)]
+        return found[-1] if found else self.weights
+
+
+def _pairs(given: Any) -> tuple[tuple[str, Weights], ...]:
+    """Overrides as a user wrote them: a dict, or a list of pairs."""
+    items = given.items() if isinstance(given, dict) else given
+    shape = "setting 'overrides' takes {pattern: format} or a list of such pairs"
+    try:
+        pairs = [(pattern, dtype) for pattern, dtype in items]
+    except (TypeError, ValueError):
+        raise UsageError(f"{shape}, not {given!r}.") from None
+    for pattern, dtype in pairs:
+        if not isinstance(pattern, str) or not pattern:
+            raise UsageError(f"{shape}; {pattern!r} is not a module's path or an ATen op.")
+        if dtype not in typing.get_args(Weights):
+            raise unknown(f"format for {pattern!r} in setting 'overrides':", dtype, typing.get_args(Weights))
+    return tuple(pairs)
 
 
 def _check(name: str, given: object, hint: Any) -> None:
@@ -606,6 +645,6 @@ def versions() -> dict[str, str]:
 __all__ = [
     "Buffer", "Comparison", "Coverage", "DRAM", "DTYPE_BYTES", "DeviceSpec", "Fallback", "GraphNode", "HOST", "Job",
     "Kind", "L1", "Layout", "Memory", "MemoryUse", "OpState", "OpStatus", "Origin", "Place", "Precision", "Record",
-    "SCHEMA", "Settings", "ShardSpec", "Sharding", "Status", "TILE", "TensorSpec", "Timing", "Workload", "digest",
-    "from_json", "short_dtype", "to_json", "versions",
+    "SCHEMA", "Settings", "ShardSpec", "Sharding", "Status", "TILE", "TensorSpec", "Timing", "Weights", "Workload",
+    "digest", "from_json", "short_dtype", "to_json", "versions",
 ]  # fmt: skip

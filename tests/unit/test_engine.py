@@ -404,3 +404,10 @@ def test_the_seeds_quickstart_runs_as_written():
     torch.testing.assert_close(out, module(input_data))
     out.sum().backward()
     assert module.first.weight.grad is not None
+
+
+def test_every_compilation_in_a_process_is_compiled_however_many_there_were():
+    """Dynamo runs a function in eager, and says so in its log alone, after eight compilations of one code object."""
+    x = torch.randn(2, 4)
+    made = [proveout.compile(torch.nn.Linear(4, 4).eval(), (x,)) for _ in range(10)]
+    assert [len(compiled.programs) for compiled in made] == [1] * 10

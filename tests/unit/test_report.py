@@ -130,7 +130,7 @@ def test_markdown_has_the_seed_tables() -> None:
         "| Fits in memory | Peak SRAM usage (in MB) | Reason |"
     )
     assert first == (
-        "| linear | sim:n150 bfloat16 | ✅ | 4 (4) | 1 (1) | 3 | 0.409 (measured) | 0.042 (modelled) "
+        "| linear | sim:n150 bfloat16 fast | ✅ | 4 (4) | 1 (1) | 3 | 0.409 (measured) | 0.042 (modelled) "
         "| 0.999870 | N/A | yes | 2.50 |  |"
     )
     assert "| ✘ (expected) |" in text

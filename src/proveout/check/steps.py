@@ -49,7 +49,7 @@ def replay(loaded: Loaded, inputs: Sequence[Any], threshold: float) -> list[Comp
         last = {name: i for i, step in enumerate(program.body) for name in (*step.uses, *step.outputs)}
         for index, step in enumerate(program.body):
             if step.kernel != DEALLOCATE:
-                results = run_step(step, device)
+                results = loaded.run_step(step, device)
                 isolated = _exactly(step, {n: _wide(device[n]) for n in step.uses}, results)
                 accumulated = _exactly(step, exact, results)
                 for position, name in enumerate(step.outputs):

@@ -9,9 +9,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from proveout.chip.fidelity import PHASES, default_fidelity
 from proveout.types import DeviceSpec, TensorSpec
-
-PHASES = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}
 
 MATRIX, POOL, REDUCE, VECTOR = 4096, 2048, 256, 128
 """Operations per core and cycle of each engine (a matrix multiply-add counts two)."""
@@ -80,10 +79,7 @@ def transfer_ns(spec: TensorSpec, chip: DeviceSpec, to_device: bool) -> int:
     return LAUNCH_NS + math.ceil(spec.nbytes / rate)
 
 
-def default_fidelity(dtypes: Sequence[str], chip: DeviceSpec) -> str:
-    """What ttnn uses when nothing is said: HiFi2, LoFi for block floats, the most exact one for float32 operands."""
-    if dtypes and set(dtypes) <= {"bfloat8_b", "bfloat4_b"}:
-        return "LoFi"
-    if "float32" in dtypes:
-        return "HiFi3" if chip.arch.startswith("wormhole") else "HiFi4"
-    return "HiFi2"
+__all__ = [
+    "MATRIX", "PHASES", "POOL", "REDUCE", "TRACED_GAP_NS", "UNTRACED_GAP_NS", "VECTOR", "KernelTime", "Work",
+    "default_fidelity", "kernel_time", "transfer_ns",
+]  # fmt: skip

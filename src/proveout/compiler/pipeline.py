@@ -27,6 +27,7 @@ from proveout.compiler.program_passes import (
     hoist,
     layouts,
     lift_matmul,
+    pack_weights,
     place,
     prune,
     sink,
@@ -162,6 +163,8 @@ def program_passes(profile: Profile, settings: Settings, chip: DeviceSpec | None
         layout = [partial(layouts, chip=chip, settings=settings)] if chip else []
         formulas, products = ([partial(fusion, policy=policy) for fusion in row] for row in (FORMULAS, PRODUCTS))
         passes = [partial(lift_matmul, policy=policy), *moves, *layout, hoist, *formulas, *moves, *products, prune]
+        if settings.packs_weights:
+            passes += [partial(pack_weights, settings=settings), prune]
         if chip is not None and settings.memory == "auto":
             passes.append(partial(place, chip=chip))
         passes.append(deallocate)

@@ -19,6 +19,10 @@ EXACT, ROUNDED, NARROWED = 1e-3, 5e-2, 0.3
 float32 graph to the bfloat16 Program lowered from it. A pass that breaks the meaning is far beyond."""
 
 
+NARROWS = ("lower", "pack_weights")
+"""The stages that may go over to a narrower dtype."""
+
+
 class Witness:
     """Remembers what the last stage computed; each stage's result is held against it."""
 
@@ -48,8 +52,8 @@ class Witness:
         inputs, weights = self.positions
         named = {name: self._arguments[i] for name, i in zip(result.weights, weights, strict=True)}
         found = self._replay(result, [self._arguments[i] for i in inputs], named)
-        rounds = any(spec.dtype == "bfloat16" for spec in result.specs.values())
-        self._hold(stage, found, EXACT if not rounds else NARROWED if stage == "lower" else ROUNDED)
+        rounds = any(spec.dtype.startswith("bfloat") for spec in result.specs.values())
+        self._hold(stage, found, EXACT if not rounds else NARROWED if stage in NARROWS else ROUNDED)
 
     def _run_graph(self, gm: GraphModule) -> list[Any]:
         with torch.no_grad():

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from proveout.kernels.table import PLACEMENT, call_meaning, kernels, resolve, torch_dtype
+from proveout.kernels.table import PLACEMENT, call_meaning, kernels, resolve, storing, torch_dtype
 from proveout.program import DEALLOCATE, FROM_TORCH, Arg, Program, Ref, Step
 
 PURE_LAYOUT = ("ttnn.to_layout", "ttnn.to_memory_config")
@@ -28,13 +28,22 @@ def aten_op(name: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def run_step(step: Step, values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """One Step, now: its outputs."""
+Meanings = Callable[[Step], Callable[..., Any]]
+"""What each ttnn Step of a Program computes, as a function of its attributes."""
+
+
+def fast(program: Program) -> Meanings:
+    """torch's own kernels, with results stored as the Program's specs say."""
+    return lambda step: storing(kernels()[step.kernel], tuple(program.specs[n].dtype for n in step.outputs))
+
+
+def run_step(step: Step, values: Mapping[str, Any], meanings: Meanings | None = None) -> tuple[Any, ...]:
+    """One Step, now: its outputs. Without `meanings` nothing is rounded to block floats."""
     attrs = {k: _concrete(v, values) for k, v in step.attrs}
     if step.on_host:
         out = aten_op(step.kernel)(**attrs)
     else:
-        out = call_meaning(kernels()[step.kernel], attrs)
+        out = call_meaning(kernels()[step.kernel], attrs, meanings(step) if meanings else None)
     return _given(out) if isinstance(out, (tuple, list)) else (out,)
 
 
@@ -64,7 +73,9 @@ class Transfers:
         return call
 
 
-def body_function(program: Program, stable: Sequence[str], transfers: Transfers) -> Callable[..., list[Any]]:
+def body_function(
+    program: Program, stable: Sequence[str], transfers: Transfers, meanings: Meanings
+) -> Callable[..., list[Any]]:
     """The body as `f(*inputs, *stable) -> outputs`; `stable` are the values that setup, weights and constants give."""
     used = {n for s in program.body for n in s.uses} | {r.name for o in program.outputs for r in _refs(o)}
     params = [*program.inputs, *stable]
@@ -89,7 +100,7 @@ def body_function(program: Program, stable: Sequence[str], transfers: Transfers)
         value = resolve(arg)
         return repr(value) if value is None or type(value) in (bool, int, str) else bind(value)
 
-    functions: dict[str, str] = {}
+    functions: dict[Callable[..., Any], str] = {}
     for step in program.body:
         if step.kernel == DEALLOCATE:
             lines.append(f"    del {variable[step.uses[0]]}")
@@ -98,16 +109,14 @@ def body_function(program: Program, stable: Sequence[str], transfers: Transfers)
         if step.kernel in PURE_LAYOUT and "dtype" not in dict(step.attrs):
             lines.append(f"    {outputs[0]} = {variable[step.uses[0]]}")
             continue
-        if step.kernel not in functions:
-            meaning = aten_op(step.kernel) if step.on_host else kernels()[step.kernel].meaning
-            if step.is_transfer:
-                meaning = transfers.counted(meaning)
-            functions[step.kernel] = bind(meaning)
+        meaning = aten_op(step.kernel) if step.on_host else meanings(step)
+        if meaning not in functions:
+            functions[meaning] = bind(transfers.counted(meaning) if step.is_transfer else meaning)
         skip = frozenset() if step.on_host else PLACEMENT
         texts = [(k, text(v)) for k, v in step.attrs if k not in skip]
         arguments = ", ".join(f"**{{{k!r}: {v}}}" if keyword.iskeyword(k) else f"{k}={v}" for k, v in texts)
         target = f"{outputs[0]} = " if len(outputs) == 1 else f"{', '.join(outputs)}, = " if outputs else ""
-        call = f"{functions[step.kernel]}({arguments})"
+        call = f"{functions[meaning]}({arguments})"
         if step.attr("weight") in late:
             call += f".to({bind(torch_dtype(program.specs[step.outputs[0]].dtype))})"
         if step.on_host and gives_tuple(step.kernel):

@@ -52,11 +52,11 @@ class Capture:
     def of(device: str | Device = "sim", settings: Settings | dict[str, Any] | None = None, **rest: Any) -> Capture:
         """Check what a user gave, before any work."""
         chosen = Settings.of(settings)
-        if isinstance(device, str):
-            return Capture(open_device(device), find(device), chosen, **rest)
-        if not hasattr(device, "load"):
+        if not isinstance(device, str) and not hasattr(device, "load"):
             raise UsageError(f"device must be a name or an open device, not {type(device).__name__}.")
-        return Capture(device, find(device.name), chosen, **rest)
+        info = find(device if isinstance(device, str) else device.name)
+        _check_numbers(info, chosen)
+        return Capture(open_device(device) if isinstance(device, str) else device, info, chosen, **rest)
 
     @staticmethod
     def from_options(options: Any) -> Capture:
@@ -105,6 +105,16 @@ class Capture:
 
 
 _numbers = itertools.count()
+
+
+def _check_numbers(info: DeviceInfo, settings: Settings) -> None:
+    """A setting that the device could only ignore is refused: the report would say what was not done."""
+    if info.target != "torch":
+        return
+    if settings.numerics != "fast":
+        raise UsageError(f"numerics={settings.numerics!r} is the chip's: device {info.name!r} has its own. Use 'sim'.")
+    if settings.packs_weights:
+        raise UsageError(f"device {info.name!r} keeps weights in torch's formats: use 'sim', or weights='same'.")
 
 
 def _graph_break(gm: GraphModule) -> list[str]:

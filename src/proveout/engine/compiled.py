@@ -183,6 +183,8 @@ def _own_entry(model: torch.nn.Module, capture: Capture) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         return model(*args, **kwargs)
 
+    # Dynamo keeps what it compiled by code object, and gives up on one silently after its limit of recompilations.
+    call.__code__ = call.__code__.replace()
     return torch.compile(call, backend=capture)
 
 

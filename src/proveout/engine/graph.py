@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -122,7 +123,8 @@ class GraphFunction:
         return compiled
 
     def _replay(self, program: Program, inputs: Sequence[Any], weights: Mapping[str, Any]) -> Sequence[Any]:
-        loaded = self.device.load(program, self.settings)
+        # A witness judges passes, not the chip's rounding.
+        loaded = self.device.load(program, replace(self.settings, numerics="fast"))
         loaded.set_weights(weights)
         return loaded.run(inputs).outputs
 

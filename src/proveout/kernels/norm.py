@@ -81,7 +81,7 @@ def batch_norm_refuses(specs: Specs) -> str | None:
 
 
 KERNELS = [
-    Kernel("ttnn.softmax", softmax, norm_work, dtypes=FLOAT),
+    Kernel("ttnn.softmax", softmax, norm_work, dtypes=FLOAT - {"bfloat4_b"}),
     Kernel("ttnn.scale_mask_softmax", scale_mask_softmax, norm_work, dtypes=FLOAT, refuse=scale_mask_softmax_refuses),
     Kernel("ttnn.layer_norm", layer_norm, norm_work, dtypes=FLOAT),
     Kernel("ttnn.rms_norm", rms_norm, norm_work, dtypes=FLOAT),

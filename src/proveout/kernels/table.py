@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from proveout.chip.time import Work
-from proveout.program import Arg, Constant, Name, Ref, Step
+from proveout.kernels.blockfloat import FORMATS, Packer, quantise
+from proveout.program import FROM_TORCH, Arg, Constant, Name, Ref, Step
 from proveout.types import DRAM, HOST, L1, Layout, Memory, TensorSpec
 
 FAMILIES = ("transfer", "eltwise", "matmul", "reduce", "movement", "norm", "attention", "conv", "embedding", "indexing")
@@ -119,7 +120,19 @@ def _infer(kernel: Kernel, attrs: tuple[tuple[str, Any], ...], target: str) -> t
         memory = resolve(given["memory_config"])
     elif kernel.name == "ttnn.from_torch" and "device" not in given:
         memory = HOST
-    return tuple(TensorSpec(tuple(t.shape), dtype_name(t.dtype), layout, memory) for t in tensors)
+    narrow = _block_float(given, operands) if layout == "tile" else None
+    dtypes = [narrow if narrow and t.dtype == torch.bfloat16 else dtype_name(t.dtype) for t in tensors]
+    return tuple(TensorSpec(tuple(t.shape), dtype, layout, memory) for t, dtype in zip(tensors, dtypes))
+
+
+def _block_float(given: Specs, operands: Sequence[TensorSpec]) -> str | None:
+    """The block float that results are stored in: the one asked for, else the first operand's."""
+    asked = given.get("dtype")
+    if isinstance(asked, Name):
+        name = asked.text.removeprefix("ttnn.")
+    else:
+        name = operands[0].dtype if operands else ""
+    return name if name in FORMATS else None
 
 
 def _spec_of(arg: Arg, specs: Mapping[str, TensorSpec]) -> Any:
@@ -141,9 +154,32 @@ def _meta(value: Any) -> Any:
     return resolve(value)
 
 
-def call_meaning(kernel: Kernel, attrs: Mapping[str, Any]) -> Any:
-    """Run a meaning on torch tensors; names (`ttnn.bfloat16`) are resolved, placement is dropped."""
-    return kernel.meaning(**{k: _resolve_deep(v) for k, v in attrs.items() if k not in PLACEMENT})
+def call_meaning(kernel: Kernel, attrs: Mapping[str, Any], meaning: Callable[..., Any] | None = None) -> Any:
+    """Run a kernel's meaning, or another with the same arguments, on torch tensors; names (`ttnn.bfloat16`) are
+    resolved, placement is dropped."""
+    return (meaning or kernel.meaning)(**{k: _resolve_deep(v) for k, v in attrs.items() if k not in PLACEMENT})
+
+
+PACKERS: dict[str, Packer] = {FROM_TORCH: "host", "ttnn.typecast": "device"}
+"""Kernels that pack their operand as it is; after all others the chip packs a bfloat16 result."""
+
+
+@functools.cache
+def storing(kernel: Kernel, dtypes: tuple[str, ...]) -> Callable[..., Any]:
+    """The meaning with its results stored in these dtypes: a block float is packed and read back."""
+    if FORMATS.keys().isdisjoint(dtypes):
+        return kernel.meaning
+    if kernel.name in PACKERS:
+        packer = PACKERS[kernel.name]
+        return lambda dtype=None, layout=None, **operand: quantise(next(iter(operand.values())), dtypes[0], packer)
+
+    def meaning(**attrs: Any) -> Any:
+        out = kernel.meaning(**attrs)
+        results = out if isinstance(out, (tuple, list)) else (out,)
+        packed = [quantise(r, d, "device") if d in FORMATS else r for r, d in zip(results, dtypes, strict=True)]
+        return packed if isinstance(out, (tuple, list)) else packed[0]
+
+    return meaning
 
 
 def _resolve_deep(value: Any) -> Any:

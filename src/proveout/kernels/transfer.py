@@ -6,7 +6,9 @@ from typing import Any
 
 import torch
 
-from proveout.kernels.table import Kernel
+from proveout.kernels.blockfloat import FORMATS
+from proveout.kernels.table import Kernel, Specs, resolve
+from proveout.program import Name
 
 
 def from_torch(tensor: torch.Tensor, dtype: torch.dtype | None = None, layout: str | None = None) -> torch.Tensor:
@@ -36,8 +38,16 @@ def deallocate(tensor: torch.Tensor, force: bool = True) -> Any:
     return None
 
 
+def _needs_tiles(specs: Specs) -> str | None:
+    dtype = specs.get("dtype")
+    name = dtype.text.removeprefix("ttnn.") if isinstance(dtype, Name) else ""
+    if name in FORMATS and resolve(specs.get("layout")) != "tile":
+        return "Layout must be Layout::TILE for bfloat8_b or bfloat4_b!"
+    return None
+
+
 KERNELS = [
-    Kernel("ttnn.from_torch", from_torch, layout=None, view=True),
+    Kernel("ttnn.from_torch", from_torch, layout=None, refuse=_needs_tiles, view=True),
     Kernel("ttnn.to_torch", to_torch, layout=None, view=True),
     Kernel("ttnn.to_layout", to_layout, layout=None, view=True),
     Kernel("ttnn.to_memory_config", to_memory_config, layout=None, view=True),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from proveout.report.element import Html, el, join
 from proveout.report.ledger import caveat, figures, heading, sentences
-from proveout.report.rows import NOTHING, OP_STATE, Report, count, number, pcc_text, status_words
+from proveout.report.rows import NOTHING, OP_STATE, Report, count, number, numbers, pcc_text, status_words
 from proveout.store import Row, comparison_rows, op_rows, timing_rows, variation_rows
 from proveout.types import Record
 
@@ -40,7 +40,7 @@ def _model(record: Record, flat: Row, anchor: str) -> Html:
     summary = el(
         "summary",
         el("b", flat["model"]),
-        el("span", f"{flat['device']} · {flat['precision']}", class_="hint"),
+        el("span", f"{flat['device']} · {numbers(flat)}", class_="hint"),
         status_chip(flat),
     )
     return el(

@@ -139,14 +139,21 @@ def _megabytes(flat: Row) -> str | None:
     return number(flat["l1_peak_bytes"] / 1e6) if flat["l1_peak_bytes"] is not None else None
 
 
+def numbers(flat: Row) -> str:
+    """What was chosen about numbers: `bfloat16 fast`, `bfloat16 bfloat8_b weights faithful`."""
+    weights = f"{flat['weights']} weights" if flat["weights"] != "same" else None
+    return " ".join(filter(None, (flat["precision"], weights, flat["numerics"])))
+
+
 COLUMNS = [
     Column(
         "Model", "Model", "model", lambda r: r["model"],
         "Name of the model, as its script calls it.", numeric=False,
     ),
     Column(
-        "Device", "Device", "device", lambda r: f"{r['device']} {r['precision']}",
-        "The device the model was compiled for, and the precision: `model` keeps the model's own dtypes.",
+        "Device", "Device", "device", lambda r: f"{r['device']} {numbers(r)}",
+        "The device the model was compiled for, and its numbers: precision (`model` keeps the model's own dtypes), the "
+        "weights' format where it is another, and on `sim` the numerics: `fast` or `faithful` (bit by bit).",
         numeric=False, drop=9,
     ),
     Column(
