@@ -347,9 +347,9 @@ def test_a_faithful_model_checks_step_by_step_as_it_runs():
     compiled = proveout.compile(
         model, inputs, settings={"precision": "bfloat16", "numerics": "faithful", "math_fidelity": "LoFi"}
     )
-    low = {c.name: c.pcc for c in compare_steps(compiled, inputs, {}, 0.99)}
+    low = {c.name: c.pcc for c in compare_steps(compiled, inputs, {}, 0.99) if c.pcc is not None}
     compiled = proveout.compile(model, inputs, settings={"precision": "bfloat16"})
-    high = {c.name: c.pcc for c in compare_steps(compiled, inputs, {}, 0.99)}
+    high = {c.name: c.pcc for c in compare_steps(compiled, inputs, {}, 0.99) if c.pcc is not None}
     assert min(low.values()) < min(high.values())
 
 

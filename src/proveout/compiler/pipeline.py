@@ -160,11 +160,14 @@ def program_passes(profile: Profile, settings: Settings, chip: DeviceSpec | None
     passes = [*moves, hoist]
     if profile.target == "ttnn":
         policy = Policy(chip, settings)
-        layout = [partial(layouts, chip=chip, settings=settings)] if chip else []
         formulas, products = ([partial(fusion, policy=policy) for fusion in row] for row in (FORMULAS, PRODUCTS))
-        passes = [partial(lift_matmul, policy=policy), *moves, *layout, hoist, *formulas, *moves, *products, prune]
-        if settings.packs_weights:
+        passes = [partial(lift_matmul, policy=policy), *moves]
+        if chip is not None:
+            passes.append(partial(layouts, chip=chip, settings=settings))
+        passes.append(hoist)
+        if settings.packs_weights:  # before products are joined: each weight's format is its own module's
             passes += [partial(pack_weights, settings=settings), prune]
+        passes += [*formulas, *moves, *products, prune]
         if chip is not None and settings.memory == "auto":
             passes.append(partial(place, chip=chip))
         passes.append(deallocate)
