@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+
 from proveout.errors import OutOfMemory
 from proveout.types import DeviceSpec, TensorSpec
 
@@ -47,11 +49,23 @@ class Arena:
                 self.blocks[name] = (start, size)
                 self.peak = max(self.peak, self.used)
                 return
-        cure = "Use a smaller batch, or settings memory='dram'." if self.name == "L1" else "Use a smaller batch."
         raise OutOfMemory(
             f"out of {self.name} for %{name}: {size} B per bank asked, {self.capacity - self.used} B free, "
-            f"largest free block {self.largest_free} B. {cure}"
+            f"largest free block {self.largest_free} B."
         )
+
+    def windows(self, size: int, movable: Collection[str]) -> Iterator[tuple[str, ...]]:
+        """Runs of neighbouring movable buffers whose removal opens a block of this size, each as short as can be."""
+        blocks = sorted((start, start + length, name) for name, (start, length) in self.blocks.items())
+        ends = [0, *(end for _, end, _ in blocks)]
+        starts = [*(start for start, _, _ in blocks), self.capacity]
+        for first in range(len(blocks)):
+            for last in range(first, len(blocks)):
+                if blocks[last][2] not in movable:
+                    break
+                if starts[last + 1] - ends[first] >= size:
+                    yield tuple(name for _, _, name in blocks[first : last + 1])
+                    break
 
     def free(self, name: str) -> None:
         self.blocks.pop(name, None)

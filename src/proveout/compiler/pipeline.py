@@ -16,7 +16,7 @@ from proveout.compiler.graph_passes import GRAPH_PASSES
 from proveout.compiler.lower import Lowered, lower, origin_of
 from proveout.compiler.plan import Plan, make_plan
 from proveout.compiler.profile import Profile
-from proveout.compiler.program_passes import cancel, deallocate, hoist, place, prune, sink
+from proveout.compiler.program_passes import cancel, deallocate, evict, hoist, place, prune, sink, split
 from proveout.kernels.table import infer
 from proveout.program import Program, verify
 from proveout.types import Coverage, DeviceSpec, OpStatus, Settings
@@ -106,9 +106,13 @@ def program_passes(profile: Profile, settings: Settings, chip: DeviceSpec | None
     """The ordered list for one target."""
     passes: list[Callable[[Program], Program]] = [sink, cancel, prune, hoist]
     if profile.target == "ttnn":
-        if chip is not None and settings.memory == "auto":
-            passes.append(partial(place, chip=chip))
+        if chip is not None:
+            passes.append(partial(split, chip=chip))
+            if settings.memory == "auto":
+                passes.append(partial(place, chip=chip, settings=settings))
         passes.append(deallocate)
+        if chip is not None:
+            passes.append(partial(evict, chip=chip, settings=settings))
     return passes
 
 

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from proveout.compiler import CompiledGraph
 from proveout.compiler.decompositions import decompositions, kept_whole
-from proveout.devices.registry import DeviceInfo, find, open_device
+from proveout.devices.registry import DeviceInfo, find, info_of, open_device
 from proveout.engine.graph import GraphFunction, Tally
 from proveout.errors import UsageError, unknown
 from proveout.program import Device
@@ -54,7 +54,7 @@ class Capture:
             return Capture(open_device(device), find(device), chosen, **rest)
         if not hasattr(device, "load"):
             raise UsageError(f"device must be a name or an open device, not {type(device).__name__}.")
-        return Capture(device, find(device.name), chosen, **rest)
+        return Capture(device, info_of(device), chosen, **rest)
 
     @staticmethod
     def from_options(options: Any) -> Capture:

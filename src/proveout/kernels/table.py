@@ -117,7 +117,7 @@ def _infer(kernel: Kernel, attrs: tuple[tuple[str, Any], ...], target: str) -> t
     memory = operands[0].memory if operands and operands[0].memory != HOST else DRAM
     if "memory_config" in given:
         memory = resolve(given["memory_config"])
-    elif kernel.name == "ttnn.from_torch" and "device" not in given:
+    elif kernel.name == "ttnn.from_device" or (kernel.name == "ttnn.from_torch" and "device" not in given):
         memory = HOST
     return tuple(TensorSpec(tuple(t.shape), dtype_name(t.dtype), layout, memory) for t in tensors)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from proveout.program import DEALLOCATE, Program, Ref, Step, refs
@@ -36,13 +37,21 @@ def _setup_without_intermediates(program: Program) -> tuple[Step, ...]:
     return tuple(steps)
 
 
+def sharing(steps: Sequence[Step]) -> dict[str, str]:
+    """Values that may lie in one buffer with others that these Steps make, each with the first of them."""
+    made = {name for step in steps for name in step.outputs}
+    first: dict[str, str] = {}
+    for step in steps:
+        if step.kernel in MAY_SHARE and step.uses[0] in made:
+            root = first.setdefault(step.uses[0], step.uses[0])
+            first.update(dict.fromkeys(step.outputs, root))
+    return first
+
+
 def freed_after(program: Program) -> dict[int, list[str]]:
     """For each position in the body, the device tensors whose buffers are free after that Step."""
-    group: dict[str, str] = {}
-    for step in program.body:
-        for name in step.outputs:
-            group[name] = group.get(step.uses[0], name) if step.kernel in MAY_SHARE else name
-    made = {n: g for n, g in group.items() if program.specs[n].memory != HOST}
+    group = sharing(program.body)
+    made = {n: group.get(n, n) for s in program.body for n in s.outputs if program.specs[n].memory != HOST}
     last = {g: i for i, step in enumerate(program.body) for n in (*step.uses, *step.outputs) if (g := made.get(n))}
     freed: dict[int, list[str]] = {}
     for name, g in made.items():

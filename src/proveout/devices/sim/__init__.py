@@ -16,9 +16,10 @@ from proveout.types import DeviceSpec, Settings
 class Sim:
     """One modelled chip."""
 
-    def __init__(self, chip: str = "n150") -> None:
-        self.name = f"sim:{chip}"
-        self.spec: DeviceSpec = CHIPS[chip]
+    def __init__(self, chip: str | DeviceSpec = "n150") -> None:
+        """A chip we know by its name, or any other as data."""
+        self.spec: DeviceSpec = CHIPS[chip] if isinstance(chip, str) else chip
+        self.name = f"sim:{self.spec.name}"
 
     def load(self, program: Program, settings: Settings) -> Resident:
         memory = memory_use(program, self.spec)
