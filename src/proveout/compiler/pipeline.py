@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from proveout.compiler.lower import Lowered, lower, origin_of
 from proveout.compiler.plan import Plan, make_plan
 from proveout.compiler.profile import Profile
 from proveout.compiler.program_passes import cancel, deallocate, evict, hoist, place, prune, sink, split
+from proveout.compiler.remedies import graph_remedies
 from proveout.kernels.table import infer
 from proveout.program import Program, verify
 from proveout.types import Coverage, DeviceSpec, OpStatus, Settings
@@ -54,7 +55,13 @@ def compile_graph(
     plan = None
     if chip is not None:
         with _stage(stages, "plan"):
-            plan = make_plan(program, chip, settings)
+
+            def compile_again(graph: GraphModule, chosen: Settings, other: DeviceSpec) -> Program:
+                precise = replace(profile, precision=chosen.precision)
+                again = lower(graph, weights, precise, chosen, name).program
+                return _run_program_passes(again, precise, chosen, other)
+
+            plan = make_plan(program, chip, settings, graph_remedies(gm, weights, chip, settings, compile_again))
     coverage = Coverage(_counted(gm, lowered, removed), program.num_transfers, num_graphs=1)
     return CompiledGraph(
         program, coverage, plan, lowered.input_positions, lowered.weight_positions, tuple(stages.items())

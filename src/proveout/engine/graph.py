@@ -18,6 +18,7 @@ from proveout.compiler.lower import Unlowerable, origin_of
 from proveout.compiler.profile import Profile
 from proveout.devices.registry import DeviceInfo
 from proveout.engine.watch import Watch
+from proveout.errors import OutOfMemory
 from proveout.program import Device, Loaded, Program
 from proveout.types import Coverage, OpStatus, Settings
 
@@ -94,9 +95,14 @@ class GraphFunction:
             chip=self.device.spec,
             name=self.name,
         )
-        variant = Variant(compiled, lambda: self.device.load(compiled.program, self.settings))
+        variant = Variant(compiled, lambda: self._load(compiled))
         self.on_compiled(compiled)
         return variant
+
+    def _load(self, compiled: CompiledGraph) -> Loaded:
+        if compiled.plan is not None and not compiled.plan.memory.fits:
+            raise OutOfMemory(compiled.plan.memory.peak_at)  # the device would say less: it cannot plan again
+        return self.device.load(compiled.program, self.settings)
 
     def _report_eager(self, reason: str) -> None:
         """A graph that runs in eager counts in full: every op on the host, for this reason."""

@@ -105,7 +105,7 @@ class _Eviction:
 
     def _end_setup(self) -> None:
         """The body finds the device as each call leaves it: what it streams is not there, all else always is."""
-        self._free([v for v in self.at if v in self.copies], Origin())
+        self._move_out([v for v in self.at if v in self.copies], Origin())
         self.resident = frozenset(self.at)
 
     def _next(self, step: Step) -> None:

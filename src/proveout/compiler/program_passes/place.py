@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from proveout.chip.memory import Arena, bytes_per_bank
 from proveout.compiler.program_passes.deallocate import freed_after, sharing
-from proveout.kernels.cost import program_ns, step_times
+from proveout.kernels.cost import CIRCULAR_BYTES, program_ns, step_times
 from proveout.kernels.signatures import parameters
 from proveout.kernels.table import MEMORY_NAMES, infer, kernels
 from proveout.program import Program, Ref, Step, refs, with_refs
@@ -23,7 +23,7 @@ DEFAULTS = Settings()
 
 def place(program: Program, chip: DeviceSpec, settings: Settings = DEFAULTS) -> Program:
     placement = _Placement(program, chip, settings)
-    freed = freed_after(program)
+    freed = freed_after(program.body, program.specs)
     for index, step in enumerate(program.body):
         placement.add(index, step)
         for name in freed.get(index, ()):
@@ -42,7 +42,8 @@ class _Placement:
     def __init__(self, program: Program, chip: DeviceSpec, settings: Settings) -> None:
         self.program, self.chip, self.settings = program, chip, settings
         self.specs: dict[str, TensorSpec] = dict(program.specs)
-        self.arena = Arena("L1", int(chip.l1_allocatable * L1_SHARE))
+        room = min(int(chip.l1_allocatable * L1_SHARE), chip.l1_allocatable - CIRCULAR_BYTES)
+        self.arena = Arena("L1", max(0, room))
         self.body: list[Step] = []
         self.moved: dict[str, str] = {}
         self.shares = sharing(program.body)

@@ -31,7 +31,11 @@ from proveout.program import (
 from proveout.types import DRAM, HOST, TILE, DeviceSpec, Origin, TensorSpec
 
 REASON = "too large for the device as a whole"
-ON_HOST = {"ttnn.reshape": ("aten.reshape.default", "shape"), "ttnn.permute": ("aten.permute.default", "dims")}
+ON_HOST: dict[str, tuple[str, dict[str, str]]] = {
+    "ttnn.reshape": ("aten.reshape.default", {"input_tensor": "self", "shape": "shape"}),
+    "ttnn.permute": ("aten.permute.default", {"input_tensor": "self", "dims": "dims"}),
+    "ttnn.concat": ("aten.cat.default", {"tensors": "tensors", "dim": "dim"}),
+}
 """Moves that the host makes itself, for nothing, when they are too large for the device."""
 
 
@@ -54,6 +58,10 @@ class _Division:
     length: int
     near: bool
     enough: bool = True
+
+    @property
+    def whole(self) -> _Division:
+        return replace(self, length=self.cut.extent)
 
     @property
     def bounds(self) -> list[tuple[int, int]]:
@@ -96,11 +104,11 @@ class _Split:
     def _add(self, step: Step) -> None:
         if step.kernel == FROM_TORCH:
             self._emit(self._renamed(step))
-        elif step.kernel == TO_TORCH and step.uses[0] in self.lost:
+        elif step.kernel == TO_TORCH and self._is_far(step.uses[0]) and not self._is_small(step.uses[0]):
             self._fetch_from_host(step)
         elif self.fits_alone(step):
             self._whole(step)
-        elif step.kernel in (*ON_HOST, "ttnn.to_layout") and self._is_far(step.uses[0]):
+        elif step.kernel in (*ON_HOST, "ttnn.to_layout") and all(map(self._is_far, step.uses)):
             self._move_on_host(step)
         else:
             division = self._divide(step)
@@ -110,6 +118,9 @@ class _Split:
                 self._move_on_host(step)
             else:
                 self._whole(step)
+
+    def _is_small(self, name: str) -> bool:
+        return name not in self.lost and self._bytes(name) <= self.chip.dram_bank_bytes
 
     def _renamed(self, step: Step) -> Step:
         return with_refs(step, lambda r: Ref(self.alias.get(r.name, r.name)))
@@ -124,15 +135,18 @@ class _Split:
         return name in self.lost or name in self.sent
 
     def _fetch_from_host(self, step: Step) -> None:
-        (out,), source = step.outputs, self.on_host[step.uses[0]]
+        (out,), source = step.outputs, self._from_host(step.uses[0], step.origin)
         self.alias[out] = self._as_dtype(source, self.specs[out].dtype, step.origin)
 
     def _move_on_host(self, step: Step) -> None:
-        (out,), name = step.outputs, self._from_host(step.uses[0], step.origin)
+        (out,), sources = step.outputs, {n: self._from_host(n, step.origin) for n in step.uses}
+        name = sources[step.uses[0]]
         if step.kernel in ON_HOST:
-            kernel, attribute = ON_HOST[step.kernel]
+            kernel, names = ON_HOST[step.kernel]
+            moved = with_refs(step, lambda r: Ref(sources[r.name]))
+            attrs = {names[k]: v for k, v in moved.attrs if k in names}
             spec = TensorSpec(self.specs[out].shape, self.specs[name].dtype)
-            name = self._host_step(kernel, {"self": Ref(name), attribute: step.attr(attribute)}, spec, out, step.origin)
+            name = self._host_step(kernel, attrs, spec, out, step.origin)
         self.on_host[out] = name
         self.lost.add(out)
 
@@ -145,9 +159,8 @@ class _Split:
         if found:
             return min(found, key=lambda d: (len(d.bounds), not d.near))
         halves = [_Division(cut, _half(cut), near=False, enough=False) for cut in ways]
-        smallest = min(halves, key=lambda d: self._piece_bytes(step, d), default=None)
-        whole = sum(map(self._bytes, (*step.uses, *step.outputs)))
-        return smallest if smallest is not None and self._piece_bytes(step, smallest) < whole else None
+        smaller = [d for d in halves if self._piece_bytes(step, d) < self._piece_bytes(step, d.whole)]
+        return min(smaller, key=lambda d: self._piece_bytes(step, d), default=None)
 
     def _longest(self, step: Step, cut: Cut, near: bool) -> _Division | None:
         lengths = range(cut.granule, cut.extent, cut.granule)
@@ -164,14 +177,11 @@ class _Split:
 
     def _piece_bytes(self, step: Step, division: _Division) -> int:
         cut, total = division.cut, 0
-        for key, arg in step.attrs:
-            for name in dict.fromkeys(r.name for r in refs(arg)):
-                spec = self.specs[name]
-                if key in cut.operands:
-                    total += _in_dram(_shorter(spec, cut.operands[key], division.length), self.chip)
-                    total += self._bytes(name) if division.near and not self._is_far(name) else 0
-                else:
-                    total += self._bytes(name)
+        for name, dim in {(r.name, cut.operands.get(key)) for key, arg in step.attrs for r in refs(arg)}:
+            if dim is not None:
+                total += _in_dram(_shorter(self.specs[name], dim, division.length), self.chip)
+            if dim is None or (division.near and not self._is_far(name)):
+                total += self._bytes(name)
         for name in step.outputs:
             spec = self.specs[name]
             length = -(-spec.shape[cut.output] * division.length // cut.extent)
@@ -187,9 +197,11 @@ class _Split:
         made: dict[str, list[str]] = {name: [] for name in step.outputs}
         for number, (start, end) in enumerate(division.bounds):
             attrs = {**dict(step.attrs), **cut.attrs(end - start)}
+            part = functools.cache(
+                functools.partial(self._slice, start=start, end=end, near=division.near, origin=origin)
+            )
             for key, dim in cut.operands.items():
-                part = functools.partial(self._slice, dim=dim, start=start, end=end, near=division.near, origin=origin)
-                attrs[key] = map_refs(attrs[key], part)
+                attrs[key] = map_refs(attrs[key], functools.partial(part, dim=dim))
             names = tuple(self._fresh(f"{out}.{number}") for out in step.outputs)
             piece = Step(step.kernel, tuple(attrs.items()), names, origin)
             self.specs.update(zip(names, infer(self._renamed(piece), self.specs)))
