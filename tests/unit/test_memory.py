@@ -23,7 +23,7 @@ from proveout.errors import OutOfMemory
 from proveout.kernels.cost import CIRCULAR_BYTES, memory_use, program_ns, step_times
 from proveout.kernels.table import infer, kernels
 from proveout.program import DEALLOCATE, verify
-from proveout.types import DRAM, Settings
+from proveout.types import DRAM, HOST, Settings
 
 N150 = CHIPS["n150"]
 TILE_BYTES = 2048
@@ -173,6 +173,24 @@ def test_the_tensor_with_the_farthest_use_waits_on_the_host():
     same_outputs(program, after, small)
 
 
+def test_of_two_that_wait_the_one_that_is_needed_later_leaves():
+    program = parse(f"""
+        input x float32 (32, 64)
+        %late = ttnn.from_torch(tensor=%x, {SEND})
+        %soon = ttnn.neg(input_tensor=%late)
+        %c = ttnn.from_torch(tensor=%x, {SEND})
+        %d = ttnn.relu(input_tensor=%c)
+        %e = ttnn.add(input_tensor_a=%d, input_tensor_b=%soon)
+        %f = ttnn.relu(input_tensor=%e)
+        %g = ttnn.add(input_tensor_a=%f, input_tensor_b=%late)
+        %y = ttnn.to_torch(tensor=%g, {FETCH})
+        return %y
+    """)
+    after = evict(deallocate(program), chip(7), SETTINGS)
+    assert [s.uses[0] for s in after.body if s.kernel == "ttnn.from_device"] == ["late"]
+    same_outputs(program, after, chip(7))
+
+
 def test_a_program_that_fits_is_left_alone():
     program = deallocate(parse(FAR_AND_NEAR))
     assert evict(program, chip(8), SETTINGS) is program
@@ -224,6 +242,43 @@ def test_views_that_may_share_a_buffer_leave_together():
     freed = min(i for i, s in enumerate(after.body) if s.kernel == DEALLOCATE and s.uses[0] in "av")
     assert copied < freed, frees
     uses_no_freed_buffer(after)
+    same_outputs(program, after, chip(8))
+
+
+def test_a_view_of_what_a_step_reads_does_not_take_the_operand_with_it():
+    program = parse(f"""
+        input x float32 (32, 64)
+        input z float32 (64, 32)
+        %a = ttnn.from_torch(tensor=%x, {SEND})
+        %v = ttnn.reshape(input_tensor=%a, shape=(64, 32))
+        %q = ttnn.from_torch(tensor=%z, {SEND})
+        %e = ttnn.add(input_tensor_a=%v, input_tensor_b=%q)
+        %t = ttnn.permute(input_tensor=%e, dims=(1, 0))
+        %d = ttnn.add(input_tensor_a=%a, input_tensor_b=%t)
+        %y = ttnn.to_torch(tensor=%d, {FETCH})
+        return %y
+    """)
+    after = fitted(program, chip(7))
+    assert memory_use(after, chip(7)).fits
+    kernels_read_from_the_chip(after)
+    same_outputs(program, after, chip(7))
+
+
+def test_operands_that_lie_apart_are_laid_out_afresh():
+    """The result needs 4 tiles in one block; without the others its operand, in the middle, leaves 3 and 3 of 8."""
+    program = parse(f"""
+        input x float32 (32, 96)
+        input z float32 (32, 64)
+        %a = ttnn.from_torch(tensor=%x, {SEND})
+        %b = ttnn.from_torch(tensor=%z, {SEND})
+        %y = ttnn.to_torch(tensor=%a, {FETCH})
+        %c = ttnn.concat(tensors=(%b, %b), dim=1)
+        %u = ttnn.to_torch(tensor=%c, {FETCH})
+        return %y, %u
+    """)
+    after = fitted(program, chip(8))
+    assert [s.uses[0] for s in after.body if s.kernel == "ttnn.from_device"] == ["b"]
+    assert memory_use(after, chip(8)).fits
     same_outputs(program, after, chip(8))
 
 
@@ -575,6 +630,19 @@ def uses_no_freed_buffer(program):
             assert not gone & roots, f"{step.kernel} reads what was freed"
 
 
+def kernels_read_from_the_chip(program):
+    anywhere = {"ttnn.to_torch", "ttnn.to_device", DEALLOCATE}
+    for step in program.steps:
+        if not step.on_host and step.kernel not in anywhere | {"ttnn.from_torch"}:
+            assert all(program.specs[n].memory != HOST for n in step.uses), program.format(step)
+
+
+def each_call_leaves_the_chip_as_it_found_it(program):
+    made = {n for s in program.body for n in s.outputs if program.specs[n].memory != HOST}
+    freed = [n for s in program.body if s.kernel == DEALLOCATE for n in s.uses if program.specs[n].memory != HOST]
+    assert sorted(freed) == sorted(made)
+
+
 @settings(deadline=None, max_examples=150)
 @given(dags(), st.integers(3, 60), st.sampled_from([0, 4, 12]), st.booleans())
 def test_whatever_fits_alone_is_made_to_fit_and_computes_the_same(program, dram_tiles, l1_tiles, trace):
@@ -584,6 +652,8 @@ def test_whatever_fits_alone_is_made_to_fit_and_computes_the_same(program, dram_
     use = memory_use(after, small)
     if every_step_fits_alone(cut, small):
         assert use.fits, use.peak_at
+    kernels_read_from_the_chip(after)
+    each_call_leaves_the_chip_as_it_found_it(after)
     if use.fits:
         assert use.dram_peak_bytes <= small.dram_bank_bytes
         assert use.l1_peak_per_core_bytes <= max(small.l1_allocatable, CIRCULAR_BYTES)
