@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from test_passes import FETCH, SEND, expect, parse, show
 
 import proveout
-from proveout.chip.memory import Arena, bytes_per_bank
+from proveout.chip.memory import Arena, bytes_per_bank, shard_refusal
 from proveout.chip.specs import CHIPS
 from proveout.compiler.plan import make_plan
 from proveout.compiler.program_passes import deallocate, evict, hoist, place, prune, split
@@ -23,7 +23,7 @@ from proveout.errors import OutOfMemory
 from proveout.kernels.cost import CIRCULAR_BYTES, memory_use, program_ns, step_times
 from proveout.kernels.table import infer, kernels
 from proveout.program import DEALLOCATE, verify
-from proveout.types import DRAM, HOST, Settings
+from proveout.types import DRAM, HOST, Memory, Settings, ShardSpec, TensorSpec
 
 N150 = CHIPS["n150"]
 TILE_BYTES = 2048
@@ -79,6 +79,47 @@ def test_a_window_is_the_shortest_run_of_movable_neighbours_that_opens_a_large_e
     assert list(made.windows(60, {"a", "b", "d"})) == [("a", "b"), ("b", "d")]
     assert list(made.windows(80, {"b", "d", "e"})) == [("b", "d", "e")]
     assert list(made.windows(40, {"a", "e"})) == []
+
+
+def sharded(shape, kind, shard, grid, layout="tile"):
+    return TensorSpec(shape, "bfloat16", layout, Memory("l1", kind, ShardSpec(shard, grid)))
+
+
+def test_a_core_holds_one_shard_in_whole_tiles_or_aligned_rows():
+    assert bytes_per_bank(sharded((1, 1, 2048, 64), "height", (32, 64), (8, 8)), N150) == 2 * 2048
+    assert bytes_per_bank(sharded((256, 512), "block", (32, 64), (8, 8)), N150) == 2 * 2048
+    assert bytes_per_bank(sharded((64, 5), "height", (8, 5), (8, 1), "row_major"), N150) == 8 * 16
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        (sharded((2048, 64), "height", (32, 64), (8, 8)), None),
+        (sharded((2048, 64), "height", (32, 64), (9, 8)), "a shard grid of 9x8 cores does not fit n150's 8x8"),
+        (sharded((2048, 64), "height", (32, 32), (8, 8)), "a height shard has the tensor's full width of 64, not 32"),
+        (sharded((4096, 64), "height", (32, 64), (8, 8)), "128 shards need as many cores; the grid has 64"),
+        (sharded((64, 2048), "width", (32, 32), (8, 8)), "a width shard has the tensor's full height of 64, not 32"),
+        (sharded((64, 2048), "width", (64, 32), (8, 8)), None),
+        (sharded((64, 512), "block", (32, 64), (8, 2)), None),
+        (sharded((64, 512), "block", (32, 64), (2, 8)), "2x8 blocks need as many rows and columns of cores"),
+        (sharded((64, 64), "height", (8, 64), (8, 1)), "shards in tile layout are whole tiles, not 8x64"),
+        (TensorSpec((64, 64), "bfloat16", "tile", Memory("l1", "height")), "height sharding needs the shape"),
+    ],
+)  # fmt: skip
+def test_shards_must_fit_the_cores(spec, why):
+    found = shard_refusal(spec, N150)
+    assert found is None if why is None else found is not None and found.startswith(why)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 400), st.integers(1, 400), st.integers(1, 8), st.integers(1, 8))
+def test_a_grid_that_takes_every_shard_holds_the_whole_tensor(tall, wide, columns, rows):
+    height, width = (-(-n // k // 32) * 32 or 32 for n, k in ((tall, rows), (wide, columns)))
+    spec = sharded((tall, wide), "block", (height, width), (columns, rows))
+    if shard_refusal(spec, N150) is None:
+        assert bytes_per_bank(spec, N150) * columns * rows >= spec.nbytes
+    else:
+        assert height * rows < spec.padded_shape[0] or width * columns < spec.padded_shape[1]
 
 
 # ---- L1 to DRAM --------------------------------------------------------------------------------------------------
