@@ -2,7 +2,8 @@
 
 `setup` depends on weights and constants alone and runs again when one of them changes; `body` runs at every call.
 A value is either torch's (inputs, weights, constants, results of ATen Steps and of `ttnn.to_torch`) or ttnn's
-(results of ttnn Steps); the two meet only in `ttnn.from_torch` and `ttnn.to_torch`.
+(results of ttnn Steps); the two meet only in `ttnn.from_torch` and `ttnn.to_torch`. `ttnn.from_device` and
+`ttnn.to_device` move ttnn's own tensors between the chip and the host's memory.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from proveout.types import DeviceSpec, Origin, Settings, TensorSpec, from_json, 
 
 SCHEMA = 2
 FROM_TORCH, TO_TORCH, DEALLOCATE = "ttnn.from_torch", "ttnn.to_torch", "ttnn.deallocate"
+FROM_DEVICE, TO_DEVICE = "ttnn.from_device", "ttnn.to_device"
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Step:
 
     @property
     def is_transfer(self) -> bool:
-        return self.kernel in (FROM_TORCH, TO_TORCH)
+        return self.kernel in (FROM_TORCH, TO_TORCH, FROM_DEVICE, TO_DEVICE)
 
     @functools.cached_property
     def uses(self) -> tuple[str, ...]:

@@ -147,5 +147,5 @@ def test_another_process_loads_what_this_one_compiled():
         for _ in range(2)
     ]
     assert "lower" in dict(runs[0][0])
-    assert set(dict(runs[1][0])) == {"load"}
+    assert set(dict(runs[1][0])) - {"plan"} == {"load"}
     assert runs[0][1] == runs[1][1]

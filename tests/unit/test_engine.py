@@ -39,6 +39,13 @@ def close(a, b, precision):
     torch.testing.assert_close(a, b, **tolerance)
 
 
+def test_every_model_of_a_long_session_is_compiled():
+    """Dynamo gives up on one code object after eight compilations; each of ours has its own."""
+    for size in range(1, 13):
+        compiled = proveout.compile(torch.nn.Linear(size, 2).eval(), torch.ones(1, size))
+        assert len(compiled.programs) == 1
+
+
 def test_the_name_alone_is_enough():
     model, x = Two(), torch.randn(3, 16)
     torch.testing.assert_close(torch.compile(model, backend="proveout")(x), model(x))

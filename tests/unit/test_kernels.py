@@ -198,6 +198,10 @@ def transfers():
     yield Call("ttnn.to_torch", {"tensor": X, "dtype": Name("torch.float32")}, "row_major", HOST)
     yield Call("ttnn.to_layout", {"tensor": X, "layout": ROWS}, "row_major")
     yield Call("ttnn.to_layout", {"tensor": t(3, layout="row_major"), "layout": TILE, "dtype": bfloat16})
+    yield Call("ttnn.from_device", {"tensor": X}, memory=HOST)
+    yield Call("ttnn.to_device", {"tensor": t(3, 5, memory=HOST), "device": Name("device")})
+    to_l1 = {"device": Name("device"), "memory_config": Name("ttnn.L1_MEMORY_CONFIG")}
+    yield Call("ttnn.to_device", {"tensor": t(3, 5, memory=HOST), **to_l1}, memory=L1)
     yield Call("ttnn.to_memory_config", {"tensor": X, "memory_config": Name("ttnn.L1_MEMORY_CONFIG")}, memory=L1)
     yield Call("ttnn.typecast", {"input_tensor": X, "dtype": Name("ttnn.int32")})
 

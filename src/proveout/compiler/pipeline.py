@@ -24,6 +24,7 @@ from proveout.compiler.program_passes import (
     Policy,
     cancel,
     deallocate,
+    evict,
     hoist,
     layouts,
     lift_matmul,
@@ -31,12 +32,16 @@ from proveout.compiler.program_passes import (
     place,
     prune,
     sink,
+    split,
 )
+from proveout.compiler.remedies import graph_remedies
 from proveout.compiler.sides import better_on_host
 from proveout.compiler.witness import Replay, Witness
 from proveout.kernels.table import infer
 from proveout.program import Program, Step, verify
 from proveout.types import Coverage, DeviceSpec, OpStatus, Settings
+
+Remedies = Callable[[DeviceSpec, Settings], Iterator[str]]
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,8 @@ class CompiledGraph:
     weight_positions: tuple[int, ...] = ()
     stages_s: dict[str, float] = field(default_factory=dict)
     """Seconds that each stage took, so far: a plan is made when it is first asked for."""
+    remedies: Remedies | None = None
+    """What would fit if this does not; known to whoever has the graph."""
 
     @functools.cached_property
     def plan(self) -> Plan | None:
@@ -58,7 +65,8 @@ class CompiledGraph:
         if self.chip is None:
             return None
         with stage(self.stages_s, "plan"):
-            return make_plan(self.program, self.chip, self.settings)
+            remedies = self.remedies(self.chip, self.settings) if self.remedies else None
+            return make_plan(self.program, self.chip, self.settings, remedies)
 
 
 def compile_graph(
@@ -104,7 +112,19 @@ def compile_graph(
                 gone |= _vanished(before, program, program_pass)
             see(_name(program_pass), program)
     coverage = Coverage(_counted(gm, lowered, removed, gone), program.num_transfers, num_graphs=1)
-    return CompiledGraph(program, coverage, chip, settings, lowered.input_positions, lowered.weight_positions, stages)
+    positions = lowered.input_positions, lowered.weight_positions
+    return CompiledGraph(program, coverage, chip, settings, *positions, stages, _remedies(gm, weights, profile))
+
+
+def _remedies(gm: GraphModule, weights: frozenset[int], profile: Profile) -> Remedies:
+    def compile_again(graph: GraphModule, settings: Settings, chip: DeviceSpec) -> Program:
+        precise = replace(profile, precision=settings.precision)
+        program = lower(graph, weights, precise, settings, "again").program
+        for program_pass in program_passes(precise, settings, chip):
+            program = program_pass(program)
+        return program
+
+    return lambda chip, settings: graph_remedies(gm, weights, chip, settings, compile_again)
 
 
 def _run_graph_passes(gm: GraphModule, see: Observe) -> tuple[GraphModule, list[OpStatus]]:
@@ -168,9 +188,13 @@ def program_passes(profile: Profile, settings: Settings, chip: DeviceSpec | None
         if settings.packs_weights:  # before products are joined: each weight's format is its own module's
             passes += [partial(pack_weights, settings=settings), prune]
         passes += [*formulas, *moves, *products, prune]
-        if chip is not None and settings.memory == "auto":
-            passes.append(partial(place, chip=chip))
+        if chip is not None:
+            passes.append(partial(split, chip=chip))
+            if settings.memory == "auto":
+                passes.append(partial(place, chip=chip, settings=settings))
         passes.append(deallocate)
+        if chip is not None:
+            passes.append(partial(evict, chip=chip, settings=settings))
     return passes
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
+from proveout.compiler.remedies import program_remedies, with_remedies
 from proveout.kernels.cost import StepTime, memory_use, program_ns, step_times
 from proveout.program import Program
 from proveout.types import DeviceSpec, MemoryUse, Settings
@@ -24,6 +26,10 @@ class Plan:
         return sum(t.kernel.ideal_ns for t in self.steps if t.kernel)
 
 
-def make_plan(program: Program, chip: DeviceSpec, settings: Settings) -> Plan:
-    times = step_times(program, chip, settings)
-    return Plan(chip.name, program_ns(times, settings), tuple(times), memory_use(program, chip))
+def make_plan(program: Program, chip: DeviceSpec, settings: Settings, remedies: Iterable[str] | None = None) -> Plan:
+    """Plan a Program; for one that does not fit, `peak_at` says what is short and what would fit."""
+    times, memory = step_times(program, chip, settings), memory_use(program, chip)
+    if not memory.fits:
+        tried = program_remedies(program, chip, settings) if remedies is None else remedies
+        memory = replace(memory, peak_at=with_remedies(memory.peak_at, tried))
+    return Plan(chip.name, program_ns(times, settings), tuple(times), memory)

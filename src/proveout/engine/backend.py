@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from proveout.compiler import CompiledGraph
 from proveout.compiler.decompositions import decompositions, kept_whole
 from proveout.compiler.dump import Dump
-from proveout.devices.registry import DeviceInfo, find, open_device
+from proveout.devices.registry import DeviceInfo, find, info_of, open_device
 from proveout.engine.graph import GraphFunction, Tally
 from proveout.errors import UsageError, unknown
 from proveout.program import Device
@@ -54,7 +54,7 @@ class Capture:
         chosen = Settings.of(settings)
         if not isinstance(device, str) and not hasattr(device, "load"):
             raise UsageError(f"device must be a name or an open device, not {type(device).__name__}.")
-        info = find(device if isinstance(device, str) else device.name)
+        info = find(device) if isinstance(device, str) else info_of(device)
         _check_numbers(info, chosen)
         return Capture(open_device(device) if isinstance(device, str) else device, info, chosen, **rest)
 

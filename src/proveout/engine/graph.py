@@ -22,6 +22,7 @@ from proveout.compiler.profile import Profile
 from proveout.devices.registry import DeviceInfo
 from proveout.engine import cache
 from proveout.engine.watch import Watch
+from proveout.errors import OutOfMemory
 from proveout.program import Device, Loaded, Program
 from proveout.types import Coverage, OpStatus, Settings
 
@@ -92,7 +93,7 @@ class GraphFunction:
 
     def _compile(self, gm: GraphModule) -> Variant:
         compiled = self._cached(gm)
-        variant = Variant(compiled, lambda: self.device.load(compiled.program, self.settings))
+        variant = Variant(compiled, lambda: self._load(compiled))
         self.on_compiled(compiled)
         return variant
 
@@ -117,7 +118,7 @@ class GraphFunction:
             replay=self._replay,
             observe=self.dump.graph(self.name, self.weights) if self.dump else unobserved,
         )
-        if not whole:
+        if not whole and (compiled.plan is None or compiled.plan.memory.fits):
             with stage(compiled.stages_s, "save"):
                 cache.save(key, compiled)
         return compiled
@@ -127,6 +128,11 @@ class GraphFunction:
         loaded = self.device.load(program, replace(self.settings, numerics="fast"))
         loaded.set_weights(weights)
         return loaded.run(inputs).outputs
+
+    def _load(self, compiled: CompiledGraph) -> Loaded:
+        if compiled.plan is not None and not compiled.plan.memory.fits:
+            raise OutOfMemory(compiled.plan.memory.peak_at)  # the device would say less: it cannot plan again
+        return self.device.load(compiled.program, self.settings)
 
     def _report_eager(self, reason: str) -> None:
         """A graph that runs in eager counts in full: every op on the host, for this reason."""

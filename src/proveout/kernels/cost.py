@@ -16,11 +16,12 @@ from proveout.chip.time import (
 )
 from proveout.errors import OutOfMemory
 from proveout.kernels.table import flat_specs, kernels, specs_of
-from proveout.program import DEALLOCATE, FROM_TORCH, Program, Step
+from proveout.program import DEALLOCATE, FROM_TORCH, TO_DEVICE, Program, Step, refs
 from proveout.types import DRAM, HOST, DeviceSpec, MemoryUse, Settings, TensorSpec
 
 CIRCULAR_TILES = 8
 """Tiles of circular buffer that a kernel holds per core: two per operand and result, doubled."""
+CIRCULAR_BYTES = CIRCULAR_TILES * 4096
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def step_times(program: Program, chip: DeviceSpec, settings: Settings) -> list[S
 def step_time(step: Step, specs: Mapping[str, TensorSpec], chip: DeviceSpec, settings: Settings) -> StepTime:
     """Modelled time of one Step on the device, or of one transfer."""
     if step.is_transfer:
-        to_device = step.kernel == FROM_TORCH
+        to_device = step.kernel in (FROM_TORCH, TO_DEVICE)
         return StepTime(step, transfer_ns(specs[step.outputs[0] if to_device else step.uses[0]], chip, to_device))
     given = specs_of(step, specs)
     outputs = [specs[n] for n in step.outputs]
@@ -63,27 +64,45 @@ def program_ns(times: list[StepTime], settings: Settings) -> int:
     return max(kernels_ns, transfers_ns) if settings.queues == 2 else kernels_ns + transfers_ns
 
 
+def arenas(chip: DeviceSpec) -> dict[str, Arena]:
+    """The memories that Programs allocate from; kernels' circular buffers have their own part of L1."""
+    return {
+        "l1": Arena("L1", max(0, chip.l1_allocatable - CIRCULAR_BYTES)),
+        "dram": Arena("DRAM", chip.dram_bank_bytes),
+    }
+
+
+def prepared(program: Program) -> dict[str, TensorSpec]:
+    """Host tensors that ttnn itself prepares and moves to the chip (conv weights), as they lie there."""
+    names = {
+        ref.name
+        for step in program.steps
+        if not step.on_host and (rows := kernels()[step.kernel].host_operands)
+        for key, arg in step.attrs
+        if key in rows
+        for ref in refs(arg)
+    }
+    return {name: replace(program.specs[name], memory=DRAM) for name in names if program.specs[name].memory == HOST}
+
+
 def memory_use(program: Program, chip: DeviceSpec) -> MemoryUse:
     """Simulate the allocator over a Program: setup results stay, body values live until they are deallocated."""
-    circular = CIRCULAR_TILES * 4096
-    l1 = Arena("L1", chip.l1_allocatable - circular)
-    dram = Arena("DRAM", chip.dram_bank_bytes)
-    arenas = {"l1": l1, "dram": dram}
+    memories, moved = arenas(chip), prepared(program)
+    l1, dram = memories["l1"], memories["dram"]
     peak_at, fits, reason = "", True, ""
     weight_bytes: dict[str, int] = {}
     for index, step in enumerate(program.steps):
         if step.kernel == DEALLOCATE:
             for name in step.uses:
-                arenas[program.specs[name].memory.buffer].free(name)
+                for arena in memories.values():
+                    arena.free(name)
                 weight_bytes.pop(name, None)
             continue
         for name in step.outputs:
-            spec = program.specs[name]
-            if step.kernel == FROM_TORCH and spec.memory == HOST:
-                spec = replace(spec, memory=DRAM)  # conv weights: ttnn prepares and moves them itself
-            arena = arenas.get(spec.memory.buffer)
-            if arena is None:
+            spec = moved.get(name, program.specs[name])
+            if spec.memory == HOST:
                 continue
+            arena = memories[spec.memory.buffer]
             before = l1.peak
             try:
                 arena.allocate(name, bytes_per_bank(spec, chip))
@@ -93,7 +112,7 @@ def memory_use(program: Program, chip: DeviceSpec) -> MemoryUse:
                 peak_at = step.kernel
             if index < len(program.setup):
                 weight_bytes[name] = spec.nbytes
-    per_core = l1.peak + (circular if any(not s.on_host for s in program.body) else 0)
+    per_core = l1.peak + (CIRCULAR_BYTES if any(not s.on_host for s in program.body) else 0)
     return MemoryUse(
         l1_peak_bytes=per_core * chip.cores,
         l1_peak_per_core_bytes=per_core,

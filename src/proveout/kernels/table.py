@@ -118,7 +118,7 @@ def _infer(kernel: Kernel, attrs: tuple[tuple[str, Any], ...], target: str) -> t
     memory = operands[0].memory if operands and operands[0].memory != HOST else DRAM
     if "memory_config" in given:
         memory = resolve(given["memory_config"])
-    elif kernel.name == "ttnn.from_torch" and "device" not in given:
+    elif kernel.name == "ttnn.from_device" or (kernel.name == "ttnn.from_torch" and "device" not in given):
         memory = HOST
     narrow = _block_float(given, operands) if layout == "tile" else None
     dtypes = [narrow if narrow and t.dtype == torch.bfloat16 else dtype_name(t.dtype) for t in tensors]

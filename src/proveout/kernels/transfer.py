@@ -28,6 +28,11 @@ def to_memory_config(tensor: torch.Tensor, dtype: torch.dtype | None = None) -> 
     return tensor.to(dtype) if dtype is not None else tensor
 
 
+def cross(tensor: torch.Tensor) -> torch.Tensor:
+    """Between the chip and the host's memory, as it is: dtype and layout stay."""
+    return tensor
+
+
 def typecast(input_tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     if not dtype.is_floating_point and input_tensor.is_floating_point():
         return input_tensor.trunc().to(dtype)
@@ -49,6 +54,8 @@ def _needs_tiles(specs: Specs) -> str | None:
 KERNELS = [
     Kernel("ttnn.from_torch", from_torch, layout=None, refuse=_needs_tiles, view=True),
     Kernel("ttnn.to_torch", to_torch, layout=None, view=True),
+    Kernel("ttnn.from_device", cross, layout=None, view=True),
+    Kernel("ttnn.to_device", cross, layout=None, view=True),
     Kernel("ttnn.to_layout", to_layout, layout=None, view=True),
     Kernel("ttnn.to_memory_config", to_memory_config, layout=None, view=True),
     Kernel("ttnn.typecast", typecast, view=True),

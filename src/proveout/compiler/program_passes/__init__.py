@@ -2,6 +2,7 @@
 
 from proveout.compiler.program_passes.cancel import cancel
 from proveout.compiler.program_passes.deallocate import deallocate
+from proveout.compiler.program_passes.evict import evict
 from proveout.compiler.program_passes.fuse_attention import fuse_attention
 from proveout.compiler.program_passes.fuse_gelu import fuse_gelu
 from proveout.compiler.program_passes.fuse_linear import fuse_activation, fuse_bias
@@ -18,6 +19,7 @@ from proveout.compiler.program_passes.pack_weights import pack_weights
 from proveout.compiler.program_passes.place import place
 from proveout.compiler.program_passes.prune import prune
 from proveout.compiler.program_passes.sink import sink
+from proveout.compiler.program_passes.split import split
 
 FORMULAS = (fuse_gelu, fuse_norm, fuse_rotary, fuse_attention, fuse_softmax)
 """In order: what is written out as element-wise Steps, reductions and products becomes one kernel."""
@@ -26,6 +28,6 @@ PRODUCTS = (fuse_bias, fuse_heads, fuse_products, fuse_activation, fuse_transpos
 """In order: products are joined before each has an activation of its own."""
 
 __all__ = [
-    "FORMULAS", "PRODUCTS", "Policy", "cancel", "deallocate", "hoist", "layouts", "lift_matmul", "pack_weights",
-    "place", "prune", "sink",
+    "FORMULAS", "PRODUCTS", "Policy", "cancel", "deallocate", "evict", "hoist", "layouts", "lift_matmul",
+    "pack_weights", "place", "prune", "sink", "split",
 ]  # fmt: skip

@@ -21,11 +21,12 @@ from proveout.types import DeviceSpec, Settings
 class Sim:
     """One modelled chip."""
 
-    def __init__(self, chip: str = "n150", numerics: Literal["fast", "faithful"] = "fast") -> None:
-        self.name = f"sim:{chip}"
+    def __init__(self, chip: str | DeviceSpec = "n150", numerics: Literal["fast", "faithful"] = "fast") -> None:
+        """A chip we know by its name, or any other as data."""
+        self.spec: DeviceSpec = CHIPS[chip] if isinstance(chip, str) else chip
+        self.name = f"sim:{self.spec.name}"
         self.numerics = numerics
         """Of calls made one by one; a Program says its own in its settings."""
-        self.spec: DeviceSpec = CHIPS[chip]
 
     def load(self, program: Program, settings: Settings) -> Resident:
         memory = memory_use(program, self.spec)
