@@ -29,10 +29,10 @@ def verb(request: Request, dry_run: DryRun = False, output: Output = None) -> in
     """
     from proveout.cli.jobs import present, run
     from proveout.cli.output import note
-    from proveout.report.terminal import host_ops
+    from proveout.report.terminal import host_ops, modelled_time
 
     results = run(request, ("compile",) if dry_run else ("compile", "run"), output)
-    code = present("compile", results, request, details=host_ops)
+    code = present("compile", results, request, details=lambda record: [*modelled_time(record), *host_ops(record)])
     if output:
         note(f"Programs are in {output}")
     return code

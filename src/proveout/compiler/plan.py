@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proveout.kernels.cost import StepTime, memory_use, program_ns, step_times
+from proveout.kernels.cost import ProgramTime, StepTime, memory_use, program_time, step_times
 from proveout.program import Program
 from proveout.types import DeviceSpec, MemoryUse, Settings
 
@@ -14,9 +14,13 @@ class Plan:
     """Modelled figures of one Program on one chip."""
 
     chip: str
-    total_ns: int
+    time: ProgramTime
     steps: tuple[StepTime, ...]
     memory: MemoryUse
+
+    @property
+    def total_ns(self) -> int:
+        return self.time.ns
 
     @property
     def ideal_ns(self) -> int:
@@ -26,4 +30,4 @@ class Plan:
 
 def make_plan(program: Program, chip: DeviceSpec, settings: Settings) -> Plan:
     times = step_times(program, chip, settings)
-    return Plan(chip.name, program_ns(times, settings), tuple(times), memory_use(program, chip))
+    return Plan(chip.name, program_time(times, settings), tuple(times), memory_use(program, chip))
