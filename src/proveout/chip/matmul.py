@@ -7,6 +7,7 @@ of a K block, so that the circular buffers fit into L1. `cycles` is the fitted f
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -54,6 +55,7 @@ class Blocks:
     kind: str
 
 
+@functools.lru_cache(maxsize=4096)
 def blocks_for(product: Product, chip: DeviceSpec, tuned: bool = False, cores: int | None = None) -> Blocks:
     """The config that ttnn chooses itself, or one as the published hand-tuned ones. A known core count decides
     between one- and two-dimensional multicast where the rule is not sure."""

@@ -7,7 +7,6 @@ rates and on other chips' tables, is `uncalibrated`, and its interval is wide.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,11 +38,7 @@ class Estimate:
     low_ns: int
     high_ns: int
     calibrated: bool = False
-
-    def __add__(self, other: Estimate) -> Estimate:
-        """Intervals add up as if all errors went one way: residuals of one family do."""
-        calibrated = self.calibrated and other.calibrated
-        return Estimate(self.ns + other.ns, self.low_ns + other.low_ns, self.high_ns + other.high_ns, calibrated)
+    cores: int = 0
 
 
 @dataclass(frozen=True)
@@ -58,7 +53,7 @@ class KernelTime:
     high_ns: int
     calibrated_ns: int
     """The part of `kernel_ns` that measurements back."""
-    cores: int = 1
+    cores: int = 0
 
     @property
     def bound(self) -> str:
@@ -81,20 +76,19 @@ def kernel_time(
     if not ops and tensors:
         ops = (DeviceOp("other", tuple(tensors[:-1]), (tensors[-1],), work, fidelity),)
     times = [device_op_time(op, chip) for op in ops]
-    total = sum(times, Estimate(0, 0, 0, True))
     return KernelTime(
         ideal_ns=max(compute_ns, bandwidth_ns),
         compute_ns=compute_ns,
         bandwidth_ns=bandwidth_ns,
-        kernel_ns=total.ns,
-        low_ns=total.low_ns,
-        high_ns=total.high_ns,
+        kernel_ns=sum(t.ns for t in times),
+        # Intervals add up as if all errors went one way: within a family they do.
+        low_ns=sum(t.low_ns for t in times),
+        high_ns=sum(t.high_ns for t in times),
         calibrated_ns=sum(t.ns for t in times if t.calibrated),
-        cores=max((cores_of(op, chip) for op in ops), default=0),
+        cores=max((t.cores for t in times), default=0),
     )
 
 
-@functools.lru_cache(maxsize=65536)
 def device_op_time(op: DeviceOp, chip: DeviceSpec) -> Estimate:
     """The predicted kernel time of one device operation."""
     if op.family == "matmul":
@@ -131,12 +125,13 @@ def product_call_time(product: matmul.Product, chip: DeviceSpec, tuned: bool, tr
     return _interval(found, backing if covered else None)
 
 
-def _estimate(ns: float, op: DeviceOp, chip: DeviceSpec, backing: calibration.Backing | None) -> Estimate:
+def _estimate(predicted: float, op: DeviceOp, chip: DeviceSpec, backing: calibration.Backing | None) -> Estimate:
     """No faster than the arithmetic at the engine's own rate."""
     floor = op.engine_cycles(chip) / chip.clock_ghz
-    found = _interval(max(ns, floor), backing)
+    found = _interval(max(predicted, floor), backing)
     least = math.ceil(floor)
-    return Estimate(max(found.ns, least), max(found.low_ns, least), max(found.high_ns, least), found.calibrated)
+    ns, low_ns, high_ns = (max(value, least) for value in (found.ns, found.low_ns, found.high_ns))
+    return Estimate(ns, low_ns, high_ns, found.calibrated, cores_of(op, chip))
 
 
 def _interval(ns: float, backing: calibration.Backing | None) -> Estimate:

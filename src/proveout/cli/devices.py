@@ -105,7 +105,10 @@ def _show(name: str, as_json: bool) -> int:
             }
         )
         return 0
-    lines = [f"{info.name}: {info.description}. Times are {info.times}.", grid(("", ""), facts(chip), colour())]
+    lines = [
+        f"{info.name}: {info.description}. Times are {info.times}.",
+        grid(("Figure", "Value"), facts(chip), colour()),
+    ]
     titles = ("Fidelity", "Peak TFLOP/s", "DRAM-bound below FLOP/B")
     lines.append(grid(titles, [(p["fidelity"], p["tflops"], p["ridge"]) for p in peaks], colour()))
     lines.append("Modelled times against published ones on this architecture, cross-validated over shapes:")

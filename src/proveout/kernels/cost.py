@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
+from typing import Any
 
 from proveout.chip.memory import Arena, bytes_per_bank
 from proveout.chip.time import (
@@ -18,7 +20,7 @@ from proveout.errors import OutOfMemory
 from proveout.kernels.device_ops import device_ops
 from proveout.kernels.table import flat_specs, kernels, specs_of
 from proveout.program import DEALLOCATE, FROM_TORCH, Program, Step
-from proveout.types import DRAM, HOST, DeviceSpec, MemoryUse, Settings
+from proveout.types import DRAM, HOST, DeviceSpec, Fidelity, MemoryUse, Settings, TensorSpec
 
 CIRCULAR_TILES = 8
 """Tiles of circular buffer that a kernel holds per core: two per operand and result, doubled."""
@@ -58,15 +60,27 @@ def step_times(program: Program, chip: DeviceSpec, settings: Settings) -> list[S
             spec = program.specs[step.outputs[0] if to_device else step.uses[0]]
             out.append(_transfer(step, transfer_time(spec, chip, to_device)))
             continue
-        specs = specs_of(step, program.specs)
-        outputs = [program.specs[n] for n in step.outputs]
-        operands = [s for v in specs.values() for s in flat_specs(v)]
-        fidelity = settings.math_fidelity or default_fidelity([s.dtype for s in operands], chip)
-        work = kernels()[step.kernel].work(specs, outputs)
-        ops = device_ops(step.kernel, specs, outputs, work, fidelity)
-        time = kernel_time(work, [*operands, *outputs], chip, fidelity, ops)
+        attrs = tuple(specs_of(step, program.specs).items())
+        outputs = tuple(program.specs[n] for n in step.outputs)
+        time = _call_time(step.kernel, attrs, outputs, chip, settings.math_fidelity)
         out.append(StepTime(step, time.kernel_ns, time, time.low_ns, time.high_ns, time.calibrated_ns))
     return out
+
+
+@functools.lru_cache(maxsize=65536)
+def _call_time(
+    kernel: str,
+    attrs: tuple[tuple[str, Any], ...],
+    outputs: tuple[TensorSpec, ...],
+    chip: DeviceSpec,
+    asked: Fidelity | None,
+) -> KernelTime:
+    specs = dict(attrs)
+    operands = [s for v in specs.values() for s in flat_specs(v)]
+    fidelity = asked or default_fidelity([s.dtype for s in operands], chip)
+    work = kernels()[kernel].work(specs, outputs)
+    ops = device_ops(kernel, specs, outputs, work, fidelity)
+    return kernel_time(work, [*operands, *outputs], chip, fidelity, ops)
 
 
 def _transfer(step: Step, time: Estimate) -> StepTime:
