@@ -18,7 +18,7 @@ from proveout.chip.fit_page import TARGETS
 from proveout.chip.matmul import Blocks, Product, blocks_for
 from proveout.chip.specs import CHIPS
 from proveout.chip.tables import committed, gemm_row, op_row, tensor
-from proveout.chip.time import MATRIX, DeviceOp, Work, device_op_time, product_call_time, transfer_time
+from proveout.chip.time import MATRIX, DeviceOp, Work, device_op_time, kernel_time, product_call_time, transfer_time
 from proveout.cli import main
 from proveout.errors import UsageError
 from proveout.kernels.cost import StepTime, program_time
@@ -310,6 +310,11 @@ def test_a_program_tells_its_interval_and_its_calibrated_share():
 def test_an_untraced_program_is_as_slow_as_its_host():
     found = program_time([step(1_000, True)] * 10, Settings())
     assert (found.low_ns, found.ns, found.high_ns) == (200_000, 300_000, 500_000)
+
+
+def test_a_call_that_only_renames_takes_no_time():
+    assert kernel_time(Work(), [t(64, 64), t(64, 64)], N150, "HiFi2", ()).kernel_ns == 0
+    assert program_time([step(0, True)] * 10, Settings()).ns == 0
 
 
 def test_a_second_queue_hides_transfers():

@@ -65,16 +65,16 @@ class KernelTime:
 
 
 def kernel_time(
-    work: Work, tensors: Sequence[TensorSpec], chip: DeviceSpec, fidelity: str, ops: tuple[DeviceOp, ...] = ()
+    work: Work, tensors: Sequence[TensorSpec], chip: DeviceSpec, fidelity: str, ops: tuple[DeviceOp, ...] | None = None
 ) -> KernelTime:
     """PM ideal (quirks included: one tensor, the largest, is the bandwidth time) and the prediction, summed over the
-    device operations that the call becomes."""
+    device operations that the call becomes: none where it only renames, one of no known family where not told."""
     phases = PHASES[fidelity] if work.phased else 1
     compute_ns = math.ceil(work.ops / (work.rate * chip.cores) * phases / chip.clock_ghz)
     peak = chip.pm_dram_gib_s * 2**30
     bandwidth_ns = max((1 if t.memory.buffer == "l1" else math.ceil(t.nbytes / peak * 1e9) for t in tensors), default=0)
-    if not ops and tensors:
-        ops = (DeviceOp("other", tuple(tensors[:-1]), (tensors[-1],), work, fidelity),)
+    if ops is None:
+        ops = (DeviceOp("other", tuple(tensors[:-1]), tuple(tensors[-1:]), work, fidelity),) if tensors else ()
     times = [device_op_time(op, chip) for op in ops]
     return KernelTime(
         ideal_ns=max(compute_ns, bandwidth_ns),

@@ -118,7 +118,7 @@ def _high(time: StepTime) -> int:
 
 def _call_ns(steps: list[tuple[bool, int]], gap: int, host: int, settings: Settings) -> int:
     dispatch = 0 if settings.trace else host
-    kernels_ns = sum(max(ns + gap, dispatch) for kernel, ns in steps if kernel)
+    kernels_ns = sum(max(ns + gap, dispatch) for kernel, ns in steps if kernel and ns)  # a renaming call runs nothing
     transfers_ns = sum(ns for kernel, ns in steps if not kernel)
     return max(kernels_ns, transfers_ns) if settings.queues == 2 else kernels_ns + transfers_ns
 
