@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import statistics
+import sys
 from dataclasses import replace
 
 import pytest
@@ -284,6 +285,12 @@ def test_fitting_again_gives_the_committed_parameters():
     )
 
 
+def test_fitting_without_scipy_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
+    assert fit.main() == 3
+    assert "needs scipy. Run: pip install scipy" in capsys.readouterr().err
+
+
 def test_every_row_that_is_fitted_has_a_source():
     for name in ("gemm.csv", "op_times.csv", "transfer.csv", "gaps.csv", "checks.csv"):
         assert all(row["source"] for row in committed(name))
@@ -305,6 +312,11 @@ def test_a_program_tells_its_interval_and_its_calibrated_share():
     assert found.low_ns == 200_000 + 2 * 650
     assert found.high_ns == 800_000 + 2 * 2_050
     assert found.calibrated == pytest.approx(0.25)
+
+
+def test_a_programs_time_reads_as_a_sentence():
+    found = str(program_time([step(100_000, True), step(300_000, False)], Settings(trace=True)))
+    assert found == "0.402 ms modelled, between 0.201 and 0.804 ms; 25% of the time is calibrated"
 
 
 def test_an_untraced_program_is_as_slow_as_its_host():

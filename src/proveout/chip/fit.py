@@ -274,7 +274,11 @@ def _short(value: Any) -> Any:
 def main() -> int:
     from proveout.chip.fit_page import write_page
 
-    found = fit_all()
+    try:
+        found = fit_all()
+    except EnvironmentFault as fault:
+        print(f"proveout.chip.fit: error: {fault}", file=sys.stderr)
+        return fault.exit_code
     here = Path(__file__).resolve().parent
     (here / "data" / "fit.json").write_text(json.dumps(found.document, indent=1) + "\n", encoding="utf-8")
     docs = here.parents[2] / "docs"

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 TARGETS = {"out of the box": 0.10, "tuned": 0.10, "in models": 0.20}
 NAMES = {"wormhole_b0": "Wormhole", "blackhole": "Blackhole"}
-COLOURS = ("#0b7285", "#e8590c", "#6b3fd4", "#2b8a3e", "#c2255c", "#495057", "#1971c2", "#a07400")
 
 
 def write_page(found: Fit, docs: Path) -> None:
@@ -196,7 +195,8 @@ def scatter(groups: list[Residuals], title: str) -> str:
             f'stroke="#868e96" stroke-dasharray="{dash}"/>'
         )
     for index, group in enumerate(groups):
-        colour, label = COLOURS[index % len(COLOURS)], f"{group.family} {NAMES[group.arch]} {group.mode}"
+        colour = f"hsl({360 * index // len(groups)} {70 - 25 * (index % 2)}% {38 + 10 * (index % 3)}%)"
+        label = f"{group.family}, {NAMES[group.arch]}" + ("" if group.mode == "in models" else f", {group.mode}")
         for measured, predicted in zip(group.measured, group.predicted, strict=True):
             parts.append(
                 f'<circle cx="{x(measured):.1f}" cy="{y(predicted):.1f}" r="3" fill="{colour}" opacity="0.6"/>'

@@ -54,6 +54,8 @@ class KernelTime:
     calibrated_ns: int
     """The part of `kernel_ns` that measurements back."""
     cores: int = 0
+    ops: tuple[tuple[str, Estimate], ...] = ()
+    """Family and time of each device operation, in order."""
 
     @property
     def bound(self) -> str:
@@ -86,6 +88,7 @@ def kernel_time(
         high_ns=sum(t.high_ns for t in times),
         calibrated_ns=sum(t.ns for t in times if t.calibrated),
         cores=max((t.cores for t in times), default=0),
+        ops=tuple((op.family, time) for op, time in zip(ops, times, strict=True)),
     )
 
 

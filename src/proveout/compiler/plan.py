@@ -18,6 +18,9 @@ class Plan:
     steps: tuple[StepTime, ...]
     memory: MemoryUse
 
+    def __str__(self) -> str:
+        return f"{self.chip}: {self.time}"
+
     @property
     def total_ns(self) -> int:
         return self.time.ns

@@ -48,6 +48,10 @@ class ProgramTime:
     calibrated: float
     """Share of the kernels' and transfers' time; 0 where nothing runs."""
 
+    def __str__(self) -> str:
+        low, ns, high = (f"{value / 1e6:.3g}" for value in (self.low_ns, self.ns, self.high_ns))
+        return f"{ns} ms modelled, between {low} and {high} ms; {self.calibrated:.0%} of the time is calibrated"
+
 
 def step_times(program: Program, chip: DeviceSpec, settings: Settings) -> list[StepTime]:
     """Modelled time of every Step of the body, in order."""
