@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from proveout.chip.device_op import DeviceOp, Work
 from proveout.kernels import eltwise
@@ -92,9 +93,14 @@ def _reshape(call: Call) -> list[DeviceOp]:
     """A reshape that keeps rows whole, and in tile layout tiles too, only renames."""
     source, out = call.source, call.out
     whole = out.layout == "row_major" or all(t.padded_shape[-2:] == t.shape[-2:] for t in (source, out))
-    if whole and source.shape[-1:] == out.shape[-1:]:
+    if source.shape == out.shape or (whole and source.shape[-1:] == out.shape[-1:]):
         return []
     return [DeviceOp("reshape", (source,), (out,))]
+
+
+def _pow(call: Call) -> list[DeviceOp]:
+    family = "binary" if len(call.operands) > 1 else "unary"
+    return [DeviceOp(family, call.operands, call.outputs, call.work, call.fidelity)]
 
 
 def _permute(call: Call) -> list[DeviceOp]:
@@ -147,21 +153,31 @@ def _haloed(source: TensorSpec, height: int, width: int, window: tuple[int, ...]
 
 
 def _reduce(call: Call) -> list[DeviceOp]:
-    """Padding inside the last tiles is filled first; in float32 by way of two casts."""
+    """Padding of a dimension that is reduced is filled first; of block floats by way of two casts."""
     source = call.source
     ops = [DeviceOp("reduce", (source,), call.outputs[:1], call.work, call.fidelity)]
-    if source.layout != "tile" or source.padded_shape[-2:] == source.shape[-2:]:
+    if not _reduces_padding(source, call.specs.get("dim")):
         return ops
-    narrow = replace(source, dtype="bfloat16")
-    fill = DeviceOp("reduce", (narrow,), (narrow,))
-    if source.dtype != "float32":
+    plain = replace(source, dtype="bfloat16") if source.dtype.endswith("_b") else source
+    fill = DeviceOp("reduce", (plain,), (plain,))
+    if plain == source:
         return [fill, *ops]
-    return [DeviceOp("unary", (source,), (narrow,)), fill, DeviceOp("unary", (narrow,), (source,)), *ops]
+    return [DeviceOp("unary", (source,), (plain,)), fill, DeviceOp("unary", (plain,), (source,)), *ops]
+
+
+def _reduces_padding(source: TensorSpec, dim: Any) -> bool:
+    rank = len(source.shape)
+    dims = range(rank) if dim is None else (dim,) if isinstance(dim, int) else dim
+    return any(source.padded_shape[d % rank - rank] != source.shape[d % rank] for d in dims)
 
 
 def _embedding(call: Call) -> list[DeviceOp]:
-    plain = replace(call.out, layout="row_major")
-    return [DeviceOp("embedding", call.operands, (plain,)), *_tilize(plain, call.out)]
+    """Whole tiles are made on the way; ragged ones by an operation of their own."""
+    out = call.out
+    if out.padded_shape == out.shape:
+        return [DeviceOp("embedding", call.operands, (out,))]
+    plain = replace(out, layout="row_major")
+    return [DeviceOp("embedding", call.operands, (plain,)), *_tilize(plain, out)]
 
 
 SHARDS = 64
@@ -186,7 +202,6 @@ FAMILIES: dict[str, str] = {
     "ttnn.sort": "reduce",
     "ttnn.prod": "reduce",
     "ttnn.where": "binary",
-    "ttnn.pow": "binary",
     "ttnn.pad": "copy",
     "ttnn.full": "copy",
     "ttnn.expand": "copy",
@@ -201,6 +216,7 @@ RULES: dict[str, Rule] = {
     "ttnn.to_layout": _to_layout,
     "ttnn.to_memory_config": _to_memory_config,
     "ttnn.reshape": _reshape,
+    "ttnn.pow": _pow,
     "ttnn.permute": _permute,
     "ttnn.conv2d": _conv,
     "ttnn.conv_transpose2d": _conv,
