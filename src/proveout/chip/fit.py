@@ -36,6 +36,8 @@ CALIBRATED_ROWS = 10
 """A family is calibrated on a chip's architecture from this many measured rows on."""
 INTERVAL = (0.1, 0.9)
 """Quantiles of the cross-validated residuals that an interval spans."""
+BORROWED = {"attention": "softmax"}
+"""Families without a row take the costs of their nearest relative."""
 SMALL_PAGE = 256
 """Bytes of a page up to which the host's work on it decides the rate of a transfer."""
 MATMUL_FOLDS, FAMILY_FOLDS = 5, 10
@@ -107,6 +109,7 @@ def fit_all() -> Fit:
             if len(rows_here) >= CALIBRATED_ROWS:
                 stacked, measured = _stack([features_of(r.op, r.chip) for r in rows_here]), _measured(rows_here)
                 guesses.append(measured / predict(stacked, GUESSES))
+    families |= {family: families[relative] for family, relative in BORROWED.items()}
     low, high = np.quantile(np.concatenate(guesses), INTERVAL)
     document = {
         "schema": SCHEMA,

@@ -61,7 +61,7 @@ def page(found: Fit) -> str:
         "how far the bare guesses from the engines' rates are from the tables that we do have. Where there are fewer "
         "than ten rows they are used, held close to the guesses:",
         _table(thin, interval=False),
-        f"No row at all: {', '.join(without)}.",
+        f"No row at all: {', '.join(without)}, which takes the costs of softmax.",
         "On **Wormhole, the default chip, everything but matrix products is uncalibrated**: its predictions take "
         "Blackhole's cycle counts to Wormhole's clock, cores and DRAM rate.",
         "## What the tables leave open",
@@ -70,8 +70,8 @@ def page(found: Fit) -> str:
         "Windows, dilations, padding and numbers of groups are not recorded; pools are taken for 3 × 3, group norms "
         "for 32 groups, and a halo's size is told by its output alone. Grids of block-sharded tensors are inferred "
         "from core counts.",
-        "A Program's calls become device operations by rule (`kernels/device_ops.py`), as ttnn's own mock device builds "
-        "them. Which shards a convolution takes is ttnn's choice at run time; here they are height shards over all "
+        "A Program's calls become device operations by rule (`kernels/device_ops.py`), as ttnn's own mock device "
+        "builds them. Which shards a convolution takes is ttnn's choice at run time; here they are height shards over all "
         "cores, so its parts are calibrated but their shapes are assumed.",
         "## Between kernels",
         _gaps(),
