@@ -71,8 +71,8 @@ def page(found: Fit) -> str:
         "for 32 groups, and a halo's size is told by its output alone. Grids of block-sharded tensors are inferred "
         "from core counts.",
         "A Program's calls become device operations by rule (`kernels/device_ops.py`), as ttnn's own mock device "
-        "builds them. Which shards a convolution takes is ttnn's choice at run time; here they are height shards over all "
-        "cores, so its parts are calibrated but their shapes are assumed.",
+        "builds them. Which shards a convolution takes is ttnn's choice at run time; here they are height shards over "
+        "all cores, so its parts are calibrated but their shapes are assumed.",
         "## Between kernels",
         _gaps(),
         _transfers(document["transfer"]),
