@@ -380,7 +380,7 @@ def test_predict_adds_four_columns_and_keeps_the_others(tmp_path, capsys):
     text = "\n".join([f"{GEMM_HEADER},note", GEMM.format(mode="oob", k=2048) + ",mine"])
     code, (row,) = predicted(tmp_path, capsys, text)
     assert code == 0
-    assert (row["note"], row["calibrated"], row["M"]) == ("mine", "yes", "2048")
+    assert (row["note"], row["calibrated"], row["M"]) == ("mine", "True", "2048")
     assert int(row["low_ns"]) < int(row["predicted_ns"]) < int(row["high_ns"])
     assert int(row["predicted_ns"]) == pytest.approx(300_000, rel=0.1)  # published: 298,922
 
@@ -390,7 +390,7 @@ def test_predict_leaves_out_what_it_cannot_know(tmp_path, capsys):
     code, rows = predicted(tmp_path, capsys, "\n".join([OP_HEADER, OP.format(known), OP.format("")]))
     assert code == 0
     assert [bool(r["predicted_ns"]) for r in rows] == [True, False]
-    assert [r["calibrated"] for r in rows] == ["yes", "no"]
+    assert [r["calibrated"] for r in rows] == ["True", "False"]
 
 
 @pytest.mark.parametrize(

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from proveout.types import DeviceSpec
+from proveout.types import DTYPE_BYTES, TILE, DeviceSpec
 
-TILE_BYTES = {"bfloat16": 2048, "bfloat8_b": 1088, "bfloat4_b": 576, "float32": 4096}
 NARROW = 8
 """Above this ratio of the output's sides ttnn takes one-dimensional multicast."""
 WIDEST_TUNED_BLOCK = 16
 """K tiles in a block of the published hand-tuned configs, at most."""
+
+
+def tile_bytes(dtype: str) -> float:
+    return TILE * TILE * DTYPE_BYTES[dtype]
 
 
 @dataclass(frozen=True)
@@ -59,32 +62,11 @@ class Blocks:
 def blocks_for(product: Product, chip: DeviceSpec, tuned: bool = False, cores: int | None = None) -> Blocks:
     """The config that ttnn chooses itself, or one as the published hand-tuned ones. A known core count decides
     between one- and two-dimensional multicast where the rule is not sure."""
-    columns, rows = chip.grid
-    candidates = [_grid(product, columns, rows), _tall(product, chip.cores), _wide(product, chip.cores)]
-    kind, m, n, used = candidates[_preferred(product)]
-    if cores is not None and used != cores:
-        kind, m, n, used = next((c for c in candidates if c[3] == cores), (kind, m, n, used))
-    split = columns if kind == "2d" else 1
-    k = product.k // split if product.k % split == 0 else 1
-    if kind != "2d":
-        k = 2 if product.k % 2 == 0 else 1
-    h = w = 1
-    if tuned:
-        if _fits(product, chip, m, n, k) or product.sharded:
-            pass
-        elif k % 2 == 0 and _fits(product, chip, m, n, k // 2):
-            k //= 2
-        else:
-            k = min(k, WIDEST_TUNED_BLOCK)
-            while not _fits(product, chip, -(-m // h), -(-n // w), k) and (h < m or w < n):
-                h, w = min(2 * h, m), min(2 * w, n)
-    else:
-        while not _fits(product, chip, -(-m // h), -(-n // w), k) and (h < m or w < n):
-            if (w <= h and w < n) or h >= m:
-                w = min(2 * w, n)
-            else:
-                h = min(2 * h, m)
-    return Blocks(m, n, k, h, w, used, kind)
+    candidates = (_grid(product, chip), _tall(product, chip), _wide(product, chip))
+    chosen = candidates[_preferred(product)]
+    if cores is not None and chosen.cores != cores:
+        chosen = next((c for c in candidates if c.cores == cores), chosen)
+    return _tuned(product, chip, chosen) if tuned else _cut(product, chip, chosen)
 
 
 def _preferred(product: Product) -> int:
@@ -95,35 +77,59 @@ def _preferred(product: Product) -> int:
     return 0
 
 
-def _grid(product: Product, columns: int, rows: int) -> tuple[str, int, int, int]:
+def _grid(product: Product, chip: DeviceSpec) -> Blocks:
+    columns, rows = chip.grid
     m, n = -(-product.m // rows), -(-product.n // columns)
-    return "2d", m, n, -(-product.m // m) * -(-product.n // n)
+    k = product.k // columns if product.k % columns == 0 else 1
+    return Blocks(m, n, k, 1, 1, -(-product.m // m) * -(-product.n // n), "2d")
 
 
-def _tall(product: Product, cores: int) -> tuple[str, int, int, int]:
-    m = -(-product.m // cores)
-    return "1d tall", m, product.n, -(-product.m // m)
+def _tall(product: Product, chip: DeviceSpec) -> Blocks:
+    m = -(-product.m // chip.cores)
+    return Blocks(m, product.n, 2 - product.k % 2, 1, 1, -(-product.m // m), "1d tall")
 
 
-def _wide(product: Product, cores: int) -> tuple[str, int, int, int]:
-    n = -(-product.n // cores)
-    return "1d wide", product.m, n, -(-product.n // n)
+def _wide(product: Product, chip: DeviceSpec) -> Blocks:
+    n = -(-product.n // chip.cores)
+    return Blocks(product.m, n, 2 - product.k % 2, 1, 1, -(-product.n // n), "1d wide")
 
 
-def _fits(product: Product, chip: DeviceSpec, m: int, n: int, k: int) -> bool:
+def _cut(product: Product, chip: DeviceSpec, blocks: Blocks) -> Blocks:
+    """Halve the output block, sides in turn, until its buffers fit."""
+    while not _fits(product, chip, blocks) and (blocks.h < blocks.m or blocks.w < blocks.n):
+        if (blocks.w <= blocks.h and blocks.w < blocks.n) or blocks.h >= blocks.m:
+            blocks = replace(blocks, w=min(2 * blocks.w, blocks.n))
+        else:
+            blocks = replace(blocks, h=min(2 * blocks.h, blocks.m))
+    return blocks
+
+
+def _tuned(product: Product, chip: DeviceSpec, blocks: Blocks) -> Blocks:
+    """As the published hand-tuned configs: first a narrower K block, then square cuts."""
+    if product.sharded or _fits(product, chip, blocks):
+        return blocks
+    narrower = replace(blocks, k=blocks.k // 2)
+    if blocks.k % 2 == 0 and _fits(product, chip, narrower):
+        return narrower
+    blocks = replace(blocks, k=min(blocks.k, WIDEST_TUNED_BLOCK))
+    while not _fits(product, chip, blocks) and (blocks.h < blocks.m or blocks.w < blocks.n):
+        blocks = replace(blocks, h=min(2 * blocks.h, blocks.m), w=min(2 * blocks.w, blocks.n))
+    return blocks
+
+
+def _fits(product: Product, chip: DeviceSpec, blocks: Blocks) -> bool:
     """Whether the circular buffers fit: both operands double-buffered, the output, and partial sums in bfloat16
     where the output's dtype is another."""
-    in0, in1, out = (TILE_BYTES[d] for d in (product.in0, product.in1, product.out))
-    held = 2 * m * k * in0 + 2 * n * k * in1 + m * n * out
-    if product.out != "bfloat16":
-        held += m * n * 2048
-    return held <= chip.l1_allocatable
+    m, n = -(-blocks.m // blocks.h), -(-blocks.n // blocks.w)
+    in0, in1, out, partial = (tile_bytes(d) for d in (product.in0, product.in1, product.out, "bfloat16"))
+    held = 2 * m * blocks.k * in0 + 2 * n * blocks.k * in1 + m * n * out
+    return held + (m * n * partial if product.out != "bfloat16" else 0) <= chip.l1_allocatable
 
 
 def features(product: Product, blocks: Blocks) -> dict[str, float]:
     """What `cycles` looks at; plain numbers, so that a fit can stack them into arrays."""
     b, p = product.batch, product
-    in0, in1, out = (float(TILE_BYTES[d]) for d in (p.in0, p.in1, p.out))
+    in0, in1, out = (tile_bytes(d) for d in (p.in0, p.in1, p.out))
     return {
         "math": float(b * blocks.m * blocks.n * p.k),
         "phases": float(p.phases),

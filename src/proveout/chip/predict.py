@@ -73,5 +73,5 @@ def _predict(kind: str, row: dict[str, str], line: str) -> tuple[float | None, E
 
 def _cells(time: Estimate | None) -> tuple[str, ...]:
     if time is None:
-        return ("", "", "", "no")
-    return (str(time.ns), str(time.low_ns), str(time.high_ns), "yes" if time.calibrated else "no")
+        return ("", "", "", "False")
+    return (str(time.ns), str(time.low_ns), str(time.high_ns), str(time.calibrated))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from proveout.chip.device_op import MATRIX, PHASES, POOL, DeviceOp, Work, rows
 from proveout.chip.families import CODES
-from proveout.chip.matmul import TILE_BYTES, Product
+from proveout.chip.matmul import Product
 from proveout.chip.specs import CHIPS
 from proveout.errors import UsageError
 from proveout.types import TILE, Buffer, DeviceSpec, Layout, Memory, Sharding, TensorSpec
@@ -25,6 +26,8 @@ ARCHES = {"wormhole": "n150", "wormhole_b0": "n150", "blackhole": "p150", "?": "
 """Chips by the word in the `arch` column. `?` are the rows whose source does not say: those that repeat a Blackhole
 row's op, shapes and cores also repeat its time, so they are taken for Blackhole."""
 GRIDS = {20: (5, 4), 64: (8, 8), 110: (11, 10), 130: (13, 10)}
+"""Core grids by the number of cores that the `device` column tells."""
+UNRECORDED_CORES = 20
 USUAL_WINDOW = 9
 """Tables do not say the window of a pool: 3 × 3, or everything where one row comes out."""
 
@@ -38,6 +41,7 @@ DTYPES = {
     "UINT16": "uint16",
     "UINT8": "uint8",
 }
+PRODUCT_DTYPES = ("bfloat16", "bfloat8_b", "bfloat4_b", "float32")
 LAYOUTS: dict[str, Layout] = {"TILE": "tile", "ROW_MAJOR": "row_major"}
 SHARDINGS: dict[str, Sharding] = {"INTERLEAVED": "interleaved", "HEIGHT": "height", "WIDTH": "width", "BLOCK": "block"}
 
@@ -112,8 +116,8 @@ def gemm_row(row: Mapping[str, str], line: str) -> GemmRow:
     grid = (_whole(row, "grid_x", line), _whole(row, "grid_y", line))
     m, k, n = (-(-_whole(row, c, line) // TILE) for c in "MKN")
     dtype = row["dtype"].lower()
-    if dtype not in TILE_BYTES:
-        raise UsageError(f"{line}: no dtype {row['dtype']!r}. Take one of {', '.join(TILE_BYTES)}.")
+    if dtype not in PRODUCT_DTYPES:
+        raise UsageError(f"{line}: no dtype {row['dtype']!r}. Take one of {', '.join(PRODUCT_DTYPES)}.")
     mode = row["mode"].strip().lower()
     if mode not in ("oob", "tuned"):
         raise UsageError(f"{line}: no mode {row['mode']!r}. Take oob or tuned.")
@@ -138,18 +142,7 @@ def op_row(row: Mapping[str, str], line: str) -> OpRow | None:
     except NotModelled:
         return None
     cores = _whole(row, "core_count", line) if row["core_count"].strip() else None
-    size = "110" if "110" in row["device"] else "20" if "20-core" in row["device"] else ""
-    if row["arch"].strip() == "?":
-        size = "20"
-    if size:
-        chip = replace(chip, grid=GRIDS[int(size)])
-    elif "64" in row["device"]:
-        chip = replace(chip, grid=(8, 8))
-    if "p100" in row["device"]:
-        chip = replace(chip, dram_gb_s=CHIPS["p100"].dram_gb_s)
-    work, fidelity = Work(), row["math_fidelity"].strip() or "HiFi4"
-    if fidelity not in PHASES:
-        raise UsageError(f"{line}: no math_fidelity {fidelity!r}. Take one of {', '.join(PHASES)}.")
+    work, fidelity = Work(), _fidelity(row, line) if row["math_fidelity"].strip() else "HiFi4"
     if family in ("matmul", "conv"):
         if len(inputs) < 2:
             return None
@@ -190,10 +183,15 @@ def tensor(text: str, line: str) -> TensorSpec:
 
 
 def _chip(row: Mapping[str, str], line: str) -> DeviceSpec:
+    """The chip that the `device` column names, else the architecture's; with the cores that were in use."""
     arch = row["arch"].strip().lower()
     if arch not in ARCHES:
         raise UsageError(f"{line}: no arch {row['arch']!r}. Take wormhole or blackhole.")
-    return CHIPS[ARCHES[arch]]
+    chip, device = CHIPS[ARCHES[arch]], row.get("device") or ""
+    chip = next((c for name, c in CHIPS.items() if name in device and c.arch == chip.arch), chip)
+    told = re.search(r"(\d+)[ -]core", device)
+    cores = UNRECORDED_CORES if arch == "?" else int(told[1]) if told else chip.cores
+    return replace(chip, grid=GRIDS.get(cores, chip.grid))
 
 
 def _fidelity(row: Mapping[str, str], line: str) -> str:
