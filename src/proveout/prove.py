@@ -90,7 +90,7 @@ def prove_here(job: Job) -> Record:
             if "check" in job.do and found.evaluate is not None:
                 accuracy = (found.evaluate(compiled), found.evaluate(model))
         if compiled.plans:
-            timings.append(measure.modelled("compiled", compiled.device, predicted))
+            timings.append(_modelled(compiled, predicted))
 
         stage = "benchmark"
         if "benchmark" in job.do:
@@ -123,6 +123,20 @@ def prove_here(job: Job) -> Record:
         traceback.print_exc()
         first = (str(error).strip().splitlines() or [""])[0]
         return _failed(job, FAILURE_OF_STAGE[stage], f"{stage}: {type(error).__name__}: {first}")
+
+
+def _modelled(compiled: Any, predicted: int) -> Timing:
+    """The prediction with its interval; called graphs are as uncertain as their Plans."""
+    from proveout import measure
+
+    times = [plan.time for plan in compiled.plans]
+    planned = sum(t.ns for t in times) or 1
+    interval = (
+        round(predicted * sum(t.low_ns for t in times) / planned),
+        round(predicted * sum(t.high_ns for t in times) / planned),
+    )
+    share = sum(t.calibrated * t.ns for t in times) / planned
+    return measure.modelled("compiled", compiled.device, predicted, interval, share)
 
 
 FAILURE_OF_STAGE = {

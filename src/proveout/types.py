@@ -78,7 +78,7 @@ class TensorSpec:
     def numel(self) -> int:
         return math.prod(self.shape)
 
-    @property
+    @functools.cached_property
     def padded_shape(self) -> tuple[int, ...]:
         """The shape as stored: in tile layout the last two dimensions are whole tiles."""
         if self.layout == "row_major":
@@ -86,7 +86,7 @@ class TensorSpec:
         shape = (1,) * (2 - len(self.shape)) + self.shape
         return (*shape[:-2], *(-(-n // TILE) * TILE for n in shape[-2:]))
 
-    @property
+    @functools.cached_property
     def nbytes(self) -> int:
         """Bytes as stored, tile padding included."""
         return math.ceil(math.prod(self.padded_shape) * DTYPE_BYTES[self.dtype])

@@ -86,7 +86,8 @@ def test_with_two_queues_transfers_that_hide_behind_kernels_cost_nothing():
     assert lines["special_i0e"].saved_ns == 0
 
 
-def test_an_input_that_the_host_reads_would_have_to_cross_instead():
+def test_an_input_that_the_host_reads_would_have_to_cross_instead(without_rows):
+    without_rows("aten.embedding.default")
     model = nn.Sequential(nn.Embedding(100, 64), nn.Linear(64, 64)).eval()
     compiled = proveout.compile(model, torch.randint(0, 100, (2, 32)))
     (line,) = compiled.fallbacks
@@ -195,10 +196,8 @@ def test_the_family_is_that_of_the_nearest_op():
          ((lambda x: torch.relu(x.to(torch.int32) + 1)), torch.ones(32, 64), "model")),
         (((lambda x: torch.relu(x)), torch.ones(32, 64, dtype=torch.float64), "model"), "cast to float32",
          ((lambda x: torch.relu(x)), torch.ones(32, 64), "model")),
-        ((nn.Embedding(8, 64), torch.ones(2, 32, dtype=torch.long), "model"), "--precision bfloat16",
-         (nn.Embedding(8, 64), torch.ones(2, 32, dtype=torch.long), "bfloat16")),
     ],
-    ids=["int32 input", "int32 cast", "float32", "bfloat16"],
+    ids=["int32 input", "int32 cast", "float32"],
 )  # fmt: skip
 def test_doing_what_the_fix_says_converts_the_op(before, fix, after):
     class Model(nn.Module):

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from proveout.chip.time import transfer_ns
+from proveout.chip.time import transfer_time
 from proveout.compiler.fixes import Case, cheapest_fix
 from proveout.compiler.pipeline import CompiledGraph
 from proveout.compiler.profile import Profile
@@ -177,7 +177,7 @@ class _Book:
         return replace(spec, dtype=dtype, layout="tile", memory=DRAM)
 
     def _crossing(self, spec: TensorSpec, kernel: str) -> _Cost:
-        return _Cost(1, spec.nbytes, transfer_ns(spec, self.chip, kernel == FROM_TORCH) if self.chip else 0)
+        return _Cost(1, spec.nbytes, transfer_time(spec, self.chip, kernel == FROM_TORCH).ns if self.chip else 0)
 
 
 def _islands(groups: Iterable[Group], books: Sequence[_Book]) -> dict[Group, set[Group]]:

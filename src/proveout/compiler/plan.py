@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from proveout.compiler.remedies import program_remedies, with_remedies
-from proveout.kernels.cost import StepTime, memory_use, program_ns, step_times
+from proveout.kernels.cost import ProgramTime, StepTime, memory_use, program_time, step_times
 from proveout.program import Program
 from proveout.types import DeviceSpec, MemoryUse, Settings
 
@@ -16,9 +16,16 @@ class Plan:
     """Modelled figures of one Program on one chip."""
 
     chip: str
-    total_ns: int
+    time: ProgramTime
     steps: tuple[StepTime, ...]
     memory: MemoryUse
+
+    def __str__(self) -> str:
+        return f"{self.chip}: {self.time}"
+
+    @property
+    def total_ns(self) -> int:
+        return self.time.ns
 
     @property
     def ideal_ns(self) -> int:
@@ -32,4 +39,4 @@ def make_plan(program: Program, chip: DeviceSpec, settings: Settings, remedies: 
     if not memory.fits:
         tried = program_remedies(program, chip, settings) if remedies is None else remedies
         memory = replace(memory, peak_at=with_remedies(memory.peak_at, tried))
-    return Plan(chip.name, program_ns(times, settings), tuple(times), memory)
+    return Plan(chip.name, program_time(times, settings), tuple(times), memory)

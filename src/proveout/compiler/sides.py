@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import torch
 from torch.fx import GraphModule, Node
 
-from proveout.chip.time import transfer_ns
+from proveout.chip.time import transfer_time
 from proveout.compiler.lower import Lowered
 from proveout.compiler.mincut import Cut
 from proveout.kernels.table import dtype_name, kernels, specs_of
@@ -43,7 +43,12 @@ def better_on_host(gm: GraphModule, weights: frozenset[int], lowered: Lowered, c
         for value, readers in _values(node) if node not in once else ():
             spec = TensorSpec(tuple(value.shape), _device_dtype(value.dtype), "tile", DRAM)
             inside = [r.name for r in readers if r.name in nodes]
-            cut.value(name, inside, transfer_ns(spec, chip, to_device=False), transfer_ns(spec, chip, to_device=True))
+            cut.value(
+                name,
+                inside,
+                transfer_time(spec, chip, to_device=False).ns,
+                transfer_time(spec, chip, to_device=True).ns,
+            )
     on_device = cut.solve()
     return {name: REASON for name in nodes if name not in on_device and name not in host}
 

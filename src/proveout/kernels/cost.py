@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from proveout.chip.memory import Arena, bytes_per_bank
 from proveout.chip.time import (
+    HOST_NS,
     TRACED_GAP_NS,
-    UNTRACED_GAP_NS,
+    Estimate,
     KernelTime,
     default_fidelity,
     kernel_time,
-    transfer_ns,
+    transfer_time,
 )
 from proveout.errors import OutOfMemory
+from proveout.kernels.device_ops import device_ops
 from proveout.kernels.table import flat_specs, kernels, specs_of
 from proveout.program import DEALLOCATE, FROM_TORCH, TO_DEVICE, Program, Step, refs
-from proveout.types import DRAM, HOST, DeviceSpec, MemoryUse, Settings, TensorSpec
+from proveout.types import DRAM, HOST, DeviceSpec, Fidelity, MemoryUse, Settings, TensorSpec
 
 CIRCULAR_TILES = 8
 """Tiles of circular buffer that a kernel holds per core: two per operand and result, doubled."""
@@ -31,6 +35,24 @@ class StepTime:
     step: Step
     ns: int
     kernel: KernelTime | None = None
+    low_ns: int = 0
+    high_ns: int = 0
+    calibrated_ns: int = 0
+
+
+@dataclass(frozen=True)
+class ProgramTime:
+    """One call in steady state: ns, their interval, and how much of what runs on the device measurements back."""
+
+    ns: int
+    low_ns: int
+    high_ns: int
+    calibrated: float
+    """Share of the kernels' and transfers' time; 0 where nothing runs."""
+
+    def __str__(self) -> str:
+        low, ns, high = (f"{value / 1e6:.3g}" for value in (self.low_ns, self.ns, self.high_ns))
+        return f"{ns} ms modelled, between {low} and {high} ms; {self.calibrated:.0%} of the time is calibrated"
 
 
 def step_times(program: Program, chip: DeviceSpec, settings: Settings) -> list[StepTime]:
@@ -43,24 +65,65 @@ def step_time(step: Step, specs: Mapping[str, TensorSpec], chip: DeviceSpec, set
     """Modelled time of one Step on the device, or of one transfer."""
     if step.is_transfer:
         to_device = step.kernel in (FROM_TORCH, TO_DEVICE)
-        return StepTime(step, transfer_ns(specs[step.outputs[0] if to_device else step.uses[0]], chip, to_device))
-    given = specs_of(step, specs)
-    outputs = [specs[n] for n in step.outputs]
-    operands = [s for v in given.values() for s in flat_specs(v)]
-    fidelity = settings.math_fidelity or default_fidelity([s.dtype for s in operands], chip)
-    work = kernels()[step.kernel].work(given, outputs)
-    time = kernel_time(work, [*operands, *outputs], chip, fidelity)
-    if work.then is not None:
-        time += kernel_time(work.then, [*outputs, *outputs], chip, fidelity)
-    return StepTime(step, time.kernel_ns, time)
+        return _transfer(step, transfer_time(specs[step.outputs[0] if to_device else step.uses[0]], chip, to_device))
+    outputs = tuple(specs[n] for n in step.outputs)
+    time = _call_time(step.kernel, tuple(specs_of(step, specs).items()), outputs, chip, settings.math_fidelity)
+    return StepTime(step, time.kernel_ns, time, time.low_ns, time.high_ns, time.calibrated_ns)
+
+
+@functools.lru_cache(maxsize=65536)
+def _call_time(
+    kernel: str,
+    attrs: tuple[tuple[str, Any], ...],
+    outputs: tuple[TensorSpec, ...],
+    chip: DeviceSpec,
+    asked: Fidelity | None,
+) -> KernelTime:
+    specs = dict(attrs)
+    operands = [s for v in specs.values() for s in flat_specs(v)]
+    fidelity = asked or default_fidelity([s.dtype for s in operands], chip)
+    work = kernels()[kernel].work(specs, outputs)
+    ops = device_ops(kernel, specs, outputs, work, fidelity)
+    return kernel_time(work, [*operands, *outputs], chip, fidelity, ops)
+
+
+def _transfer(step: Step, time: Estimate) -> StepTime:
+    return StepTime(step, time.ns, None, time.low_ns, time.high_ns, time.ns if time.calibrated else 0)
 
 
 def program_ns(times: list[StepTime], settings: Settings) -> int:
-    """Modelled time of one call in steady state: transfers, kernels and the gaps between them. Dispatch overlaps the
-    device; with a second queue the transfers of one call overlap the kernels of another."""
-    dispatch = 0 if settings.trace else UNTRACED_GAP_NS
-    kernels_ns = sum(max(t.ns + TRACED_GAP_NS, dispatch) for t in times if t.kernel)
-    transfers_ns = sum(t.ns for t in times if not t.kernel)
+    """Modelled time of one call in steady state."""
+    return program_time(times, settings).ns
+
+
+def program_time(times: list[StepTime], settings: Settings) -> ProgramTime:
+    """Transfers, kernels and the gaps between them. Dispatch overlaps the device; with a second queue the transfers
+    of one call overlap the kernels of another. The interval takes every error and every gap at its worst at once."""
+    spent = sum(t.ns for t in times)
+    share = sum(t.calibrated_ns for t in times) / spent if spent else 0.0
+    low, usual, high = (
+        _call_ns([(t.kernel is not None, pick(t)) for t in times], TRACED_GAP_NS[at], HOST_NS[at], settings)
+        for at, pick in enumerate((_low, _usual, _high))
+    )
+    return ProgramTime(usual, min(low, usual), max(high, usual), share)
+
+
+def _low(time: StepTime) -> int:
+    return time.low_ns or time.ns
+
+
+def _usual(time: StepTime) -> int:
+    return time.ns
+
+
+def _high(time: StepTime) -> int:
+    return time.high_ns or time.ns
+
+
+def _call_ns(steps: list[tuple[bool, int]], gap: int, host: int, settings: Settings) -> int:
+    dispatch = 0 if settings.trace else host
+    kernels_ns = sum(max(ns + gap, dispatch) for kernel, ns in steps if kernel and ns)  # a renaming call runs nothing
+    transfers_ns = sum(ns for kernel, ns in steps if not kernel)
     return max(kernels_ns, transfers_ns) if settings.queues == 2 else kernels_ns + transfers_ns
 
 

@@ -65,10 +65,7 @@ def linear(
 def matmul_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
     a: TensorSpec = specs["input_tensor_a"]
     k = a.padded_shape[-2 if specs.get("transpose_a") else -1]
-    size = math.prod(outputs[0].padded_shape)
-    # Without a core grid of the caller's ttnn applies the activation in a device operation of its own.
-    then = Work(size) if specs.get("activation") else None
-    return Work(2.0 * size * k, MATRIX, phased=True, then=then)
+    return Work(2.0 * math.prod(outputs[0].padded_shape) * k, MATRIX, phased=True)
 
 
 KERNELS = [

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from proveout.report.ledger import caveat, figures, heading, sentences
-from proveout.report.rows import NOTHING, STATUS, Column, Report, columns_for, status_words, unreadable_lines
+from proveout.report.rows import NOTHING, STATUS, Column, Report, columns_for, number, status_words, unreadable_lines
 from proveout.store import Row
 from proveout.types import Record
 
@@ -54,6 +54,20 @@ def reasons(rows: Sequence[Row]) -> list[str]:
         for flat in rows
         if flat["reason"]
     ]
+
+
+def modelled_time(record: Record) -> list[str]:
+    """A predicted time with its interval, and how much of it measurements back."""
+    lines = []
+    for timing in record.timings:
+        known = dict(timing.conditions)
+        if timing.kind == "modelled" and "low_ns" in known:
+            low, high = (number(float(known[k]) / 1e6) for k in ("low_ns", "high_ns"))
+            lines.append(
+                f"  modelled {number(timing.median_ns / 1e6)} ms, between {low} and {high} ms; "
+                f"calibrated: {known['calibrated']}"
+            )
+    return lines
 
 
 def ledger(record: Record, colour: bool = False) -> list[str]:

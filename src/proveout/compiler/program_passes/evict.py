@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from proveout.chip.memory import bytes_per_bank
-from proveout.chip.time import transfer_ns
+from proveout.chip.time import transfer_time
 from proveout.compiler.program_passes.deallocate import sharing
 from proveout.errors import OutOfMemory
 from proveout.kernels.cost import arenas, memory_use, prepared, program_ns, step_times
@@ -210,8 +210,8 @@ class _Eviction:
         if not read:
             return 0.0
         again = value in self.copies or value in self.later
-        away_ns = 0 if again else transfer_ns(spec, self.chip, to_device=False)
-        return (away_ns + transfer_ns(spec, self.chip, to_device=True)) / (read - self.position)
+        away_ns = 0 if again else transfer_time(spec, self.chip, to_device=False).ns
+        return (away_ns + transfer_time(spec, self.chip, to_device=True).ns) / (read - self.position)
 
     def _next_read(self, value: str) -> int:
         """The position after this one where a value is read; 0 for never."""

@@ -9,9 +9,10 @@ import functools
 from collections.abc import Iterator
 from dataclasses import replace
 
-from proveout.chip.time import TRACED_GAP_NS, UNTRACED_GAP_NS, Work, default_fidelity, kernel_time, transfer_ns
+from proveout.chip.time import HOST_NS, TRACED_GAP_NS
 from proveout.compiler.mincut import Cut
-from proveout.kernels.table import LAYOUT_NAMES, flat_specs, infer, kernels, refusal, specs_of
+from proveout.kernels.cost import step_time
+from proveout.kernels.table import LAYOUT_NAMES, infer, kernels, refusal, specs_of
 from proveout.program import FROM_TORCH, TO_TORCH, Program, Ref, Step, with_refs
 from proveout.types import DeviceSpec, Layout, Settings, TensorSpec
 
@@ -23,12 +24,12 @@ SOURCES = (FROM_TORCH, "ttnn.full")
 def layouts(program: Program, chip: DeviceSpec, settings: Settings) -> Program:
     if not any(step.kernel == CONVERT for step in program.body):
         return program
-    return _Choice(program, chip, UNTRACED_GAP_NS if not settings.trace else TRACED_GAP_NS).rebuilt()
+    return _Choice(program, chip, settings).rebuilt()
 
 
 class _Choice:
-    def __init__(self, program: Program, chip: DeviceSpec, gap_ns: int) -> None:
-        self.program, self.chip, self.gap_ns = program, chip, gap_ns
+    def __init__(self, program: Program, chip: DeviceSpec, settings: Settings) -> None:
+        self.program, self.chip, self.settings = program, chip, settings
         self.root = _without_conversions(program)
         self.stable = _stable(program)
         self.maker = {name: index for index, step in self._steps() for name in step.outputs}
@@ -66,21 +67,17 @@ class _Choice:
     def _cost(self, index: int, layout: Layout) -> float:
         """Modelled time of a free Step in a layout; what ttnn refuses is out of the question."""
         step = self.program.body[index]
-        if step.outputs[0] in self.stable:
-            once = specs_of(step, {n: replace(self.program.specs[n], layout=layout) for n in step.uses})
-            return float("inf") if refusal(kernels()[step.kernel], once) else 0.0
         specs = {n: replace(self.program.specs[n], layout=layout) for n in (*step.uses, *step.outputs)}
-        if step.kernel == FROM_TORCH:
-            return float(transfer_ns(specs[step.outputs[0]], self.chip, to_device=True))
-        given = specs_of(step, specs)
-        if refusal(kernels()[step.kernel], given):
+        if refusal(kernels()[step.kernel], specs_of(step, specs)):
             return float("inf")
-        tensors = (*(s for v in given.values() for s in flat_specs(v)), *(specs[n] for n in step.outputs))
-        return float(_moving_ns(tensors, self.chip))
+        return 0.0 if step.outputs[0] in self.stable else float(step_time(step, specs, self.chip, self.settings).ns)
 
     def _conversion_ns(self, spec: TensorSpec) -> int:
-        """One more Step: its kernel, and the gap before the next."""
-        return self.gap_ns + _moving_ns((replace(spec, layout="tile"), replace(spec, layout="row_major")), self.chip)
+        """One more Step: its kernel, and the gap or the host's pace before the next."""
+        step = Step(CONVERT, (("tensor", Ref("x")), ("layout", LAYOUT_NAMES["row_major"])), ("y",))
+        specs = {"x": replace(spec, layout="tile"), "y": replace(spec, layout="row_major")}
+        gap_ns = TRACED_GAP_NS[1] if self.settings.trace else HOST_NS[1]
+        return gap_ns + step_time(step, specs, self.chip, self.settings).ns
 
     # ---- the Program with that choice ------------------------------------------------------------------------
 
@@ -146,8 +143,3 @@ def _stable(program: Program) -> frozenset[str]:
         if known.issuperset(step.uses) and not step.on_host:
             known.update(step.outputs)
     return frozenset(known)
-
-
-@functools.lru_cache(maxsize=4096)
-def _moving_ns(tensors: tuple[TensorSpec, ...], chip: DeviceSpec) -> int:
-    return kernel_time(Work(), tensors, chip, default_fidelity([t.dtype for t in tensors], chip)).kernel_ns
