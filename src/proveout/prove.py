@@ -58,9 +58,13 @@ def prove_here(job: Job) -> Record:
 
         stage = "compile"
         only_plan = job.do == ("compile",)
-        compiled = compile(model, device=job.device, settings=job.settings, dry_run=only_plan, call=(args, kwargs))
+        dump = job.dump or None
+        compiled = compile(
+            model, device=job.device, settings=job.settings, dry_run=only_plan, dump=dump, call=(args, kwargs)
+        )
         # Taken now: an evaluation on other batch sizes compiles further graphs, which are not this workload's.
         coverage, programs, memory = compiled.coverage, compiled.programs, compiled.memory
+        fallbacks = compiled.fallbacks
         predicted = sum(p.total_ns for p in compiled.plans)
         if job.artifacts and "export" in job.do:
             with undisturbed(model, (args, kwargs)):
@@ -109,6 +113,7 @@ def prove_here(job: Job) -> Record:
             accuracy_eager=accuracy[1],
             compile_s=compiled.stages_s,
             programs=tuple((p.fingerprint, len(p.steps)) for p in programs),
+            fallbacks=fallbacks,
             environment=measure.environment(),
             created=_now(),
         )

@@ -251,6 +251,7 @@ def _namespace(prefix: str) -> SimpleNamespace:
 
 
 transformer = _namespace("ttnn.transformer.")
+experimental = _namespace("ttnn.experimental.")
 
 
 def __getattr__(name: str) -> Callable[..., Any]:

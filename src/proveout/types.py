@@ -239,12 +239,14 @@ class Job:
     timeout_s: float = 600.0
     artifacts: str = ""
     """Folder to leave the Programs in; empty for none."""
+    dump: str = ""
+    """Folder to leave each graph in as it is after every pass; empty for none."""
 
     @property
     def key(self) -> str:
         """Names the Record: changes whenever the model, its shapes, a setting or a version that matters does."""
         w = self.workload
-        doing = {k: v for k, v in to_json(self).items() if k not in ("workload", "timeout_s", "artifacts")}
+        doing = {k: v for k, v in to_json(self).items() if k not in ("workload", "timeout_s", "artifacts", "dump")}
         what = w.selector or "/".join(w.script.split("/")[-2:])
         return digest([w.name, what, w.script_args, doing, sorted(versions().items())])[:20]
 
@@ -367,6 +369,59 @@ class Coverage:
 
 
 @dataclass(frozen=True)
+class Fallback:
+    """One line of the fallback ledger: an ATen op that stays on the host for one reason, over all graphs of a model.
+
+    Times are modelled and are those of transfers: the host is not modelled, so the op's own time is in none of them.
+    """
+
+    aten: str
+    reason: str
+    count: int
+    fix: str
+    """The cheapest thing to do about it."""
+    nodes: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    """The user's lines."""
+    num_transfers: int = 0
+    """Transfers at every call that exist for these ops alone."""
+    transfer_bytes: int = 0
+    transfer_ns: int | None = None
+    """None where the device is not modelled."""
+    time_share: float | None = None
+    """Of the modelled time of one call of every graph."""
+    transfer_share: float = 0.0
+    """Of all transfers."""
+    saved_transfers: int = 0
+    """Fewer transfers if these ops alone converted; negative where neighbours on the host would need more."""
+    saved_ns: int | None = None
+    """Less modelled time then, before the time of the kernels they would become."""
+    neighbours: tuple[str, ...] = ()
+    """Other ops of this ledger that share its trips to the host."""
+    together_transfers: int = 0
+    """Fewer transfers if the neighbours converted too."""
+    together_ns: int | None = None
+
+
+Place = Literal["input", "output", "device", "layout", "transfer", "host"]
+
+
+@dataclass(frozen=True)
+class GraphNode:
+    """One box of a drawn graph: what it is called, what it gives, where it runs and whose results it reads."""
+
+    name: str
+    label: str
+    place: Place
+    note: str = ""
+    """The second line: the result's shape and dtype."""
+    title: str = ""
+    """What a pointer resting on it shows."""
+    uses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class MemoryUse:
     """Peaks over a Program from the allocator's simulation, tile padding included. Always modelled."""
 
@@ -401,6 +456,8 @@ class Record:
     compile_s: tuple[tuple[str, float], ...] = ()
     programs: tuple[tuple[str, int], ...] = ()
     """(fingerprint, number of Steps) of each Program."""
+    fallbacks: tuple[Fallback, ...] = ()
+    """The fallback ledger: what stays on the host, most worth changing first."""
     environment: tuple[tuple[str, str], ...] = ()
     created: str = ""
     schema: int = SCHEMA
@@ -547,8 +604,8 @@ def versions() -> dict[str, str]:
 
 
 __all__ = [
-    "Buffer", "Comparison", "Coverage", "DRAM", "DTYPE_BYTES", "DeviceSpec", "HOST", "Job", "Kind", "L1", "Layout",
-    "Memory",
-    "MemoryUse", "OpState", "OpStatus", "Origin", "Precision", "Record", "SCHEMA", "Settings", "ShardSpec", "Sharding",
-    "Status", "TILE", "TensorSpec", "Timing", "Workload", "digest", "from_json", "short_dtype", "to_json", "versions",
+    "Buffer", "Comparison", "Coverage", "DRAM", "DTYPE_BYTES", "DeviceSpec", "Fallback", "GraphNode", "HOST", "Job",
+    "Kind", "L1", "Layout", "Memory", "MemoryUse", "OpState", "OpStatus", "Origin", "Place", "Precision", "Record",
+    "SCHEMA", "Settings", "ShardSpec", "Sharding", "Status", "TILE", "TensorSpec", "Timing", "Workload", "digest",
+    "from_json", "short_dtype", "to_json", "versions",
 ]  # fmt: skip

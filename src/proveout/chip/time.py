@@ -32,6 +32,8 @@ class Work:
     ops: float = 0.0
     rate: int = VECTOR
     phased: bool = False
+    then: Work | None = None
+    """A second device operation that the same call runs on the first one's result."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,15 @@ class KernelTime:
     compute_ns: int
     bandwidth_ns: int
     kernel_ns: int
+
+    def __add__(self, then: KernelTime) -> KernelTime:
+        """Two device operations of one call, with the gap between them."""
+        return KernelTime(
+            self.ideal_ns + then.ideal_ns,
+            self.compute_ns + then.compute_ns,
+            self.bandwidth_ns + then.bandwidth_ns,
+            self.kernel_ns + TRACED_GAP_NS + then.kernel_ns,
+        )
 
     @property
     def bound(self) -> str:

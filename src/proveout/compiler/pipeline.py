@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import torch
 from torch.fx import GraphModule
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
+from proveout.compiler.dump import Observe, unobserved
 from proveout.compiler.graph_passes import GRAPH_PASSES
-from proveout.compiler.lower import Lowered, lower, origin_of
+from proveout.compiler.lower import Lowered, lower, origin_of, variation
 from proveout.compiler.plan import Plan, make_plan
 from proveout.compiler.profile import Profile
-from proveout.compiler.program_passes import cancel, deallocate, evict, hoist, place, prune, sink, split
+from proveout.compiler.program_passes import (
+    FORMULAS,
+    PRODUCTS,
+    Policy,
+    cancel,
+    deallocate,
+    evict,
+    hoist,
+    layouts,
+    lift_matmul,
+    place,
+    prune,
+    sink,
+    split,
+)
 from proveout.compiler.remedies import graph_remedies
+from proveout.compiler.sides import better_on_host
+from proveout.compiler.witness import Replay, Witness
+from proveout.kernels.cost import memory_use
 from proveout.kernels.table import infer
-from proveout.program import Program, verify
+from proveout.program import Program, Step, verify
 from proveout.types import Coverage, DeviceSpec, OpStatus, Settings
 
 
@@ -29,10 +48,22 @@ class CompiledGraph:
 
     program: Program
     coverage: Coverage
-    plan: Plan | None
-    input_positions: tuple[int, ...]
-    weight_positions: tuple[int, ...]
-    stages_s: tuple[tuple[str, float], ...] = field(default=())
+    chip: DeviceSpec | None
+    settings: Settings
+    input_positions: tuple[int, ...] = ()
+    weight_positions: tuple[int, ...] = ()
+    stages_s: dict[str, float] = field(default_factory=dict)
+    """Seconds that each stage took, so far: a plan is made when it is first asked for."""
+    remedies: tuple[str, ...] | None = None
+    """What was found to fit instead, where the Program does not."""
+
+    @functools.cached_property
+    def plan(self) -> Plan | None:
+        """What it will cost; None on devices that are not modelled."""
+        if self.chip is None:
+            return None
+        with stage(self.stages_s, "plan"):
+            return make_plan(self.program, self.chip, self.settings, self.remedies or ())
 
 
 def compile_graph(
@@ -43,54 +74,86 @@ def compile_graph(
     settings: Settings,
     chip: DeviceSpec | None,
     name: str,
+    replay: Replay | None = None,
+    observe: Observe = unobserved,
 ) -> CompiledGraph:
-    """Compile a functional ATen graph for one target. The graph is not changed."""
+    """Compile a functional ATen graph for one target. The graph is not changed; `observe` sees it after each pass.
+
+    With `settings.verify`, every pass's result is checked by the verifier and, given `replay`, run on random inputs.
+    """
     stages: dict[str, float] = {}
-    with _stage(stages, "graph passes"):
-        gm, removed = _run_graph_passes(gm)
-    with _stage(stages, "lower"):
+    witness = Witness(gm, replay, weights) if settings.verify and replay else None
+
+    def see(stage: str, result: GraphModule | Program) -> None:
+        observe(stage, result)
+        if settings.verify and isinstance(result, Program):
+            verify(result, partial(infer, target=profile.target))
+        if witness:
+            witness.see(stage, result)
+
+    with stage(stages, "graph passes"):
+        gm, removed = _run_graph_passes(gm, see)
+    with stage(stages, "lower"):
         lowered = lower(gm, weights, profile, settings, name)
-    with _stage(stages, "program passes"):
-        program = _run_program_passes(lowered.program, profile, settings, chip)
-    plan = None
-    if chip is not None:
-        with _stage(stages, "plan"):
+        if chip is not None:
+            kept = better_on_host(gm, weights, lowered, chip)
+            lowered = lower(gm, weights, profile, settings, name, kept) if kept else lowered
+    if witness:
+        witness.positions = lowered.input_positions, lowered.weight_positions
+    see("lower", lowered.program)
+    with stage(stages, "program passes"):
+        program, gone = lowered.program, dict[str, str]()
+        for program_pass in program_passes(profile, settings, chip):
+            before, program = program, program_pass(program)
+            if program is not before:
+                gone |= _vanished(before, program, program_pass)
+            see(_name(program_pass), program)
+    coverage = Coverage(_counted(gm, lowered, removed, gone), program.num_transfers, num_graphs=1)
+    positions = lowered.input_positions, lowered.weight_positions
+    remedies = None
+    if chip is not None and not memory_use(program, chip).fits:
 
-            def compile_again(graph: GraphModule, chosen: Settings, other: DeviceSpec) -> Program:
-                precise = replace(profile, precision=chosen.precision)
-                again = lower(graph, weights, precise, chosen, name).program
-                return _run_program_passes(again, precise, chosen, other)
+        def compile_again(graph: GraphModule, chosen: Settings, other: DeviceSpec) -> Program:
+            precise = replace(profile, precision=chosen.precision)
+            made = lower(graph, weights, precise, chosen, name).program
+            for program_pass in program_passes(precise, chosen, other):
+                made = program_pass(made)
+            return made
 
-            plan = make_plan(program, chip, settings, graph_remedies(gm, weights, chip, settings, compile_again))
-    coverage = Coverage(_counted(gm, lowered, removed), program.num_transfers, num_graphs=1)
-    return CompiledGraph(
-        program, coverage, plan, lowered.input_positions, lowered.weight_positions, tuple(stages.items())
-    )
+        with stage(stages, "remedies"):
+            remedies = tuple(graph_remedies(gm, weights, chip, settings, compile_again))
+    return CompiledGraph(program, coverage, chip, settings, *positions, stages, remedies)
 
 
-def _run_graph_passes(gm: GraphModule) -> tuple[GraphModule, list[OpStatus]]:
+def _run_graph_passes(gm: GraphModule, see: Observe) -> tuple[GraphModule, list[OpStatus]]:
     """The graph after all passes, and the nodes of the original one that they removed, each with the pass's name."""
     gm = _copy(gm)
-    counted = {n.name: n for n in gm.graph.nodes if isinstance(n.target, torch._ops.OpOverload)}
+    see("capture", gm)
+    nodes = [n for n in gm.graph.nodes if isinstance(n.target, torch._ops.OpOverload)]
+    counted = {n.name: (origin_of(n), variation(n)) for n in nodes}  # told now: an erased node forgets its arguments
     removed: list[OpStatus] = []
     for graph_pass in GRAPH_PASSES:
         gm = graph_pass(gm)
+        see(graph_pass.__name__, gm)
         left = {n.name for n in gm.graph.nodes}
         for name in [n for n in counted if n not in left]:
-            node = counted.pop(name)
-            origin = origin_of(node)
+            origin, called = counted.pop(name)
             reason = graph_pass.__name__.replace("_", " ")
-            removed.append(OpStatus(name, origin.aten, "removed", reason, "", origin.module, origin.source))
+            removed.append(OpStatus(name, origin.aten, "removed", reason, called, origin.module, origin.source))
     return gm, removed
 
 
-def _counted(gm: GraphModule, lowered: Lowered, removed: list[OpStatus]) -> tuple[OpStatus, ...]:
+def _counted(
+    gm: GraphModule, lowered: Lowered, removed: list[OpStatus], vanished: Mapping[str, str]
+) -> tuple[OpStatus, ...]:
     """One status for each node of the original graph; one that was replaced is on the host if its replacement is."""
     replaces = {n.name: n.meta["replaces"] for n in gm.graph.nodes if "replaces" in n.meta}
     preparing = {n.name for n in gm.graph.nodes if n.meta.get("prepares")}
     gone = {status.node: status for status in removed}
     kept = []
     for status in lowered.statuses:
+        if status.node in vanished:
+            status = replace(status, state="removed", reason=vanished[status.node])
         original = replaces.get(status.node)
         if status.node in preparing:
             continue
@@ -104,15 +167,20 @@ def _counted(gm: GraphModule, lowered: Lowered, removed: list[OpStatus]) -> tupl
 def _copy(gm: GraphModule) -> GraphModule:
     graph = torch.fx.Graph()
     graph.output(graph.graph_copy(gm.graph, {}))
-    copied = GraphModule(gm, graph)
+    copied = _LazyGraphModule(gm, graph)  # passes rewrite it; only a witness ever calls it
     copied.meta = dict(gm.meta)
     return copied
 
 
 def program_passes(profile: Profile, settings: Settings, chip: DeviceSpec | None) -> list[Callable[[Program], Program]]:
     """The ordered list for one target."""
-    passes: list[Callable[[Program], Program]] = [sink, cancel, prune, hoist]
+    moves: list[Callable[[Program], Program]] = [sink, cancel, prune]
+    passes = [*moves, hoist]
     if profile.target == "ttnn":
+        policy = Policy(chip, settings)
+        layout = [partial(layouts, chip=chip, settings=settings)] if chip else []
+        formulas, products = ([partial(fusion, policy=policy) for fusion in row] for row in (FORMULAS, PRODUCTS))
+        passes = [partial(lift_matmul, policy=policy), *moves, *layout, hoist, *formulas, *moves, *products, prune]
         if chip is not None:
             passes.append(partial(split, chip=chip))
             if settings.memory == "auto":
@@ -123,17 +191,41 @@ def program_passes(profile: Profile, settings: Settings, chip: DeviceSpec | None
     return passes
 
 
-def _run_program_passes(program: Program, profile: Profile, settings: Settings, chip: DeviceSpec | None) -> Program:
-    rule: Any = partial(infer, target=profile.target) if settings.verify else None
-    for program_pass in program_passes(profile, settings, chip):
-        program = program_pass(program)
-        if settings.verify:
-            verify(program, rule)
-    return program
+def _vanished(before: Program, after: Program, program_pass: Callable[[Program], Program]) -> dict[str, str]:
+    """The nodes that had Steps before a pass and have none after it, each with the pass's name and, where that is a
+    fusion, the kernel that took them in: it makes what they were computed for."""
+    by = _name(program_pass).replace("_", " ")
+    left = {s.origin.node for s in after.steps}
+    gone = [s for s in before.steps if s.outputs and s.origin.node and s.origin.node not in left]
+    if not gone:
+        return {}
+    made = {n: s for s in after.steps for n in s.outputs}
+    readers: dict[str, list[Step]] = {}
+    for step in before.steps:
+        for name in step.uses:
+            readers.setdefault(name, []).append(step)
+    reasons = {}
+    for step in gone:
+        into = step
+        while not any(n in made for n in into.outputs) and into.outputs[0] in readers:
+            into = readers[into.outputs[0]][-1]
+        kernel = next((made[n].kernel for n in into.outputs if n in made), None)
+        reasons[step.origin.node] = f"fused into {kernel} by {by}" if kernel and _fuses(program_pass) else by
+    return reasons
+
+
+def _fuses(program_pass: Callable[[Program], Program]) -> bool:
+    return isinstance(program_pass, partial) and "policy" in program_pass.keywords
+
+
+def _name(program_pass: Callable[[Program], Program]) -> str:
+    function = program_pass.func if isinstance(program_pass, partial) else program_pass
+    return str(function.__name__)
 
 
 @contextmanager
-def _stage(stages: dict[str, float], name: str) -> Iterator[None]:
+def stage(stages: dict[str, float], name: str) -> Iterator[None]:
+    """Note how long a stage takes."""
     started = time.perf_counter()
     yield
     stages[name] = time.perf_counter() - started

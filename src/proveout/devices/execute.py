@@ -14,8 +14,7 @@ from typing import Any
 import torch
 
 from proveout.kernels.table import PLACEMENT, call_meaning, kernels, resolve, torch_dtype
-from proveout.program import DEALLOCATE, FROM_TORCH, Arg, Constant, Program, Ref, Step
-from proveout.types import TensorSpec
+from proveout.program import DEALLOCATE, FROM_TORCH, Arg, Program, Ref, Step
 
 PURE_LAYOUT = ("ttnn.to_layout", "ttnn.to_memory_config")
 """Steps that do nothing to numbers."""
@@ -27,13 +26,6 @@ def aten_op(name: str) -> Callable[..., Any]:
     for part in name.split("."):
         found = getattr(found, part)
     return found  # type: ignore[no-any-return]
-
-
-def constant_tensor(constant: Constant, spec: TensorSpec) -> torch.Tensor:
-    dtype = torch_dtype(spec.dtype)
-    if not constant.data:
-        return torch.empty(spec.shape, dtype=dtype)
-    return torch.frombuffer(bytearray(constant.data), dtype=dtype).reshape(spec.shape)
 
 
 def run_step(step: Step, values: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -118,7 +110,7 @@ def body_function(program: Program, stable: Sequence[str], transfers: Transfers)
         call = f"{functions[step.kernel]}({arguments})"
         if step.attr("weight") in late:
             call += f".to({bind(torch_dtype(program.specs[step.outputs[0]].dtype))})"
-        if step.on_host and _gives_tuple(step.kernel):
+        if step.on_host and gives_tuple(step.kernel):
             call = f"given({call})[0]" if len(outputs) == 1 else f"given({call})"
         lines.append(f"    {target}{call}")
         lines += [f"    del {variable[n]}" for n in step.outputs if n not in used]
@@ -142,7 +134,8 @@ def late_casts(program: Program) -> frozenset[str]:
     return frozenset(casts)
 
 
-def _gives_tuple(name: str) -> bool:
+def gives_tuple(name: str) -> bool:
+    """Whether an ATen op gives several values, however many of them a Step names."""
     returns = aten_op(name)._schema.returns  # type: ignore[attr-defined]
     return len(returns) > 1 or (len(returns) == 1 and str(returns[0].type).startswith("List"))
 

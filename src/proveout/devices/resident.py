@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from proveout.devices.execute import Transfers, body_function, constant_tensor, late_casts, run_step
-from proveout.kernels.table import torch_dtype
+from proveout.devices.execute import Transfers, body_function, late_casts, run_step
+from proveout.kernels.table import constant_tensor, torch_dtype
 from proveout.program import DEALLOCATE, Program, Result, refs
 
 Body = Callable[..., list[Any]]

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from proveout.compiler import CompiledGraph
 from proveout.compiler.decompositions import decompositions, kept_whole
+from proveout.compiler.dump import Dump
 from proveout.devices.registry import DeviceInfo, find, info_of, open_device
 from proveout.engine.graph import GraphFunction, Tally
 from proveout.errors import UsageError, unknown
@@ -44,6 +45,7 @@ class Capture:
     breaks: list[str] = field(default_factory=list)
     """Where Dynamo cut the model into several graphs: the user's line and the reason."""
     keep: bool = False
+    dump: Dump | None = None
     tally: Tally = field(default_factory=Tally)
 
     @staticmethod
@@ -90,7 +92,7 @@ class Capture:
             weights = _resident_positions(phase)
             name = f"graph{next(_numbers)}_{phase}"
             function = GraphFunction(gm, weights, self.device, self.info, self.settings, name)
-            function.dry = self.dry
+            function.dry, function.dump = self.dry, self.dump
             if self.keep:
                 function.tally = self.tally
                 self.graphs.append(function)

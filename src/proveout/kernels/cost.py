@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from proveout.chip.memory import Arena, bytes_per_bank
@@ -34,22 +35,24 @@ class StepTime:
 
 def step_times(program: Program, chip: DeviceSpec, settings: Settings) -> list[StepTime]:
     """Modelled time of every Step of the body, in order."""
-    out = []
-    for step in program.body:
-        if step.on_host or step.kernel == DEALLOCATE:
-            continue
-        if step.is_transfer:
-            to_device = step.kernel in (FROM_TORCH, TO_DEVICE)
-            spec = program.specs[step.outputs[0] if to_device else step.uses[0]]
-            out.append(StepTime(step, transfer_ns(spec, chip, to_device)))
-            continue
-        specs = specs_of(step, program.specs)
-        outputs = [program.specs[n] for n in step.outputs]
-        operands = [s for v in specs.values() for s in flat_specs(v)]
-        fidelity = settings.math_fidelity or default_fidelity([s.dtype for s in operands], chip)
-        time = kernel_time(kernels()[step.kernel].work(specs, outputs), [*operands, *outputs], chip, fidelity)
-        out.append(StepTime(step, time.kernel_ns, time))
-    return out
+    timed = (s for s in program.body if not s.on_host and s.kernel != DEALLOCATE)
+    return [step_time(step, program.specs, chip, settings) for step in timed]
+
+
+def step_time(step: Step, specs: Mapping[str, TensorSpec], chip: DeviceSpec, settings: Settings) -> StepTime:
+    """Modelled time of one Step on the device, or of one transfer."""
+    if step.is_transfer:
+        to_device = step.kernel in (FROM_TORCH, TO_DEVICE)
+        return StepTime(step, transfer_ns(specs[step.outputs[0] if to_device else step.uses[0]], chip, to_device))
+    given = specs_of(step, specs)
+    outputs = [specs[n] for n in step.outputs]
+    operands = [s for v in given.values() for s in flat_specs(v)]
+    fidelity = settings.math_fidelity or default_fidelity([s.dtype for s in operands], chip)
+    work = kernels()[step.kernel].work(given, outputs)
+    time = kernel_time(work, [*operands, *outputs], chip, fidelity)
+    if work.then is not None:
+        time += kernel_time(work.then, [*outputs, *outputs], chip, fidelity)
+    return StepTime(step, time.kernel_ns, time)
 
 
 def program_ns(times: list[StepTime], settings: Settings) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -13,9 +13,10 @@ from proveout.kernels.table import FLOAT, Kernel, Specs
 from proveout.types import TensorSpec
 
 Tensor = torch.Tensor
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
     "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "silu": F.silu,
     "tanh": torch.tanh,
     "sigmoid": torch.sigmoid,
@@ -61,7 +62,10 @@ def linear(
 def matmul_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
     a: TensorSpec = specs["input_tensor_a"]
     k = a.padded_shape[-2 if specs.get("transpose_a") else -1]
-    return Work(2.0 * math.prod(outputs[0].padded_shape) * k, MATRIX, phased=True)
+    size = math.prod(outputs[0].padded_shape)
+    # Without a core grid of the caller's ttnn applies the activation in a device operation of its own.
+    then = Work(size) if specs.get("activation") else None
+    return Work(2.0 * size * k, MATRIX, phased=True, then=then)
 
 
 KERNELS = [

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from proveout.chip.time import Work
-from proveout.program import Arg, Name, Ref, Step
+from proveout.program import Arg, Constant, Name, Ref, Step
 from proveout.types import DRAM, HOST, L1, Layout, Memory, TensorSpec
 
 FAMILIES = ("transfer", "eltwise", "matmul", "reduce", "movement", "norm", "attention", "conv", "embedding", "indexing")
@@ -179,6 +179,13 @@ def resolve(value: Any) -> Any:
 def torch_dtype(name: str) -> torch.dtype:
     dtype: torch.dtype = _STORED_AS.get(name) or getattr(torch, name)
     return dtype
+
+
+def constant_tensor(constant: Constant, spec: TensorSpec) -> torch.Tensor:
+    dtype = torch_dtype(spec.dtype)
+    if not constant.data:
+        return torch.empty(spec.shape, dtype=dtype)
+    return torch.frombuffer(bytearray(constant.data), dtype=dtype).reshape(spec.shape)
 
 
 def dtype_name(dtype: torch.dtype) -> str:

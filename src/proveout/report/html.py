@@ -183,7 +183,7 @@ def _model_cell(flat: Row, index: int) -> Html:
 RICH_CELLS: dict[str, Callable[[Row, int], Html]] = {
     "model": _model_cell,
     "device": lambda flat, _: join(flat["device"], el("small", flat["precision"])),
-    "status": lambda flat, _: status_chip(flat["status"]),
+    "status": lambda flat, _: status_chip(flat),
 }
 """The columns that show more than their text, by key."""
 

@@ -51,6 +51,15 @@ STATUS: dict[Status, StatusWords] = {
     "partial": StatusWords("◐ (partial)", "◐", "partial"),
 }
 
+NOT_RUN = StatusWords("— (not run)", "✓", "compiled")
+"""A dry run that succeeded: nothing ran, so there is no run success to tell."""
+
+
+def status_words(flat: Row) -> StatusWords:
+    """How a Record's status is shown."""
+    return NOT_RUN if flat["status"] == "passed" and flat["did"] == "compile" else STATUS[flat["status"]]
+
+
 OP_STATE: dict[OpState, StatusWords] = {
     "converted": StatusWords("✅", "✓", "converted"),
     "removed": StatusWords("✂", "✂", "removed"),
@@ -141,9 +150,10 @@ COLUMNS = [
         numeric=False, drop=9,
     ),
     Column(
-        "Run Success", "Status", "status", lambda r: STATUS[r["status"]].symbol,
-        "✅ all that was asked for succeeded; ✘ it did not, see Reason; ✘ (expected) it failed and its "
-        "script is labelled `expect::fail`; ◐ (partial) it was interrupted.", numeric=False,
+        "Run Success", "Status", "status", lambda r: status_words(r).symbol,
+        "✅ it compiled, ran, and every output is within its PCC threshold; ✘ it did not, see Reason; ✘ (expected) "
+        "it failed and its script is labelled `expect::fail`; ◐ (partial) it was interrupted; — (not run) it was "
+        "compiled only.", numeric=False,
     ),
     Column(
         "Parameters", "Params", "parameters", lambda r: count(r["parameters"]),
