@@ -51,7 +51,7 @@ def test_every_pass_leaves_a_numbered_text_a_diff_and_a_drawing(dumped):
     stages = [p.stem for p in sorted(folder.glob("*.txt"))]
     names = ["capture", *(p.__name__.replace("_", "-") for p in GRAPH_PASSES), "lower"]
     assert stages[: len(names)] == [f"{i:02}-{name}" for i, name in enumerate(names)]
-    assert stages[-1].endswith("-deallocate")
+    assert stages[-1].endswith("-evict")
     for kind in ("txt", "svg", "json"):
         assert [p.stem for p in sorted(folder.glob(f"*.{kind}"))] == stages
     assert [p.stem for p in sorted(folder.glob("*.diff"))] == stages[1:]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_passes import FETCH, SEND, expect, parse, show
+from program_text import FETCH, SEND, expect, parse, show
 
 import proveout
 from proveout.chip.memory import Arena, bytes_per_bank, shard_refusal
