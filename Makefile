@@ -33,6 +33,8 @@ demo: .venv/installed
 	@echo "  $(BIN)/proveout benchmark YOUR_SCRIPT.py --device sim              your own model, as it is"
 	@echo "  make test                                                       every test"
 
+# All of PyTorch's operator samples are left out of it (tens of minutes); a run that stops goes on where it was:
+#   .venv/bin/python -m pytest -n 2 -m whole_table tests/ops
 test: .venv/installed-test lint
 	$(BIN)/python -m pytest -n 2 tests
 
@@ -46,6 +48,7 @@ lint: .venv/installed-test
 
 bench: .venv/installed-test
 	$(BIN)/python tests/bench/sim_vs_eager.py
+	$(BIN)/python tests/bench/predict_speed.py
 
 clean:
 	rm -rf .venv demo build dist src/*.egg-info

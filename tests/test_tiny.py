@@ -101,7 +101,7 @@ def test_a_program_reads_like_the_calls_it_makes():
 
 
 def test_a_steps_name_is_ttnns_own():
-    model = nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.LayerNorm(8), nn.Softmax(-1)).eval()
+    model = nn.Sequential(nn.GELU(), nn.Linear(8, 8), nn.LayerNorm(8), nn.Softmax(-1)).eval()
     program = proveout.compile(model, (torch.randn(2, 8),)).program
     kernels = {step.kernel for step in program.steps}
     assert {"ttnn.linear", "ttnn.gelu", "ttnn.layer_norm", "ttnn.softmax"} <= kernels

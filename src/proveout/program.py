@@ -2,7 +2,8 @@
 
 `setup` depends on weights and constants alone and runs again when one of them changes; `body` runs at every call.
 A value is either torch's (inputs, weights, constants, results of ATen Steps and of `ttnn.to_torch`) or ttnn's
-(results of ttnn Steps); the two meet only in `ttnn.from_torch` and `ttnn.to_torch`.
+(results of ttnn Steps); the two meet only in `ttnn.from_torch` and `ttnn.to_torch`. `ttnn.from_device` and
+`ttnn.to_device` move ttnn's own tensors between the chip and the host's memory.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ import safetensors
 from proveout.errors import UsageError
 from proveout.types import DeviceSpec, Origin, Settings, TensorSpec, from_json, to_json
 
-SCHEMA = 1
+SCHEMA = 3
 FROM_TORCH, TO_TORCH, DEALLOCATE = "ttnn.from_torch", "ttnn.to_torch", "ttnn.deallocate"
+FROM_DEVICE, TO_DEVICE = "ttnn.from_device", "ttnn.to_device"
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Step:
 
     @property
     def is_transfer(self) -> bool:
-        return self.kernel in (FROM_TORCH, TO_TORCH)
+        return self.kernel in (FROM_TORCH, TO_TORCH, FROM_DEVICE, TO_DEVICE)
 
     @functools.cached_property
     def uses(self) -> tuple[str, ...]:
@@ -118,14 +120,14 @@ class Program:
     def fingerprint(self) -> str:
         """The same on every machine for the same calls: source lines do not count, constants do."""
         payload = self.to_json()
-        payload.pop("name")
+        del payload["name"], payload["origins"]
         order = {name: f"{i}" for i, name in enumerate(self.specs)}
         for step in payload["setup"] + payload["body"]:
             step.pop("origin")
             step["outputs"] = [order[n] for n in step["outputs"]]
         for names in ("inputs", "weights", "constants"):
             payload[names] = [order[n] for n in payload[names]]
-        payload["specs"] = [[order[n], spec] for n, spec in payload["specs"]]
+        payload["values"] = [[order[n], spec] for n, spec in payload["values"]]
         text = json.dumps(_rename(payload, order), sort_keys=True, separators=(",", ":"))
         seal = hashlib.sha256(text.encode())
         for constant in self.constants:
@@ -161,12 +163,16 @@ class Program:
         return f"{head + ' = ' if head else ''}{step.kernel}({attrs}){note}"
 
     def to_json(self) -> dict[str, Any]:
+        """Specs and origins, which repeat a lot, are said once and referred to by position."""
+        specs: dict[TensorSpec, int] = {}
+        origins: dict[Origin, int] = {}
+
         def encode(step: Step) -> dict[str, Any]:
             return {
                 "kernel": step.kernel,
                 "attrs": [[k, _encode(v)] for k, v in step.attrs],
                 "outputs": list(step.outputs),
-                "origin": to_json(step.origin),
+                "origin": origins.setdefault(step.origin, len(origins)),
                 "reason": step.reason,
             }
 
@@ -181,7 +187,9 @@ class Program:
             "outputs": [_encode(o) for o in self.outputs],
             "setup": [encode(s) for s in self.setup],
             "body": [encode(s) for s in self.body],
-            "specs": [[name, to_json(spec)] for name, spec in self.specs.items()],
+            "values": [[name, specs.setdefault(spec, len(specs))] for name, spec in self.specs.items()],
+            "specs": [to_json(spec) for spec in specs],
+            "origins": [to_json(origin) for origin in origins],
         }
 
     def save(self, folder: str | Path) -> Path:
@@ -211,22 +219,29 @@ class Program:
         if found != SCHEMA:
             raise UsageError(f"{path} has schema {found}; this version reads {SCHEMA}. Compile the model again.")
 
+        return Program.from_json(data, {name: bytes(found["data"]) for name, found in raw.items()})
+
+    @staticmethod
+    def from_json(data: dict[str, Any], raw: Mapping[str, bytes]) -> Program:
+        """The inverse of `to_json`, given the constants' bytes."""
+        specs = [from_json(TensorSpec, s) for s in data["specs"]]
+        origins = [from_json(Origin, o) for o in data["origins"]]
+
         def decode(step: dict[str, Any]) -> Step:
             attrs = tuple((k, _decode(v)) for k, v in step["attrs"])
-            origin = from_json(Origin, step["origin"])
-            return Step(step["kernel"], attrs, tuple(step["outputs"]), origin, step["reason"])
+            return Step(step["kernel"], attrs, tuple(step["outputs"]), origins[step["origin"]], step["reason"])
 
         return Program(
             name=data["name"],
             target=data["target"],
             inputs=tuple(data["inputs"]),
             weights=tuple(data["weights"]),
-            constants=tuple(Constant(n, bytes(raw[n]["data"])) for n in data["constants"]),
+            constants=tuple(Constant(n, raw[n]) for n in data["constants"]),
             outputs=tuple(_decode(o) for o in data["outputs"]),
             setup=tuple(decode(s) for s in data["setup"]),
             body=tuple(decode(s) for s in data["body"]),
-            specs={n: from_json(TensorSpec, s) for n, s in data["specs"]},
-            chips=data.get("chips", 1),
+            specs={n: specs[i] for n, i in data["values"]},
+            chips=data["chips"],
         )
 
 
@@ -253,6 +268,9 @@ class Loaded(Protocol):
 
     def value(self, name: str) -> Any:
         """A weight, a constant or a setup result as the device holds it."""
+
+    def run_step(self, step: Step, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        """One Step of the Program on the values given by name, as the device computes it."""
 
     def run(self, inputs: Sequence[Any]) -> Result: ...
 

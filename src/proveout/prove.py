@@ -58,9 +58,13 @@ def prove_here(job: Job) -> Record:
 
         stage = "compile"
         only_plan = job.do == ("compile",)
-        compiled = compile(model, device=job.device, settings=job.settings, dry_run=only_plan, call=(args, kwargs))
+        dump = job.dump or None
+        compiled = compile(
+            model, device=job.device, settings=job.settings, dry_run=only_plan, dump=dump, call=(args, kwargs)
+        )
         # Taken now: an evaluation on other batch sizes compiles further graphs, which are not this workload's.
         coverage, programs, memory = compiled.coverage, compiled.programs, compiled.memory
+        fallbacks = compiled.fallbacks
         predicted = sum(p.total_ns for p in compiled.plans)
         if job.artifacts and "export" in job.do:
             with undisturbed(model, (args, kwargs)):
@@ -86,7 +90,7 @@ def prove_here(job: Job) -> Record:
             if "check" in job.do and found.evaluate is not None:
                 accuracy = (found.evaluate(compiled), found.evaluate(model))
         if compiled.plans:
-            timings.append(measure.modelled("compiled", compiled.device, predicted))
+            timings.append(_modelled(compiled, predicted))
 
         stage = "benchmark"
         if "benchmark" in job.do:
@@ -109,6 +113,7 @@ def prove_here(job: Job) -> Record:
             accuracy_eager=accuracy[1],
             compile_s=compiled.stages_s,
             programs=tuple((p.fingerprint, len(p.steps)) for p in programs),
+            fallbacks=fallbacks,
             environment=measure.environment(),
             created=_now(),
         )
@@ -118,6 +123,20 @@ def prove_here(job: Job) -> Record:
         traceback.print_exc()
         first = (str(error).strip().splitlines() or [""])[0]
         return _failed(job, FAILURE_OF_STAGE[stage], f"{stage}: {type(error).__name__}: {first}")
+
+
+def _modelled(compiled: Any, predicted: int) -> Timing:
+    """The prediction with its interval; called graphs are as uncertain as their Plans."""
+    from proveout import measure
+
+    times = [plan.time for plan in compiled.plans]
+    planned = sum(t.ns for t in times) or 1
+    interval = (
+        round(predicted * sum(t.low_ns for t in times) / planned),
+        round(predicted * sum(t.high_ns for t in times) / planned),
+    )
+    share = sum(t.calibrated * t.ns for t in times) / planned
+    return measure.modelled("compiled", compiled.device, predicted, interval, share)
 
 
 FAILURE_OF_STAGE = {

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from proveout.errors import EnvironmentFault, UsageError
+from proveout.folders import default_folder
 from proveout.types import SCHEMA, Coverage, Job, MemoryUse, Record, Timing, from_json, to_json
 
 SAMPLES_IN_JSON = 1000
@@ -21,11 +22,6 @@ SAMPLES_IN_JSON = 1000
 
 Row = dict[str, Any]
 BadFile = tuple[Path, str]
-
-
-def default_folder() -> Path:
-    """Where Records go unless the user says otherwise: `$PROVEOUT_CACHE`, or a folder below the home."""
-    return Path(os.environ.get("PROVEOUT_CACHE") or "~/.cache/proveout").expanduser()
 
 
 def machine() -> str:
@@ -226,6 +222,8 @@ def row(record: Record) -> Row:
         "class_name": job.workload.class_name,
         "device": job.device,
         "precision": job.settings.precision,
+        "weights": job.settings.weights if not job.settings.overrides else "mixed",
+        "numerics": job.settings.numerics if job.device.startswith("sim") else None,
         "did": "+".join(job.do),
         "status": record.status,
         "reason": record.reason,
@@ -269,6 +267,30 @@ def op_rows(record: Record) -> list[Row]:
     ]
 
 
+def variation_rows(record: Record) -> list[Row]:
+    """The same for each way an op was called, with the lowest PCC of the Steps it became, where they were compared."""
+    pcc: dict[tuple[str, str, str], float] = {}
+    for c in record.comparisons:
+        if c.scope == "step" and c.pcc is not None:
+            step = (c.origin.node, c.origin.aten, c.origin.source)
+            pcc[step] = min(c.pcc, pcc.get(step, c.pcc))
+    rows: dict[tuple[str, str, str, str], list[float | None]] = {}
+    for op in record.coverage.ops:
+        found = rows.setdefault((op.aten, op.state, op.reason, op.inputs), [])
+        found.append(pcc.get((op.node, op.aten, op.source)))
+    return [
+        {
+            "aten": aten,
+            "state": state,
+            "reason": reason,
+            "inputs": inputs,
+            "count": len(found),
+            "pcc": min((p for p in found if p is not None), default=None),
+        }
+        for (aten, state, reason, inputs), found in sorted(rows.items())
+    ]
+
+
 def timing_rows(record: Record) -> list[Row]:
     """One row for each timing; measured and modelled ones are rows of their own."""
     return [
@@ -305,6 +327,11 @@ def comparison_rows(record: Record) -> list[Row]:
     ]
 
 
+def fallback_rows(record: Record) -> list[Row]:
+    """The fallback ledger, one row a line; `rank` 1 is the most worth changing. Times are modelled."""
+    return [{"rank": rank, **to_json(line)} for rank, line in enumerate(record.fallbacks, 1)]
+
+
 def _median_ms(timing: Timing | None) -> float | None:
     return timing.median_ns / 1e6 if timing and timing.samples_ns else None
 
@@ -312,7 +339,8 @@ def _median_ms(timing: Timing | None) -> float | None:
 _COLUMNS = {
     "records": """
         key varchar, model varchar, script varchar, selector varchar, class_name varchar, device varchar,
-        precision varchar, did varchar, status varchar, reason varchar, failure varchar, parameters bigint,
+        precision varchar, weights varchar, numerics varchar, did varchar,
+        status varchar, reason varchar, failure varchar, parameters bigint,
         ops_before bigint, ops_before_unique bigint, ops_remain bigint, ops_remain_unique bigint,
         transfers bigint, graphs bigint, pcc double, accuracy double, accuracy_eager double,
         original_ms double, original_kind varchar, compiled_ms double, compiled_kind varchar, host_ms double,
@@ -320,11 +348,17 @@ _COLUMNS = {
         l1_peak_bytes bigint, dram_peak_bytes bigint, weight_bytes bigint, fits boolean, created varchar,
         machine varchar, labels varchar, settings varchar""",
     "ops": "key varchar, model varchar, aten varchar, state varchar, reason varchar, count bigint",
+    "variations": """key varchar, model varchar, aten varchar, state varchar, reason varchar, inputs varchar,
+        count bigint, pcc double""",
     "timings": """key varchar, model varchar, what varchar, kind varchar, device varchar, median_ns double,
         mean_ns double, p95_ns double, n bigint""",
     "comparisons": """key varchar, model varchar, scope varchar, name varchar, pcc double,
         accumulated_pcc double, rel_l2 double, max_abs double, threshold double, passed boolean,
         reason varchar, module varchar, source varchar""",
+    "fallbacks": """key varchar, model varchar, rank bigint, aten varchar, reason varchar, count bigint, fix varchar,
+        nodes varchar[], modules varchar[], sources varchar[], num_transfers bigint, transfer_bytes bigint,
+        transfer_ns bigint, time_share double, transfer_share double, saved_transfers bigint, saved_ns bigint,
+        neighbours varchar[], together_transfers bigint, together_ns bigint""",
 }
 TABLES: dict[str, dict[str, str]] = {
     table: dict(column.split() for column in text.split(",")) for table, text in _COLUMNS.items()
@@ -334,8 +368,10 @@ TABLES: dict[str, dict[str, str]] = {
 _ROWS: dict[str, Callable[[Record], list[Row]]] = {
     "records": lambda record: [row(record)],
     "ops": op_rows,
+    "variations": variation_rows,
     "timings": timing_rows,
     "comparisons": comparison_rows,
+    "fallbacks": fallback_rows,
 }
 
 

@@ -12,20 +12,40 @@ Calls bind to ttnn 0.81.1's signatures; what ttnn refuses is refused here, as a 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 import torch
 
+from proveout.chip.fidelity import PHASES
 from proveout.chip.specs import CHIPS
 from proveout.devices.registry import ALIASES
 from proveout.devices.sim import Sim
-from proveout.kernels.pieces import REPLICATE, Pieces, concat_along, shard_along
+from proveout.devices.sim.mesh import ConcatMeshToTensor as ConcatMeshToTensor
+from proveout.devices.sim.mesh import FabricConfig as FabricConfig
+from proveout.devices.sim.mesh import MeshDevice, MeshName, ReplicateTensorToMesh, mesh_chips
+from proveout.devices.sim.mesh import MeshShape as MeshShape
+from proveout.devices.sim.mesh import ShardTensorToMesh as ShardTensorToMesh
+from proveout.devices.sim.mesh import close_mesh_device as close_mesh_device
+from proveout.devices.sim.mesh import open_mesh_device as open_mesh_device
+from proveout.devices.sim.mesh import set_fabric_config as set_fabric_config
+from proveout.kernels.blockfloat import FORMATS
+from proveout.kernels.faithful import faithful
+from proveout.kernels.pieces import Pieces, pieces_of
 from proveout.kernels.signatures import Parameter, signatures
-from proveout.kernels.table import PLACEMENT, Kernel, call_meaning, flat_specs, infer, kernels, refusal, resolve
+from proveout.kernels.table import (
+    PLACEMENT,
+    Kernel,
+    call_meaning,
+    flat_specs,
+    infer,
+    kernels,
+    meaning_on,
+    refusal,
+    resolve,
+    storing,
+)
 from proveout.kernels.transfer import to_torch_across
 from proveout.program import Name, Ref, Step
 from proveout.types import DRAM, HOST, L1, Memory, TensorSpec
@@ -48,76 +68,47 @@ class Layout(Name):
 
 
 bfloat16, float32 = DataType("ttnn.bfloat16"), DataType("ttnn.float32")
+bfloat8_b, bfloat4_b = DataType("ttnn.bfloat8_b"), DataType("ttnn.bfloat4_b")
 int32, uint32, uint16, uint8 = (DataType(f"ttnn.{d}") for d in ("int32", "uint32", "uint16", "uint8"))
 TILE_LAYOUT, ROW_MAJOR_LAYOUT = Layout("ttnn.TILE_LAYOUT"), Layout("ttnn.ROW_MAJOR_LAYOUT")
 DRAM_MEMORY_CONFIG, L1_MEMORY_CONFIG = Name("ttnn.DRAM_MEMORY_CONFIG"), Name("ttnn.L1_MEMORY_CONFIG")
+MathFidelity = SimpleNamespace(**{f: Name(f"ttnn.MathFidelity.{f}") for f in PHASES})
 GeluVariant = SimpleNamespace(Accurate=Name("ttnn.GeluVariant.Accurate"), Tanh=Name("ttnn.GeluVariant.Tanh"))
 TILE_SIZE = 32
-
-FabricConfig = SimpleNamespace(FABRIC_1D=Name("ttnn.FabricConfig.FABRIC_1D"))
 
 _MEMORY = {DRAM: DRAM_MEMORY_CONFIG, L1: L1_MEMORY_CONFIG, HOST: None}
 
 
-def open_device(*, device_id: int = 0, chip: str = ALIASES["sim"].removeprefix("sim:"), **reserved: int) -> Device:
+def _config(name: str) -> Callable[..., Name]:
+    """One of ttnn's config classes: its call as text, which kernels and exported scripts read."""
+
+    def make(**fields: Any) -> Name:
+        told = (f"{k}={v.text if isinstance(v, Name) else repr(v)}" for k, v in fields.items())
+        return Name(f"ttnn.{name}({', '.join(told)})")
+
+    return make
+
+
+Conv2dConfig, WormholeComputeKernelConfig = _config("Conv2dConfig"), _config("WormholeComputeKernelConfig")
+
+
+def open_device(
+    *,
+    device_id: int = 0,
+    chip: str = ALIASES["sim"].removeprefix("sim:"),
+    numerics: Literal["fast", "faithful"] = "fast",
+    **reserved: int,
+) -> Device:
     """Open the embedded chip. Sizes that real ttnn takes (`l1_small_size`, `trace_region_size` …) are accepted."""
     if device_id != 0:
         raise RuntimeError(f"device {device_id} is not there: the embedded {chip} has device 0.")
     if chip not in CHIPS:
         raise RuntimeError(f"chip {chip!r} is not known; valid: {', '.join(CHIPS)}.")
-    return Sim(chip)
+    return Sim(chip, numerics)
 
 
 def close_device(device: Device) -> None:
     device.close()
-
-
-class MeshShape(NamedTuple):
-    """How many chips a mesh has in each direction."""
-
-    rows: int
-    columns: int
-
-
-class MeshDevice(Sim):
-    """Several chips that all run the same calls, each on its own piece of every tensor."""
-
-
-def open_mesh_device(mesh_shape: MeshShape | None = None, *, chip: str = "n300", **reserved: int) -> MeshDevice:
-    """Open all chips of an embedded board that has several."""
-    chips = CHIPS[chip].chips if chip in CHIPS else 0
-    asked = math.prod(mesh_shape or (1, chips))
-    if chips < 2 or asked != chips:
-        boards = ", ".join(f"{name} ({spec.chips})" for name, spec in CHIPS.items() if spec.chips > 1)
-        raise RuntimeError(f"a mesh of {asked} chips is not there on {chip!r}; boards with several: {boards}.")
-    return MeshDevice(chip)
-
-
-def close_mesh_device(device: MeshDevice) -> None:
-    device.close()
-
-
-def set_fabric_config(config: Name) -> None:
-    """The embedded chips are always connected; real ones need this before a mesh is opened."""
-
-
-@dataclass(frozen=True)
-class MeshName(Name):
-    """How a tensor is spread over a mesh or joined from it."""
-
-    mesh_device: MeshDevice
-
-
-def ShardTensorToMesh(mesh_device: MeshDevice, dim: int) -> MeshName:
-    return MeshName(shard_along(dim).text, mesh_device)
-
-
-def ReplicateTensorToMesh(mesh_device: MeshDevice) -> MeshName:
-    return MeshName(REPLICATE.text, mesh_device)
-
-
-def ConcatMeshToTensor(mesh_device: MeshDevice, dim: int) -> MeshName:
-    return MeshName(concat_along(dim).text, mesh_device)
 
 
 class Tensor:
@@ -189,7 +180,9 @@ def from_torch(
         mesh_mapper = ReplicateTensorToMesh(device)
     if tensor.dtype in (torch.int64, torch.bool) and dtype is None:
         dtype = int32
-    given = {"dtype": dtype, "layout": layout or ROW_MAJOR_LAYOUT, "device": device, "memory_config": memory_config}
+    packed = dtype in (bfloat8_b, bfloat4_b)
+    layout = layout or (TILE_LAYOUT if packed else ROW_MAJOR_LAYOUT)
+    given = {"dtype": dtype, "layout": layout, "device": device, "memory_config": memory_config}
     given["mesh_mapper"] = mesh_mapper
     return _run("ttnn.from_torch", {"tensor": tensor.clone(), **{k: v for k, v in given.items() if v is not None}})
 
@@ -197,13 +190,15 @@ def from_torch(
 def to_torch(
     tensor: Tensor, dtype: torch.dtype | None = None, *, mesh_composer: MeshName | None = None
 ) -> torch.Tensor:
-    """A copy of a ttnn tensor as torch's, in its own or the given dtype; a composer joins a mesh's pieces."""
+    """A copy of a ttnn tensor as torch's, in its own or the given dtype; block floats come as float32. A composer joins
+    a mesh's pieces."""
+    dtype = dtype or (torch.float32 if tensor.spec.dtype in FORMATS else pieces_of(tensor.data)[0].dtype)
     data = tensor.data
     if isinstance(data, Pieces):
         if mesh_composer is None:
             raise RuntimeError(f"TT_FATAL: the tensor lies on {len(data)} chips; to_torch needs a mesh_composer")
         return to_torch_across(data, resolve(mesh_composer), dtype)
-    return (data.to(dtype) if dtype is not None else data).clone()
+    return data.to(dtype).clone()
 
 
 def to_device(tensor: Tensor, device: Device, memory_config: Name | None = None) -> Tensor:
@@ -277,21 +272,24 @@ def _run(name: str, bound: dict[str, Any]) -> Any:
     wrong = _misplaced(kernel, described) or refusal(kernel, described)
     if wrong:
         raise RuntimeError(f"TT_FATAL: {wrong}")
-    meshes = [d for d in (*devices, *bound.values()) if isinstance(d, MeshDevice)]
-    meshes += [m.mesh_device for m in bound.values() if isinstance(m, MeshName)]
-    chips = meshes[0].spec.chips if meshes else 1
+    chips = mesh_chips((*devices, *bound.values()))
     try:
         outputs = infer(Step(name, tuple(attrs.items()), ()), specs, chips=chips)
     except TypeError as error:
         if "unexpected keyword" not in str(error):
             raise
         raise RuntimeError(f"{name}: {str(error).split('() ')[-1]}: that is not served yet") from None
-    data = call_meaning(kernel, {k: _replace(v, values) for k, v in attrs.items() if k not in PLACEMENT}, chips)
+    device = bound.get("device") or next((d for d in devices if d is not None), None)
+    meaning = storing(kernel, tuple(s.dtype for s in outputs))
+    if device is not None and device.numerics == "faithful":
+        made_of = {f"out {i}": spec for i, spec in enumerate(outputs)}
+        meaning = faithful(Step(name, tuple(attrs.items()), tuple(made_of)), specs | made_of, device.spec, None)
+    meaning = meaning_on(kernel, chips, meaning)
+    data = call_meaning(kernel, {k: _replace(v, values) for k, v in attrs.items() if k not in PLACEMENT}, meaning)
     if name == "ttnn.deallocate":
         bound["tensor"].free()
-    device = bound.get("device") or next((d for d in devices if d is not None), None)
     made = data if isinstance(data, (tuple, list)) and not isinstance(data, Pieces) else (data,)
-    if name == "ttnn.get_device_tensors":
+    if name in GIVES_LIST:
         device = None  # each is one chip's piece: a mesh's calls do not take it
     tensors = [Tensor(d, s, device) for d, s in zip(made, outputs)]
     return tensors[0] if len(tensors) == 1 and name not in GIVES_LIST else tensors if tensors else None
@@ -322,6 +320,7 @@ def _namespace(prefix: str) -> SimpleNamespace:
 
 
 transformer = _namespace("ttnn.transformer.")
+experimental = _namespace("ttnn.experimental.")
 
 
 def __getattr__(name: str) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ import types as _types
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from importlib import metadata
 from typing import Any, Literal, TypeVar, Union
 
@@ -77,7 +78,7 @@ class TensorSpec:
     def numel(self) -> int:
         return math.prod(self.shape)
 
-    @property
+    @functools.cached_property
     def padded_shape(self) -> tuple[int, ...]:
         """The shape as stored: in tile layout the last two dimensions are whole tiles."""
         if self.layout == "row_major":
@@ -85,7 +86,7 @@ class TensorSpec:
         shape = (1,) * (2 - len(self.shape)) + self.shape
         return (*shape[:-2], *(-(-n // TILE) * TILE for n in shape[-2:]))
 
-    @property
+    @functools.cached_property
     def nbytes(self) -> int:
         """Bytes as stored, tile padding included."""
         return math.ceil(math.prod(self.padded_shape) * DTYPE_BYTES[self.dtype])
@@ -143,6 +144,8 @@ class Origin:
 
 Precision = Literal["model", "bfloat16"]
 Fidelity = Literal["LoFi", "HiFi2", "HiFi3", "HiFi4"]
+Weights = Literal["same", "bfloat16", "bfloat8_b", "bfloat4_b"]
+"""The format of a weight on the device; `same` is what `precision` gives."""
 
 
 @dataclass(frozen=True)
@@ -150,12 +153,18 @@ class Settings:
     """What a user may choose about a compilation; goes in, never comes out changed."""
 
     precision: Precision = "model"
+    weights: Weights = "same"
+    """Of matrix products and convolutions."""
+    overrides: tuple[tuple[str, Weights], ...] = ()
+    """(pattern, format) for the weights of some: a module's path (with all inside it) or an ATen op; the last one that
+    matches counts."""
     math_fidelity: Fidelity | None = None
     fallback: Literal["host", "error"] = "host"
     memory: Literal["auto", "dram"] = "auto"
     parallel: Literal["auto", "data", "tensor", "none"] = "auto"
     """Over a device's several chips: the batch (`data`), the columns of linears (`tensor`), or one chip only."""
-    numerics: Literal["fast"] = "fast"
+    numerics: Literal["fast", "faithful"] = "fast"
+    """On `sim`: torch's own kernels, or the chip's rules bit by bit where they are known."""
     trace: bool = False
     queues: Literal[1, 2] = 1
     verify: bool = False
@@ -177,7 +186,37 @@ class Settings:
                 raise unknown("setting", name, hints)
             _check(name, given, hints[name])
         chosen: dict[str, Any] = {k: float(v) if hints[k] is float else v for k, v in value.items()}
+        if "overrides" in chosen:
+            chosen["overrides"] = _pairs(chosen["overrides"])
         return Settings(**chosen)
+
+    @property
+    def packs_weights(self) -> bool:
+        """Whether some weight is to be stored in a format of its own."""
+        return any(dtype != "same" for dtype in (self.weights, *(d for _, d in self.overrides)))
+
+    def weights_of(self, origin: Origin) -> Weights:
+        """The format for the weight of an op that comes from there."""
+        parts = origin.module.split(".") if origin.module else []
+        names = [origin.aten, *(".".join(parts[: i + 1]) for i in range(len(parts)))]
+        found = [dtype for pattern, dtype in self.overrides if any(fnmatchcase(n, pattern) for n in names)]
+        return found[-1] if found else self.weights
+
+
+def _pairs(given: Any) -> tuple[tuple[str, Weights], ...]:
+    """Overrides as a user wrote them: a dict, or a list of pairs."""
+    items = given.items() if isinstance(given, dict) else given
+    shape = "setting 'overrides' takes {pattern: format} or a list of such pairs"
+    try:
+        pairs = [(pattern, dtype) for pattern, dtype in items]
+    except (TypeError, ValueError):
+        raise UsageError(f"{shape}, not {given!r}.") from None
+    for pattern, dtype in pairs:
+        if not isinstance(pattern, str) or not pattern:
+            raise UsageError(f"{shape}; {pattern!r} is not a module's path or an ATen op.")
+        if dtype not in typing.get_args(Weights):
+            raise unknown(f"format for {pattern!r} in setting 'overrides':", dtype, typing.get_args(Weights))
+    return tuple(pairs)
 
 
 def _check(name: str, given: object, hint: Any) -> None:
@@ -241,12 +280,14 @@ class Job:
     timeout_s: float = 600.0
     artifacts: str = ""
     """Folder to leave the Programs in; empty for none."""
+    dump: str = ""
+    """Folder to leave each graph in as it is after every pass; empty for none."""
 
     @property
     def key(self) -> str:
         """Names the Record: changes whenever the model, its shapes, a setting or a version that matters does."""
         w = self.workload
-        doing = {k: v for k, v in to_json(self).items() if k not in ("workload", "timeout_s", "artifacts")}
+        doing = {k: v for k, v in to_json(self).items() if k not in ("workload", "timeout_s", "artifacts", "dump")}
         what = w.selector or "/".join(w.script.split("/")[-2:])
         return digest([w.name, what, w.script_args, doing, sorted(versions().items())])[:20]
 
@@ -372,6 +413,59 @@ class Coverage:
 
 
 @dataclass(frozen=True)
+class Fallback:
+    """One line of the fallback ledger: an ATen op that stays on the host for one reason, over all graphs of a model.
+
+    Times are modelled and are those of transfers: the host is not modelled, so the op's own time is in none of them.
+    """
+
+    aten: str
+    reason: str
+    count: int
+    fix: str
+    """The cheapest thing to do about it."""
+    nodes: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    """The user's lines."""
+    num_transfers: int = 0
+    """Transfers at every call that exist for these ops alone."""
+    transfer_bytes: int = 0
+    transfer_ns: int | None = None
+    """None where the device is not modelled."""
+    time_share: float | None = None
+    """Of the modelled time of one call of every graph."""
+    transfer_share: float = 0.0
+    """Of all transfers."""
+    saved_transfers: int = 0
+    """Fewer transfers if these ops alone converted; negative where neighbours on the host would need more."""
+    saved_ns: int | None = None
+    """Less modelled time then, before the time of the kernels they would become."""
+    neighbours: tuple[str, ...] = ()
+    """Other ops of this ledger that share its trips to the host."""
+    together_transfers: int = 0
+    """Fewer transfers if the neighbours converted too."""
+    together_ns: int | None = None
+
+
+Place = Literal["input", "output", "device", "layout", "transfer", "host"]
+
+
+@dataclass(frozen=True)
+class GraphNode:
+    """One box of a drawn graph: what it is called, what it gives, where it runs and whose results it reads."""
+
+    name: str
+    label: str
+    place: Place
+    note: str = ""
+    """The second line: the result's shape and dtype."""
+    title: str = ""
+    """What a pointer resting on it shows."""
+    uses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class MemoryUse:
     """Peaks over a Program from the allocator's simulation, tile padding included. Always modelled."""
 
@@ -406,6 +500,8 @@ class Record:
     compile_s: tuple[tuple[str, float], ...] = ()
     programs: tuple[tuple[str, int], ...] = ()
     """(fingerprint, number of Steps) of each Program."""
+    fallbacks: tuple[Fallback, ...] = ()
+    """The fallback ledger: what stays on the host, most worth changing first."""
     environment: tuple[tuple[str, str], ...] = ()
     created: str = ""
     schema: int = SCHEMA
@@ -552,8 +648,8 @@ def versions() -> dict[str, str]:
 
 
 __all__ = [
-    "Buffer", "Comparison", "Coverage", "DRAM", "DTYPE_BYTES", "DeviceSpec", "HOST", "Job", "Kind", "L1", "Layout",
-    "Memory",
-    "MemoryUse", "OpState", "OpStatus", "Origin", "Precision", "Record", "SCHEMA", "Settings", "ShardSpec", "Sharding",
-    "Status", "TILE", "TensorSpec", "Timing", "Workload", "digest", "from_json", "short_dtype", "to_json", "versions",
+    "Buffer", "Comparison", "Coverage", "DRAM", "DTYPE_BYTES", "DeviceSpec", "Fallback", "GraphNode", "HOST", "Job",
+    "Kind", "L1", "Layout", "Memory", "MemoryUse", "OpState", "OpStatus", "Origin", "Place", "Precision", "Record",
+    "SCHEMA", "Settings", "ShardSpec", "Sharding", "Status", "TILE", "TensorSpec", "Timing", "Weights", "Workload",
+    "digest", "from_json", "short_dtype", "to_json", "versions",
 ]  # fmt: skip

@@ -29,7 +29,7 @@ def test_model_on_the_embedded_chip(name, precision):
     comparisons = compare_outputs(compiled(**inputs), wanted, PCC[precision])
     assert comparisons
     assert all(c.passed for c in comparisons), comparisons
-    assert compiled.coverage.host_share <= 0.05, compiled.coverage.on_host
+    assert compiled.coverage.host_share <= 0.02, compiled.coverage.on_host
     assert all(op.reason for op in compiled.coverage.on_host)
     assert compiled.num_transfers == compiled.coverage.num_transfers
     for step in compiled.program.steps:
@@ -63,4 +63,5 @@ def test_every_step_knows_where_it_comes_from():
     program = proveout.compile(model, inputs).program
     linear = [s for s in program.body if s.kernel == "ttnn.linear"]
     assert any(s.origin.module == "bert.encoder.layer.1.attention.self.query" for s in linear)
-    assert all("modeling_bert.py:" in s.origin.source or "linear.py:" in s.origin.source for s in linear)
+    files = ("modeling_bert.py:", "linear.py:", "activations.py:")  # with an activation, the activation's line
+    assert all(any(file in s.origin.source for file in files) for s in linear)

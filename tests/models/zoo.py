@@ -1,6 +1,7 @@
 """Small, seeded models in eval mode with their inputs, built from configs: nothing is downloaded.
 
-Heads are 32 wide and sequences 32 long (whole tiles), biases and norms are not at their trivial initial values,
+Heads are 32 wide and sequences 32 long (whole tiles) unless a model says otherwise; biases and norms are not at their
+trivial initial values,
 and weights are large enough for outputs to vary: a wrong bias, mask or statistic shows in the numbers.
 """
 
@@ -18,6 +19,12 @@ SEQ, VOCAB = 32, 1000
 _TEXT: dict[str, Any] = {"vocab_size": VOCAB, "initializer_range": 0.1}
 _TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 _ENCODER = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 512}
+_NARROW = {
+    "hidden_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 192,
+}
 _DECODER = {"n_embd": 128, "n_layer": 2, "n_head": 4, "n_positions": 64, "use_cache": False}
 
 
@@ -97,6 +104,110 @@ class MnistCnn(nn.Module):
         return nn.functional.log_softmax(self.fc2(torch.relu(self.fc1(x))), dim=1)
 
 
+def vit() -> Sample:
+    """A class token before 16 patches; heads of 24, which fill no tile."""
+    from transformers import ViTConfig, ViTForImageClassification
+
+    config = ViTConfig(**_NARROW, image_size=32, patch_size=8, num_labels=10)
+    return _seeded(lambda: ViTForImageClassification(config)), {"pixel_values": _image(3, 32)}
+
+
+def segformer() -> Sample:
+    """Semantic segmentation: attention over shrunk keys, depthwise convolutions, bilinear upsampling."""
+    from transformers import SegformerConfig, SegformerForSemanticSegmentation
+
+    config = SegformerConfig(
+        depths=[1, 1, 1, 1],
+        hidden_sizes=[32, 64, 96, 128],
+        num_attention_heads=[1, 2, 3, 4],
+        decoder_hidden_size=64,
+        num_labels=10,
+    )
+    return _seeded(lambda: SegformerForSemanticSegmentation(config)), {"pixel_values": _image(3, 64)}
+
+
+def clip() -> Sample:
+    """Two texts, each pooled at the place of its end token, against one image."""
+    from transformers import CLIPConfig, CLIPModel
+
+    text = {**_NARROW, **_TOKENS, "eos_token_id": 999, "vocab_size": VOCAB, "projection_dim": 64}
+    vision = {**_NARROW, "image_size": 32, "patch_size": 8, "projection_dim": 64}
+    model = _seeded(lambda: CLIPModel(CLIPConfig(text_config=text, vision_config=vision, projection_dim=64)))
+    ids = _ids(2, length=12)
+    ids[0, 7:] = ids[1, 11:] = 999
+    mask = torch.ones_like(ids)
+    mask[0, 8:] = 0
+    return model, {"input_ids": ids, "pixel_values": _image(3, 32), "attention_mask": mask}
+
+
+def llama() -> Sample:
+    """Rotary positions, four query heads to two key heads; the second sequence is padded at the front."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(**_TEXT, **_ENCODER, **_TOKENS, num_key_value_heads=2, use_cache=False)
+    mask = torch.ones(2, SEQ, dtype=torch.long)
+    mask[1, :6] = 0
+    return _seeded(lambda: LlamaForCausalLM(config)), {"input_ids": _ids(2) * mask, "attention_mask": mask}
+
+
+def mamba() -> Sample:
+    """Selective state spaces: the recurrence runs token by token."""
+    from transformers import MambaConfig, MambaForCausalLM
+
+    config = MambaConfig(**_TEXT, **_TOKENS, hidden_size=64, state_size=8, num_hidden_layers=2, use_cache=False)
+    return _seeded(lambda: MambaForCausalLM(config)), {"input_ids": _ids(1, length=16)}
+
+
+def t5() -> Sample:
+    """Encoder and decoder with relative position buckets, and a padded input."""
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    config = T5Config(
+        vocab_size=VOCAB,
+        d_model=96,
+        d_kv=24,
+        d_ff=192,
+        num_layers=2,
+        num_heads=4,
+        use_cache=False,
+        pad_token_id=0,
+        eos_token_id=1,
+        decoder_start_token_id=0,
+    )
+    mask = torch.ones(1, SEQ, dtype=torch.long)
+    mask[:, 25:] = 0
+    inputs = {"input_ids": _ids(1) * mask, "attention_mask": mask, "decoder_input_ids": _ids(1, length=9)}
+    return _seeded(lambda: T5ForConditionalGeneration(config)), inputs
+
+
+def whisper() -> Sample:
+    """An audio encoder behind two 1-d convolutions, and a text decoder; a second of sound is 100 frames."""
+    from transformers import WhisperConfig, WhisperForConditionalGeneration
+
+    config = WhisperConfig(
+        vocab_size=VOCAB,
+        d_model=64,
+        encoder_layers=2,
+        decoder_layers=2,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=128,
+        decoder_ffn_dim=128,
+        num_mel_bins=20,
+        max_source_positions=50,
+        max_target_positions=32,
+        init_std=0.1,
+        use_cache=False,
+        **_TOKENS,
+        decoder_start_token_id=1,
+        suppress_tokens=None,
+        begin_suppress_tokens=None,
+    )
+    sound = torch.randn(1, 20, 100, generator=torch.Generator().manual_seed(1))
+    inputs = {"input_features": sound, "decoder_input_ids": _ids(1, length=9)}
+    return _seeded(lambda: WhisperForConditionalGeneration(config)), inputs
+
+
 def bert_4x256() -> Sample:
     """For benchmarks: four layers, hidden 256, the real vocabulary, sequence 128."""
     from transformers import BertConfig, BertModel
@@ -120,6 +231,13 @@ MODELS: dict[str, Callable[[], Sample]] = {
     "resnet18": resnet18,
     "mobilenet_v2": mobilenet_v2,
     "mnist_cnn": mnist_cnn,
+    "vit": vit,
+    "segformer": segformer,
+    "clip": clip,
+    "llama": llama,
+    "mamba": mamba,
+    "t5": t5,
+    "whisper": whisper,
 }
 
 

@@ -48,7 +48,7 @@ def _keep_first_of_norms(gm: torch.fx.GraphModule) -> None:
     ops = [n for n in gm.graph.nodes if n.op == "call_function" and "getitem" not in str(n.target)]
     name = str(ops[-1].target) if ops else ""
     training = any(part in name for part in ("backward", "functional"))
-    if not training and any(part in name for part in ("_norm", "with_indices", "adaptive_max", "dot_product")):
+    if not training and any(part in name for part in ("_norm", "with_indices", "adaptive_max", "dot_product", "_bag")):
         output.args = ((output.args[0][0],),)
         gm.graph.eliminate_dead_code()
         gm.recompile()

@@ -13,7 +13,7 @@ import itertools
 import json
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,8 @@ class Outcome:
     dtype: str
     index: int
     state: str
-    """device (all of it), mixed, host (all of it), eager (the graph does not trace), wrong, crash"""
+    """device (all of it), mixed, host (all of it), eager (the graph does not trace), wrong, crash; through Dynamo
+    `right` for the first three"""
     reason: str = ""
     aten: tuple[str, ...] = ()
 
@@ -61,11 +62,17 @@ def _name(op: Any) -> str:
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else str(op.name)
 
 
+def dtypes_of(name: str) -> list[str]:
+    """Those of ours that an operator takes; none where it gives whatever memory held."""
+    op = next(o for o in op_db if _name(o) == name)
+    return [] if name in UNINITIALISED else [d for d, dtype in DTYPES.items() if dtype in op.supported_dtypes("cpu")]
+
+
 def run_op(name: str, dtype: str, limit: int | None = None) -> Iterator[Outcome]:
     """All samples of one operator in one dtype; an operator that does not take the dtype has none."""
-    op = next(o for o in op_db if _name(o) == name)
-    if DTYPES[dtype] not in op.supported_dtypes("cpu") or name in UNINITIALISED:
+    if dtype not in dtypes_of(name):
         return
+    op = next(o for o in op_db if _name(o) == name)
     torch.manual_seed(SEED)
     samples = op.sample_inputs("cpu", DTYPES[dtype], requires_grad=False)
     for index, sample in enumerate(itertools.islice(samples, limit)):
@@ -74,19 +81,43 @@ def run_op(name: str, dtype: str, limit: int | None = None) -> Iterator[Outcome]
             yield run_sample(op, name, dtype, index, sample)
 
 
+def run_compiled(name: str, dtype: str) -> Outcome:
+    """The first sample that eager takes, the user's way: through Dynamo and `torch.compile(backend="proveout")`."""
+    op = next(o for o in op_db if _name(o) == name)
+    torch.manual_seed(SEED)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for index, sample in enumerate(op.sample_inputs("cpu", DTYPES[dtype], requires_grad=False)):
+            call, tensors = _call(op, sample)
+            try:
+                torch.manual_seed(SEED)
+                wanted = call(*[t.clone() for t in tensors])
+            except Exception:
+                continue
+            torch._dynamo.reset()
+            torch._dynamo.utils.counters.clear()
+            compiled = torch.compile(call, backend="proveout", options={"settings": {"verify": True}})
+            try:
+                torch.manual_seed(SEED)
+                found = compiled(*[t.clone() for t in tensors])
+            except Exception as error:
+                return Outcome(name, dtype, index, "crash", f"{type(error).__name__}: {error}"[:300])
+            wrong = _difference(tree_flatten(found)[0], tree_flatten(wanted)[0])
+            captured = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+            return Outcome(name, dtype, index, "wrong" if wrong else "right" if captured else "eager", wrong[:300])
+    return Outcome(name, dtype, -1, "eager", "eager takes none of the samples")
+
+
 def run_sample(op: Any, name: str, dtype: str, index: int, sample: Any) -> Outcome:
     def outcome(state: str, reason: str = "", aten: tuple[str, ...] = ()) -> Outcome:
         return Outcome(name, dtype, index, state, " ".join(reason.split())[:300], aten)
 
-    leaves, tree = tree_flatten(((sample.input, *sample.args), dict(sample.kwargs)))
-    tensors = [leaf.detach().clone() for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    whole, tensors = _call(op, sample)
     graphs: list[torch.fx.GraphModule] = []
     compiled: list[Any] = []
 
     def call(*given: torch.Tensor) -> Any:
-        rest = iter(given)
-        args, kwargs = tree_unflatten([next(rest) if isinstance(v, torch.Tensor) else v for v in leaves], tree)
-        return tuple(tree_flatten(op.op(*args, **kwargs))[0])
+        return tuple(tree_flatten(whole(*given))[0])
 
     def lower(gm: torch.fx.GraphModule, inputs: list[Any]) -> Any:
         graphs.append(gm)
@@ -121,6 +152,18 @@ def run_sample(op: Any, name: str, dtype: str, index: int, sample: Any) -> Outco
     return outcome(state, f"{host[0].aten}: {host[0].reason}" if host else "", aten)
 
 
+def _call(op: Any, sample: Any) -> tuple[Any, list[torch.Tensor]]:
+    """The operator as a function of the sample's tensors alone, and these."""
+    leaves, tree = tree_flatten(((sample.input, *sample.args), dict(sample.kwargs)))
+
+    def call(*given: torch.Tensor) -> Any:
+        rest = iter(given)
+        args, kwargs = tree_unflatten([next(rest) if isinstance(v, torch.Tensor) else v for v in leaves], tree)
+        return op.op(*args, **kwargs)
+
+    return call, [leaf.detach().clone() for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
 def _whose_fault(call: Any, tensors: list[torch.Tensor], wanted: Any) -> str:
     """Whether PyTorch's own decomposition, run in eager, is as far off."""
     with torch.no_grad(), kept_whole():
@@ -144,6 +187,25 @@ def _difference(found: list[Any], wanted: Any) -> str:
     return ""
 
 
+def run_all(pairs: Iterable[tuple[str, str]], results: Path) -> list[Outcome]:
+    """All samples of these (operator, dtype) pairs; those that the results file holds whole are not run again."""
+    rows = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
+    done = {(r["op"], r["dtype"]) for r in rows if "end" in r}
+    wanted = list(pairs)
+    known = [Outcome(**r) for r in rows if "end" not in r and (r["op"], r["dtype"]) in done]
+    outcomes = [o for o in known if (o.op, o.dtype) in set(wanted)]
+    with results.open("a") as out:
+        for name, dtype in wanted:
+            if (name, dtype) in done:
+                continue
+            found = list(run_op(name, dtype))
+            out.writelines(json.dumps(asdict(o)) + "\n" for o in found)
+            out.write(json.dumps({"op": name, "dtype": dtype, "end": True}) + "\n")
+            out.flush()
+            outcomes += found
+    return outcomes
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shard", default="0/1", help="this one of how many")
@@ -152,17 +214,8 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     shard, shards = map(int, arguments.shard.split("/"))
-    done = set()
-    if arguments.output.exists():
-        done = {(r["op"], r["dtype"]) for r in map(json.loads, arguments.output.read_text().splitlines()) if "end" in r}
-    with arguments.output.open("a") as out:
-        for number, (name, dtype) in enumerate(itertools.product(names(), DTYPES)):
-            if number % shards != shard or (name, dtype) in done or (arguments.only or "") not in name:
-                continue
-            for outcome in run_op(name, dtype):
-                out.write(json.dumps(asdict(outcome)) + "\n")
-            out.write(json.dumps({"op": name, "dtype": dtype, "end": True}) + "\n")
-            out.flush()
+    pairs = list(itertools.product(names(), DTYPES))[shard::shards]
+    run_all([pair for pair in pairs if (arguments.only or "") in pair[0]], arguments.output)
 
 
 if __name__ == "__main__":

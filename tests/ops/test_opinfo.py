@@ -1,44 +1,91 @@
-"""PyTorch's own operator samples, the first few of each operator and dtype; `opinfo.py` runs them all.
+"""PyTorch's own operator samples: nothing crashes and nothing is wrong; what PyTorch does oddly is an xfail.
 
-Nothing crashes and nothing is wrong; what PyTorch itself does oddly is an xfail with its reason.
+In `make test`: the first samples of every operator and dtype without Dynamo, and one sample of a seeded choice of
+operators through `torch.compile`. The whole table is for when the table changed: tens of thousands of samples, tens of
+minutes on two cores, sharded by xdist. What one run finished, the next one does not run again while the sources are the
+same:
+
+    python -m pytest -n 2 -m whole_table tests/ops
 """
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import random
+from pathlib import Path
+
 import opinfo
 import pytest
 import torch
-from known_oddities import KNOWN
-from opinfo import DTYPES, names, run_op
+from known_oddities import KNOWN, KNOWN_TO_DYNAMO
+from opinfo import DTYPES, dtypes_of, names, run_all, run_compiled, run_op
 
+import proveout
 from proveout.devices.registry import find
 from proveout.devices.sim import Sim
 
 pytestmark = pytest.mark.slow
 SAMPLES = 2
 GROUPS = 60
+CHOICE = 80
+BAD = ("wrong", "crash")
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_first_samples_compute_what_eager_computes(group):
-    torch.set_num_threads(1)
     bad = []
-    for name in names()[group::GROUPS]:
-        for dtype in DTYPES:
-            for outcome in run_op(name, dtype, SAMPLES):
-                if outcome.state in ("wrong", "crash") and (name, dtype) not in KNOWN:
-                    bad.append(outcome)
+    for name, dtype in itertools.product(names()[group::GROUPS], DTYPES):
+        if (name, dtype) not in KNOWN:
+            bad += [o for o in run_op(name, dtype, SAMPLES) if o.state in BAD]
     assert not bad
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_two_chips_compute_what_eager_computes(group, monkeypatch):
     """Most samples have odd batches, so the last row is repeated; those that mix their batch stay on one chip."""
-    torch.set_num_threads(1)
     monkeypatch.setattr(opinfo, "SIM", Sim("n300"))
     monkeypatch.setattr(opinfo, "INFO", find("sim:n300"))
     outcomes = [o for name in names()[group::GROUPS] for o in run_op(name, "float32", SAMPLES)]
-    assert not [o for o in outcomes if o.state in ("wrong", "crash") and (o.op, o.dtype) not in KNOWN]
+    assert not [o for o in outcomes if o.state in BAD and (o.op, o.dtype) not in KNOWN]
+
+
+def chosen():
+    """The same ones every time, each with one of the dtypes that it takes."""
+    taken = {name: dtypes_of(name) for name in sorted(set(names()))}
+    for number, name in enumerate(random.Random(0).sample([n for n, dtypes in taken.items() if dtypes], CHOICE)):
+        key = name, taken[name][number % len(taken[name])]
+        marks = [pytest.mark.xfail(reason=KNOWN_TO_DYNAMO[key])] if key in KNOWN_TO_DYNAMO else []
+        yield pytest.param(*key, marks=marks, id="-".join(key))
+
+
+@pytest.mark.parametrize(("name", "dtype"), chosen())
+def test_torch_compile_computes_what_eager_computes(name, dtype):
+    """`eager` is where Dynamo finds nothing to capture."""
+    outcome = run_compiled(name, dtype)
+    assert outcome.state in ("right", "eager"), outcome
+
+
+@pytest.mark.whole_table
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_all_samples_compute_what_eager_computes(group, request):
+    results = request.config.cache.mkdir("opinfo") / f"{sources()}-{group}.jsonl"
+    pairs = [p for p in itertools.product(names()[group::GROUPS], DTYPES) if p not in KNOWN]
+    assert [o for o in run_all(pairs, results) if o.state in BAD] == []
+
+
+def sources():
+    """A digest of what the results depend on."""
+    package = Path(proveout.__file__).parent
+    digest = hashlib.sha256(torch.__version__.encode())
+    for path in sorted(package.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 ODD = [pytest.param(*key, marks=pytest.mark.xfail(reason=why)) for key, why in KNOWN.items()]
@@ -46,6 +93,4 @@ ODD = [pytest.param(*key, marks=pytest.mark.xfail(reason=why)) for key, why in K
 
 @pytest.mark.parametrize(("name", "dtype"), ODD)
 def test_known_oddities(name, dtype):
-    torch.set_num_threads(1)
-    bad = [o for o in run_op(name, dtype) if o.state in ("wrong", "crash")]
-    assert not bad
+    assert [o for o in run_op(name, dtype) if o.state in BAD] == []

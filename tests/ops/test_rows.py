@@ -69,6 +69,7 @@ DISCONTINUOUS = {
     "aten.fmod.Tensor",
     "aten.fmod.Scalar",
     "aten.sign.default",
+    "aten.grid_sampler_2d.default",
 }
 
 

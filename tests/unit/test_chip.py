@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from proveout.chip.memory import Arena, bytes_per_bank
 from proveout.chip.specs import CHIPS
-from proveout.chip.time import LAUNCH_NS, MATRIX, PHASES, POOL, VECTOR, Work, default_fidelity, kernel_time, transfer_ns
+from proveout.chip.time import (
+    LAUNCH_NS,
+    MATRIX,
+    PHASES,
+    POOL,
+    VECTOR,
+    Work,
+    default_fidelity,
+    kernel_time,
+    transfer_time,
+)
 from proveout.compiler.plan import make_plan
 from proveout.compiler.program_passes import deallocate, hoist
 from proveout.errors import DeviceError, OutOfMemory
@@ -136,17 +146,9 @@ def test_out_of_memory_says_what_was_asked_what_is_free_and_the_largest_block():
     made.free("b")
     with pytest.raises(OutOfMemory) as caught:
         made.allocate("scores", 35)
-    assert str(caught.value) == (
-        "out of L1 for %scores: 35 B per bank asked, 40 B free, largest free block 30 B. "
-        "Use a smaller batch, or settings memory='dram'."
-    )
+    assert str(caught.value) == ("out of L1 for %scores: 35 B per bank asked, 40 B free, largest free block 30 B.")
     assert isinstance(caught.value, DeviceError)
     assert "scores" not in made.blocks
-
-
-def test_out_of_dram_does_not_advise_to_use_dram():
-    with pytest.raises(OutOfMemory, match=r"^out of DRAM for %w: 20 B per bank asked.* Use a smaller batch\.$"):
-        Arena("DRAM", 10).allocate("w", 20)
 
 
 @quick
@@ -321,7 +323,6 @@ def test_a_larger_product_never_takes_less(m, k, n, grown, by, chip):
     size[grown] += by
     small, large = timed(*product(m, k, n), chip), timed(*product(*size), chip)
     assert small.ideal_ns <= large.ideal_ns
-    assert small.kernel_ns <= large.kernel_ns
     assert small.compute_ns <= large.compute_ns
 
 
@@ -346,18 +347,18 @@ def test_more_work_or_more_phases_never_take_less(ops, factor, rate, phased, fid
 
 @quick
 @given(SIZES, SIZES, SIZES, st.sampled_from(list(CHIPS.values())))
-def test_a_kernel_takes_at_least_its_launch_and_its_own_arithmetic(m, k, n, chip):
+def test_a_kernel_takes_at_least_its_own_arithmetic(m, k, n, chip):
     found = timed(*product(m, k, n), chip)
-    assert found.kernel_ns >= LAUNCH_NS + found.compute_ns
+    assert found.compute_ns <= found.low_ns <= found.kernel_ns <= found.high_ns
 
 
 def test_a_transfer_goes_at_pcie_rates():
     """GB/s are bytes per ns: 14,000,000 B written at 14.0 GB/s take a millisecond, and a launch."""
     written, read = t(7000, 1000, layout="row_major"), t(6300, 1000, layout="row_major")
-    assert transfer_ns(written, N150, to_device=True) == LAUNCH_NS + 1_000_000
-    assert transfer_ns(read, N150, to_device=False) == LAUNCH_NS + 1_000_000
-    assert transfer_ns(t(21500, 500, layout="row_major"), P150, to_device=True) == LAUNCH_NS + 1_000_000
-    assert transfer_ns(t(14500, 500, layout="row_major"), P150, to_device=False) == LAUNCH_NS + 1_000_000
+    assert transfer_time(written, N150, to_device=True).ns == LAUNCH_NS + 1_000_000
+    assert transfer_time(read, N150, to_device=False).ns == LAUNCH_NS + 1_000_000
+    assert transfer_time(t(21500, 500, layout="row_major"), P150, to_device=True).ns == LAUNCH_NS + 1_000_000
+    assert transfer_time(t(14500, 500, layout="row_major"), P150, to_device=False).ns == LAUNCH_NS + 1_000_000
 
 
 # ---- whole Programs ----------------------------------------------------------------------------------------------
@@ -462,7 +463,7 @@ def test_transfers_kernels_and_host_steps_are_told_apart():
     made = program([send("x", "a", "DRAM"), relu, free("a"), free("b")])
     plan = make_plan(made, N150, Settings())
     assert [(s.step.kernel, s.kernel is None) for s in plan.steps] == [("ttnn.from_torch", True), ("ttnn.relu", False)]
-    assert plan.steps[0].ns == transfer_ns(made.specs["a"], N150, to_device=True)
+    assert plan.steps[0].ns == transfer_time(made.specs["a"], N150, to_device=True).ns
     assert plan.ideal_ns == plan.steps[1].kernel.ideal_ns
     assert plan.total_ns == program_ns(list(plan.steps), Settings())
     assert (plan.chip, plan.memory) == ("n150", memory_use(made, N150))

@@ -108,12 +108,13 @@ def test_report_writes_every_format_where_it_is_told(tmp_path: Path) -> None:
     done = run("report", "--cache-dir", str(tmp_path / "cache"), "-o", str(tmp_path / "out"), "--json")
     document = json.loads(done.stdout)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "ops",
         "report.csv",
         "report.html",
         "report.json",
         "report.md",
     ]
-    assert sorted(document["files"]) == sorted(str(path) for path in (tmp_path / "out").iterdir())
+    assert sorted(document["files"]) == sorted(str(path) for path in (tmp_path / "out").rglob("*.*"))
     assert document["records"][0]["compiled_kind"] == "modelled"
 
 
@@ -480,7 +481,22 @@ def test_compile_leaves_each_model_a_folder_and_asks_again_when_it_is_gone(world
 
 def test_compile_says_what_stays_on_the_host(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     world.run("compile", "--dry-run", "linear.py")
-    assert "aten.sort.default ×1 stays on the host: no kernel sorts" in capsys.readouterr().out
+    assert "why   no kernel sorts along a dimension of 64" in capsys.readouterr().out
+
+
+def test_compile_json_holds_the_ledger(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    world.run("compile", "--dry-run", "linear.py", "--json")
+    (record,) = json.loads(capsys.readouterr().out)["records"]
+    assert [(line["rank"], line["fix"]) for line in record["fallbacks"]] == [(1, "pad the dimension to 128")]
+
+
+def test_a_dump_is_made_even_where_the_record_is_known(world: World, tmp_path: Path) -> None:
+    words = ("compile", "linear.py", "--dump", str(tmp_path / "passes"))
+    for times in (1, 2):
+        assert world.run(*words) == 0
+        assert len(world.proven) == times
+    assert Path(world.proven[0].dump).parent == tmp_path / "passes"
+    assert (tmp_path / "passes" / "index.html").exists()
 
 
 def test_discover_lists_models_and_reports_scripts_without(world: World, capsys: pytest.CaptureFixture[str]) -> None:
@@ -492,3 +508,13 @@ def test_discover_lists_models_and_reports_scripts_without(world: World, capsys:
     out, err = capsys.readouterr()
     assert "ab12cd34" in out
     assert BROKEN.error in err
+
+
+def test_ops_shows_how_the_models_in_the_cache_call_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("one", "two"):
+        Store(tmp_path).write(make_record(name))
+    assert cli.main(["ops", "sort", "--variations", "--cache-dir", str(tmp_path), "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["variations"]
+    assert (found["inputs"], found["state"], found["count"]) == ("self=f32[64]", "host", 2)
+    assert found["models"] == ["one", "two"]
+    assert cli.main(["ops", "nothing", "--variations", "--cache-dir", str(tmp_path)]) == 2

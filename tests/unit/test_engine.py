@@ -39,6 +39,13 @@ def close(a, b, precision):
     torch.testing.assert_close(a, b, **tolerance)
 
 
+def test_every_model_of_a_long_session_is_compiled():
+    """Dynamo gives up on one code object after eight compilations; each of ours has its own."""
+    for size in range(1, 13):
+        compiled = proveout.compile(torch.nn.Linear(size, 2).eval(), torch.ones(1, size))
+        assert len(compiled.programs) == 1
+
+
 def test_the_name_alone_is_enough():
     model, x = Two(), torch.randn(3, 16)
     torch.testing.assert_close(torch.compile(model, backend="proveout")(x), model(x))
@@ -404,3 +411,10 @@ def test_the_seeds_quickstart_runs_as_written():
     torch.testing.assert_close(out, module(input_data))
     out.sum().backward()
     assert module.first.weight.grad is not None
+
+
+def test_every_compilation_in_a_process_is_compiled_however_many_there_were():
+    """Dynamo runs a function in eager, and says so in its log alone, after eight compilations of one code object."""
+    x = torch.randn(2, 4)
+    made = [proveout.compile(torch.nn.Linear(4, 4).eval(), (x,)) for _ in range(10)]
+    assert [len(compiled.programs) for compiled in made] == [1] * 10

@@ -24,6 +24,8 @@ from proveout.types import DRAM, HOST, L1, TensorSpec
 
 quick = settings(deadline=None, max_examples=40)
 SDPA = "ttnn.transformer.scaled_dot_product_attention"
+SPLIT = "ttnn.transformer.split_query_key_value_and_split_heads"
+ROTARY = "ttnn.experimental.rotary_embedding_hf"
 
 BF16, F32, I32, U32 = "bfloat16", "float32", "int32", "uint32"
 TILE, ROWS = Name("ttnn.TILE_LAYOUT"), Name("ttnn.ROW_MAJOR_LAYOUT")
@@ -126,6 +128,8 @@ def movement():
     full = {"shape": (2, 3), "fill_value": 1.0, "dtype": Name("ttnn.bfloat16"), "device": Name("device")}
     yield Call("ttnn.full", {**full, "layout": TILE})
     yield Call("ttnn.full", full, "row_major")
+    yield Call(SPLIT, {"input_tensor": t(2, 20, 384), "num_heads": 4})
+    yield Call(SPLIT, {"input_tensor": t(1, 32, 256), "num_heads": 2, "num_kv_heads": 1, "transpose_key": False})
 
 
 def rest():
@@ -146,9 +150,12 @@ def rest():
     yield call("scatter", input=X, dim=2, index=index, src=t(2, 3, 4, 7))
     yield call("scatter_add", input=X, dim=2, index=index, src=t(2, 3, 4, 7))
     yield call("softmax", input_tensor=X, dim=-1)
+    yield call("scale_mask_softmax", input_tensor=t(2, 4, 32, 64), scale=0.5, mask=t(2, 1, 1, 64))
     yield call("layer_norm", input_tensor=X, epsilon=1e-5, weight=t(7), bias=t(7))
     yield call("layer_norm", input_tensor=X)
     yield call("rms_norm", input_tensor=X, weight=t(1, 7))
+    table = t(1, 1, 20, 64)
+    yield Call(ROTARY, {"input_tensor": t(1, 4, 20, 64), "cos_cache": table, "sin_cache": table})
     channel = t(1, 3, 1, 1)
     yield call("batch_norm", input=X, running_mean=channel, running_var=channel, weight=channel, bias=channel)
     image = {"in_channels": 4, "out_channels": 6, "batch_size": 2, "input_height": 8, "input_width": 8}
@@ -191,6 +198,10 @@ def transfers():
     yield Call("ttnn.to_torch", {"tensor": X, "dtype": Name("torch.float32")}, "row_major", HOST)
     yield Call("ttnn.to_layout", {"tensor": X, "layout": ROWS}, "row_major")
     yield Call("ttnn.to_layout", {"tensor": t(3, layout="row_major"), "layout": TILE, "dtype": bfloat16})
+    yield Call("ttnn.from_device", {"tensor": X}, memory=HOST)
+    yield Call("ttnn.to_device", {"tensor": t(3, 5, memory=HOST), "device": Name("device")})
+    to_l1 = {"device": Name("device"), "memory_config": Name("ttnn.L1_MEMORY_CONFIG")}
+    yield Call("ttnn.to_device", {"tensor": t(3, 5, memory=HOST), **to_l1}, memory=L1)
     yield Call("ttnn.to_memory_config", {"tensor": X, "memory_config": Name("ttnn.L1_MEMORY_CONFIG")}, memory=L1)
     yield Call("ttnn.typecast", {"input_tensor": X, "dtype": Name("ttnn.int32")})
     yield call("all_gather", input_tensor=X, dim=3)
@@ -312,6 +323,15 @@ def attention(q=(1, 2, 32, 64), k=None, v=None, dtype=BF16, **rest):
     return SDPA, {f"input_tensor_{n}": t(*s, dtype=dtype) for n, s in shapes.items()} | rest
 
 
+def rotary(shape, table=None, dtype=BF16):
+    table = t(*(table or (1, 1, *shape[2:])), dtype=dtype)
+    return ROTARY, {"input_tensor": t(*shape), "cos_cache": table, "sin_cache": table}
+
+
+def masked(mask, shape=(2, 4, 64, 64)):
+    return "ttnn.scale_mask_softmax", {"input_tensor": t(*shape), "scale": 0.5, "mask": t(*mask)}
+
+
 POOL = {"batch_size": 1, "input_h": 4, "input_w": 4, "channels": 4, "kernel_size": (2, 2), "stride": (2, 2)}
 POOL |= {"padding": (0, 0)}
 
@@ -326,6 +346,27 @@ REFUSED = {
     ),
     "a mask where causal is the default": (attention(attn_mask=t(1, 1, 32, 32)), "causal or takes a mask, not both"),
     "a mask in L1": (attention(attn_mask=t(1, 1, 32, 32, memory=L1), is_causal=False), "DRAM"),
+    "a mask for two of four heads": (
+        attention((1, 4, 32, 64), attn_mask=t(1, 2, 32, 32), is_causal=False),
+        "for one or every head",
+    ),
+    "attention on keys of another batch": (attention(q=(2, 2, 32, 64), k=(1, 2, 32, 64)), "one batch size"),
+    "attention with three heads of keys for four": (attention((1, 4, 32, 64), k=(1, 3, 32, 64)), "whole groups"),
+    "attention with more values than keys": (attention(v=(1, 2, 64, 64)), "as many values as keys"),
+    "heads of 24": ((SPLIT, {"input_tensor": t(2, 32, 288), "num_heads": 4}), "not of 24"),
+    "heads of four dimensions": ((SPLIT, {"input_tensor": t(2, 1, 32, 384), "num_heads": 4}), "3 dimensions, not 4"),
+    "a rotary head size of 96": (rotary((1, 4, 32, 96)), "32 or a multiple of 64, not 96"),
+    "rotary tables a batch": (rotary((1, 4, 32, 64), table=(2, 1, 32, 64)), "one table for all heads"),
+    "rotary tables of another dtype": (rotary((1, 4, 32, 64), dtype=F32), "the operand's dtype"),
+    "rotary of two batches": (rotary((2, 4, 32, 64)), r"takes [1, heads, length, head size]"),
+    "a softmax mask for all batches": (masked((1, 1, 1, 64)), "one row a batch"),
+    "a softmax mask for each query": (masked((2, 1, 64, 64)), "one row a batch"),
+    "a softmax mask of three dimensions": (masked((2, 1, 64)), "takes 4 dimensions"),
+    "a masked softmax of part of a tile": (masked((2, 1, 1, 50), (2, 4, 64, 50)), "whole tiles, not 50"),
+    "a softmax scale without a mask": (
+        ("ttnn.scale_mask_softmax", {"input_tensor": t(2, 4, 64, 64), "scale": 0.5}),
+        "no scale without a mask",
+    ),
     "attention in float32": (attention(dtype=F32), "or bfloat8_b, not float32"),
     "a table in float32": (
         ("ttnn.embedding", {"input_tensor": t(3, dtype=U32), "weight": t(9, 4, dtype=F32)}),

@@ -23,7 +23,7 @@ from proveout.compiler.decompositions import decompositions
 from proveout.compiler.graph_passes import GRAPH_PASSES
 from proveout.compiler.profile import Profile
 from proveout.compiler.split_batch import BatchSplit, split_batch
-from proveout.devices.execute import run_step
+from proveout.devices.execute import on_chips, run_step, unrounded
 from proveout.devices.resident import Resident
 from proveout.engine.snapshot import save_calls
 from proveout.errors import CompileError, DeviceError
@@ -233,7 +233,7 @@ def same_shapes_as_specs(program, loaded, inputs):
     values |= {n: loaded.value(n) for n in (*program.weights, *(c.name for c in program.constants))}
     for step in program.steps:
         if step.kernel != DEALLOCATE:
-            values.update(zip(step.outputs, run_step(step, values, program.chips)))
+            values.update(zip(step.outputs, run_step(step, values, on_chips(unrounded, program.chips))))
             for name in step.outputs:
                 assert {tuple(p.shape) for p in pieces_of(values[name])} == {program.specs[name].shape}, name
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
-from textwrap import dedent
-from types import SimpleNamespace
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from program_text import FETCH, SDPA, SEND, expect, parse, run, show
+from torch._dynamo.exc import BackendCompilerFailed
 from torch.fx.experimental.proxy_tensor import make_fx
 
+import proveout
 from proveout.chip.specs import CHIPS
+from proveout.compiler import pipeline
 from proveout.compiler.graph_passes import (
     draw_in_order,
     fold_batch_norm,
@@ -22,12 +23,9 @@ from proveout.compiler.graph_passes import (
     simplify_index,
 )
 from proveout.compiler.program_passes import cancel, deallocate, hoist, place, prune, sink
-from proveout.devices.execute import aten_op
-from proveout.devices.resident import Resident
 from proveout.kernels.cost import memory_use
-from proveout.kernels.table import dtype_name, infer, torch_dtype
-from proveout.program import Constant, Name, Program, Ref, Step, refs, verify
-from proveout.types import TensorSpec
+from proveout.kernels.table import infer
+from proveout.program import verify
 
 quick = settings(deadline=None, max_examples=40)
 
@@ -286,89 +284,6 @@ def test_fold_batch_norm_leaves_others_alone(function):
     before.graph.eliminate_dead_code()
     after = fold_batch_norm(share_repeated(traced(function, *arguments)))
     assert lines(after) == lines(before)
-
-
-class Names(SimpleNamespace):
-    """`ttnn.bfloat16` in a Program's text."""
-
-    def __getattr__(self, name):
-        return Name(f"{self.prefix}.{name}")
-
-
-SCOPE = {"Ref": Ref, "device": Name("device"), "ttnn": Names(prefix="ttnn"), "torch": Names(prefix="torch")}
-SEND = "dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device"
-FETCH = "dtype=torch.float32"
-SDPA = "ttnn.transformer.scaled_dot_product_attention"
-
-
-def parse(text):
-    """A Program from its text: `input x float32 (4, 64)`, `weight …`, `constant …`, one call a line, `return y`."""
-    given_ = {"input": [], "weight": [], "constant": []}
-    specs, body, outputs = {}, [], ()
-    for line in dedent(text).strip().splitlines():
-        kind, _, rest = line.partition(" ")
-        if kind in given_:
-            name, dtype, shape = rest.split(" ", 2)
-            specs[name] = TensorSpec(eval(shape), dtype)
-            given_[kind].append(name)
-        elif kind == "return":
-            outputs = tuple(Ref(n.strip("% ")) for n in rest.split(","))
-        else:
-            body.append(read(line, specs))
-    data = [Constant(n, b"\1" * specs[n].nbytes) for n in given_["constant"]]
-    inputs, weights = (tuple(given_[k]) for k in ("input", "weight"))
-    program = Program("p", "ttnn", inputs, weights, tuple(data), outputs, (), tuple(body), specs)
-    verify(program, infer)
-    return program
-
-
-def read(line, specs):
-    """One call; its results' specs come from the kernel's rule, or from ATen on meta tensors."""
-    outputs, kernel, arguments = re.fullmatch(r"(?:(.*) = )?([\w.]+)\((.*)\)", line).groups()
-    plain = re.sub(r"%(\w+)", r"Ref('\1')", arguments)
-    attrs = eval(f"dict({plain})", SCOPE)
-    names = tuple(n.strip("% ") for n in outputs.split(",")) if outputs else ()
-    step = Step(kernel, tuple(attrs.items()), names)
-    if step.on_host:
-        tensors = {n: torch.empty(specs[n].shape, dtype=torch_dtype(specs[n].dtype), device="meta") for n in step.uses}
-        found = aten_op(kernel)(**{k: tensors[v.name] if isinstance(v, Ref) else v for k, v in attrs.items()})
-        made = [
-            TensorSpec(tuple(t.shape), dtype_name(t.dtype)) for t in (found if isinstance(found, tuple) else (found,))
-        ]
-    else:
-        made = infer(step, specs)
-    specs.update(zip(names, made))
-    return step
-
-
-def show(program):
-    """The calls of a Program, without specs."""
-    out = []
-    for title, steps in (("setup:", program.setup), ("body:", program.body)):
-        if steps:
-            out.append(title)
-        for step in steps:
-            head, _, call = program.format(step).rpartition(f"{step.kernel}(")
-            out.append(
-                f"{', '.join('%' + n for n in step.outputs)} = {step.kernel}({call}"
-                if head
-                else f"{step.kernel}({call}"
-            )
-    out.append("return " + ", ".join(f"%{r.name}" for r in refs(program.outputs)))
-    return "\n".join(line.split("  # ")[0] for line in out)
-
-
-def expect(program, text):
-    verify(program, infer)
-    assert show(program) == dedent(text).strip()
-
-
-def run(program, *inputs):
-    loaded = Resident(program)
-    if program.weights:
-        generator = torch.Generator().manual_seed(0)
-        loaded.set_weights({w: torch.randn(program.specs[w].shape, generator=generator) for w in program.weights})
-    return loaded.run(inputs).outputs
 
 
 PERMUTES = f"""
@@ -829,3 +744,55 @@ def test_passes_change_no_number(program):
         verify(program, infer)
         for got, want in zip(run(program, x), wanted, strict=True):
             assert torch.equal(got, want) or torch.allclose(got, want, equal_nan=True)
+
+
+# ---- the witness between passes ----------------------------------------------------------------------------------
+
+
+def forgets_relu(program):
+    """A planted bug that every structural check accepts."""
+    body = tuple(replace(s, kernel="ttnn.neg") if s.kernel == "ttnn.relu" else s for s in program.body)
+    return replace(program, body=body)
+
+
+def doubles_constants(gm):
+    for node in gm.graph.nodes:
+        if node.target is torch.ops.aten.mul.Tensor:
+            node.args = (node.args[0], 3.0)
+    gm.recompile()
+    return gm
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x)) * 2.0
+
+
+def compile_verified(model=None):
+    torch._dynamo.reset()
+    return proveout.compile(model or Scaled(), torch.randn(4, 8), settings={"verify": True})
+
+
+def test_verification_names_the_program_pass_that_broke_the_meaning(monkeypatch):
+    ordered = pipeline.program_passes
+    monkeypatch.setattr(pipeline, "program_passes", lambda *a: [*ordered(*a)[:1], forgets_relu, *ordered(*a)[1:]])
+    with pytest.raises(BackendCompilerFailed, match="the pass 'forgets_relu' changed the meaning: output 0"):
+        compile_verified()
+
+
+def test_verification_names_the_graph_pass_that_broke_the_meaning(monkeypatch):
+    monkeypatch.setattr(pipeline, "GRAPH_PASSES", (*pipeline.GRAPH_PASSES, doubles_constants))
+    with pytest.raises(BackendCompilerFailed, match="the pass 'doubles_constants' changed the meaning"):
+        compile_verified()
+
+
+def test_verification_has_no_complaint_about_our_own_passes():
+    compile_verified()
+
+
+def test_models_that_draw_random_numbers_are_verified_without_being_run():
+    compile_verified(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Dropout(0.5)).train())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import re
@@ -17,7 +18,7 @@ from proveout.errors import EnvironmentFault, UsageError
 from proveout.report import data, html, markdown, terminal
 from proveout.report.rows import COLUMNS, Report, load, number, pcc_text
 from proveout.store import Store, row
-from proveout.types import Coverage, MemoryUse, Record
+from proveout.types import Comparison, Coverage, MemoryUse, OpStatus, Origin, Record
 
 FAILED = make_record("bad_net", status="failed", failure="numerics", reason="PCC 0.91 where 0.99 was asked")
 EXPECTED = make_record(
@@ -42,13 +43,17 @@ def test_the_same_records_give_byte_identical_files(tmp_path: Path) -> None:
     records = [make_record(), make_record("linear", "cpu"), FAILED, EXPECTED]
     one = report.write(filled(tmp_path / "a", *records), tmp_path / "out-a")
     two = report.write(filled(tmp_path / "b", *records[::-1]), tmp_path / "out-b")
-    assert [p.name for p in one] == ["report.md", "report.csv", "report.json", "report.html"]
+    assert [p.name for p in one[:4]] == ["report.md", "report.csv", "report.json", "report.html"]
+    assert [p.parent.name for p in one[4:]] == ["ops"] * 3, "one a model that was captured"
+    assert [p.name for p in one] == [p.name for p in two]
     assert [p.read_bytes() for p in one] == [p.read_bytes() for p in two]
 
 
 def test_writing_leaves_only_the_report(tmp_path: Path) -> None:
     report.write(filled(tmp_path / "store"), tmp_path / "out", formats=("csv",))
-    assert [p.name for p in (tmp_path / "out").iterdir()] == ["report.csv"]
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {"report.csv", "ops"}
+    report.write(filled(tmp_path / "store"), tmp_path / "md", formats=("md",))
+    assert [p.name for p in (tmp_path / "md").iterdir()] == ["report.md"]
 
 
 def test_an_empty_store_says_what_to_run(tmp_path: Path) -> None:
@@ -125,14 +130,14 @@ def test_markdown_has_the_seed_tables() -> None:
         "| Fits in memory | Peak SRAM usage (in MB) | Reason |"
     )
     assert first == (
-        "| linear | sim:n150 bfloat16 | ✅ | 4 (4) | 1 (1) | 3 | 0.409 (measured) | 0.042 (modelled) "
+        "| linear | sim:n150 bfloat16 fast | ✅ | 4 (4) | 1 (1) | 3 | 0.409 (measured) | 0.042 (modelled) "
         "| 0.999870 | N/A | yes | 2.50 |  |"
     )
     assert "| ✘ (expected) |" in text
     assert "PCC 0.91 where 0.99 was asked |" in text
     assert "### Explanation of Metrics" in text
-    assert "| `aten.sort.default` | ✘ | 1 | no kernel sorts along a dimension of 64 |" in text
-    assert "| `aten.t.default` | ✂ | 1 |  |" in text
+    assert "| `aten.sort.default` | ✘ | 1 | 1 | no kernel sorts along a dimension of 64 |" in text
+    assert "| `aten.t.default` | ✂ | 1 |  |  |" in text
 
 
 def test_markdown_cells_survive_hostile_names() -> None:
@@ -174,9 +179,85 @@ def test_the_terminal_says_why_something_failed() -> None:
     assert "✘ bad_net on sim:n150: PCC 0.91 where 0.99 was asked" in terminal.render(of(FAILED), 60)
 
 
-def test_the_dry_run_lists_host_ops_with_their_reason() -> None:
-    (line,) = terminal.host_ops(make_record())
-    assert "aten.sort.default ×1 stays on the host: no kernel sorts along a dimension of 64" in line
+def test_the_terminal_ranks_host_ops_with_cost_reason_place_and_fix() -> None:
+    text = "\n".join(terminal.ledger(make_record()))
+    assert "1 op of linear stays on the host, most worth changing first:" in text
+    cells = next(line for line in text.splitlines() if line.lstrip().startswith("1   "))
+    for figure in ("aten.sort.default", "66.7 %", "4.20 µs", "10.0 %", "4.20 µs, -2 transfers"):
+        assert figure in cells
+    assert "why   no kernel sorts along a dimension of 64" in text
+    assert "where top, linear.py:7" in text
+    assert "fix   pad the dimension to 128" in text
+    assert "the host is not modelled" in text
+    assert terminal.ledger(make_record(fallbacks=())) == []
+
+
+def test_the_terminal_tells_graph_breaks_with_or_without_a_ledger() -> None:
+    coverage = dataclasses.replace(make_record().coverage, graph_breaks=("m.py:3: Dynamic shape operator",))
+    for fallbacks in ((), make_record().fallbacks):
+        lines = terminal.ledger(make_record(coverage=coverage, fallbacks=fallbacks))
+        assert lines[-2].startswith("1 graph break;")
+        assert lines[-1] == "    m.py:3: Dynamic shape operator"
+
+
+def test_an_op_on_a_device_without_a_model_has_no_modelled_figures() -> None:
+    line = dataclasses.replace(make_record().fallbacks[0], transfer_ns=None, time_share=None, saved_ns=None)
+    text = "\n".join(terminal.ledger(make_record(fallbacks=(line,))))
+    assert "µs" not in text
+    assert "modelled" not in text
+    assert "Converting saves" not in text
+    assert "fix   pad the dimension to 128" in text
+
+
+def test_a_model_that_was_only_compiled_has_no_run_success() -> None:
+    dry = make_record()
+    dry = dataclasses.replace(dry, job=dataclasses.replace(dry.job, do=("compile",)))
+    assert "| — (not run) |" in markdown.render(of(dry))
+    assert "compiled" in terminal.table([row(dry)], 200)
+    assert "✓ compiled" in html.render(of(dry))
+    failed = dataclasses.replace(dry, status="failed", reason="no graph")
+    assert "| ✘ |" in markdown.render(of(failed))
+
+
+def test_the_op_report_has_a_row_for_each_way_an_op_is_called() -> None:
+    ops = (
+        OpStatus("add", "aten.add.Tensor", "converted", inputs="self=f32[2], other=1", source="m.py:1"),
+        OpStatus("add_1", "aten.add.Tensor", "converted", inputs="self=f32[2], other=1", source="m.py:2"),
+        OpStatus("add_2", "aten.add.Tensor", "converted", inputs="self=f32[4], other=1", source="m.py:3"),
+        OpStatus("add_3", "aten.add.Tensor", "removed", "share repeated", "self=f32[2], other=1", source="m.py:4"),
+    )
+    comparisons = tuple(
+        Comparison("step", name, pcc, 0, 0, 0.97, True, origin=Origin(name, "aten.add.Tensor", "", source))
+        for name, pcc, source in (("add", 0.999, "m.py:1"), ("add_1", 0.99, "m.py:2"))
+    )
+    record = make_record(coverage=Coverage(ops, 0, 1), comparisons=comparisons)
+    text = data.render_ops_csv(record)
+    assert text.splitlines()[0] == ",".join(data.OP_COLUMNS)
+    assert [(r["state"], r["inputs"], r["count"], r["pcc"]) for r in csv.DictReader(io.StringIO(text))] == [
+        ("converted", "self=f32[2], other=1", "2", "0.99"),
+        ("converted", "self=f32[4], other=1", "1", ""),
+        ("removed", "self=f32[2], other=1", "1", ""),
+    ]
+    assert "| `aten.add.Tensor` | ✅ | 3 | 2 |  |" in markdown.render(of(record))
+    assert "2 × <code>self=f32[2], other=1</code> PCC 0.990000" in html.render(of(record))
+    (found,) = json.loads(data.render_json(of(record)))["records"]
+    assert [v["count"] for v in found["variations"]] == [2, 1, 1]
+
+
+def test_every_column_of_the_op_report_is_explained_in_markdown() -> None:
+    text = markdown.render(of(make_record()))
+    assert [name for name in data.OP_COLUMNS if f"**{name}**:" not in text] == []
+
+
+def test_every_report_has_the_ledger() -> None:
+    report = of(make_record())
+    assert "pad the dimension to 128" in html.render(report)
+    assert (
+        "| 1 | aten.sort.default | 1 | 2 | 66.7 % | 4.20 µs | 10.0 % | 4.20 µs, -2 transfers "
+        "| no kernel sorts along a dimension of 64 | pad the dimension to 128 |"
+    ) in markdown.render(report)
+    (line,) = json.loads(data.render_json(report))["records"][0]["fallbacks"]
+    assert (line["rank"], line["saved_ns"], line["sources"]) == (1, 4200, ["models/linear.py:7"])
 
 
 # ----------------------------------------------------------------------------------------------- HTML

@@ -159,7 +159,8 @@ def test_a_custom_op_runs_on_the_host():
     compiled = proveout.compile(model, (x,))
     torch.testing.assert_close(compiled(x), model(x))
     (op,) = compiled.coverage.on_host
-    assert (op.aten, op.reason) == ("proveout_test.twice_plus.default", "no row in the op table")
+    assert op.aten == "proveout_test.twice_plus.default"
+    assert "an op of proveout_test, not of ATen" in op.reason
 
 
 def test_higher_order_ops_run_the_graph_in_eager():

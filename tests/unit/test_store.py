@@ -12,10 +12,12 @@ import pytest
 
 from proveout import store as store_module
 from proveout.errors import EnvironmentFault, UsageError
-from proveout.store import TABLES, Store, default_folder, op_rows, row
+from proveout.folders import default_folder
+from proveout.store import TABLES, Store, op_rows, row
 from proveout.types import (
     Comparison,
     Coverage,
+    Fallback,
     Job,
     MemoryUse,
     OpStatus,
@@ -49,9 +51,14 @@ def make_record(name: str = "linear", device: str = "sim:n150", **changes: Any) 
     ops = (
         OpStatus("addmm", "aten.addmm.default", "converted"),
         OpStatus("relu", "aten.relu.default", "converted"),
-        OpStatus("sort", "aten.sort.default", "host", "no kernel sorts along a dimension of 64"),
+        OpStatus("sort", "aten.sort.default", "host", "no kernel sorts along a dimension of 64", "self=f32[64]"),
         OpStatus("t", "aten.t.default", "removed"),
     )
+    sort = Fallback(
+        *("aten.sort.default", "no kernel sorts along a dimension of 64", 1, "pad the dimension to 128"),
+        nodes=("sort",), modules=("top",), sources=("models/linear.py:7",), num_transfers=2, transfer_bytes=8192,
+        transfer_ns=4_200, time_share=0.1, transfer_share=2 / 3, saved_transfers=2, saved_ns=4_200,
+    )  # fmt: skip
     record = Record(
         job=Job(workload, device, Settings(precision="bfloat16" if on_chip else "model")),
         status="passed",
@@ -63,6 +70,7 @@ def make_record(name: str = "linear", device: str = "sim:n150", **changes: Any) 
         timings=tuple(timings),
         memory=MemoryUse(2_500_000, 40_000, 1_393_472, 8_000_000, 16_640) if on_chip else MemoryUse(),
         compile_s=(("capture", 0.5), ("lower", 0.25)),
+        fallbacks=(sort,),
         environment=(("torch", "2.13"),),
         created="2026-01-01T00:00:00+00:00",
     )

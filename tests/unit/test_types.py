@@ -281,10 +281,11 @@ def test_a_jobs_key_changes_with_what_matters(other):
     [
         Job(WORKLOAD, timeout_s=5),
         Job(WORKLOAD, artifacts="/tmp/here"),
+        Job(WORKLOAD, dump="/tmp/here"),
         Job(replace(WORKLOAD, script="/home/you/selftest/linear.py")),
         Job(replace(WORKLOAD, labels=(("author", ("me",)),), location="linear.py:3", seconds=4.0, calls=2)),
     ],
-    ids=["timeout", "artifacts", "another folder", "labels"],
+    ids=["timeout", "artifacts", "dump", "another folder", "labels"],
 )
 def test_a_jobs_key_does_not_change_with_what_does_not(other):
     assert other.key == Job(WORKLOAD).key

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from proveout.check.compare import compare
-from proveout.devices.execute import PURE_LAYOUT, aten_op, run_step
+from proveout.devices.execute import PURE_LAYOUT, aten_op, on_chips, run_step, unrounded
 from proveout.engine.compiled import Compiled
 from proveout.engine.graph import Variant
 from proveout.kernels.pieces import Pieces
@@ -50,7 +50,7 @@ def replay(loaded: Loaded, inputs: Sequence[Any], threshold: float) -> list[Comp
         last = {name: i for i, step in enumerate(program.body) for name in (*step.uses, *step.outputs)}
         for index, step in enumerate(program.body):
             if step.kernel != DEALLOCATE:
-                results = run_step(step, device, program.chips)
+                results = loaded.run_step(step, device)
                 isolated = _exactly(step, {n: _wide(device[n]) for n in step.uses}, results, program.chips)
                 accumulated = _exactly(step, exact, results, program.chips)
                 for position, name in enumerate(step.outputs):
@@ -69,7 +69,7 @@ def _exactly(step: Step, values: Mapping[str, Any], results: tuple[Any, ...], ch
     if step.on_host and torch.Tag.nondeterministic_seeded in aten_op(step.kernel).tags:  # type: ignore[attr-defined]
         return results
     widened = step if step.on_host else _widened(step)
-    return run_step(widened, {n: values[n] for n in step.uses}, chips)
+    return run_step(widened, {n: values[n] for n in step.uses}, on_chips(unrounded, chips))
 
 
 def _judge(step: Step, name: str, found: Any, isolated: Any, accumulated: Any, threshold: float) -> Comparison:

@@ -1,6 +1,8 @@
-"""How long a kernel takes on a chip: PM ideal as ttnn computes it, and a simple estimate. Always modelled.
+"""How long a kernel takes on a chip: PM ideal as ttnn computes it, and a prediction with its interval. Always modelled.
 
-The estimate rests on engine rates and round efficiencies, not on measurements: it is `uncalibrated`.
+A prediction is `calibrated` where published measurements of its family, on its architecture and of about its size stand
+behind it; its interval then spans four fifths of the cross-validated residuals. Elsewhere it rests on the engines'
+rates and on other chips' tables, is `uncalibrated`, and its interval is wide.
 """
 
 from __future__ import annotations
@@ -9,29 +11,37 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from proveout.chip import calibration, matmul
+from proveout.chip.device_op import MATRIX, POOL, REDUCE, VECTOR, DeviceOp, Work
+from proveout.chip.families import cores_of, features_of, predict
+from proveout.chip.features import product_of
+from proveout.chip.fidelity import PHASES, default_fidelity
 from proveout.types import DeviceSpec, TensorSpec
 
-PHASES = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}
+__all__ = [
+    "MATRIX", "PHASES", "POOL", "REDUCE", "VECTOR", "DeviceOp", "Estimate", "KernelTime", "Work", "default_fidelity",
+    "device_op_time", "ethernet_time", "kernel_time", "product_call_time", "transfer_time",
+]  # fmt: skip
 
-MATRIX, POOL, REDUCE, VECTOR = 4096, 2048, 256, 128
-"""Operations per core and cycle of each engine (a matrix multiply-add counts two)."""
-
-COMPUTE_EFFICIENCY = 0.6
-DRAM_EFFICIENCY = 0.75
-L1_BYTES_PER_CORE_CYCLE = 32
 LAUNCH_NS = 1_000
-"""Fixed cost of a kernel on the device: programming the cores and draining the pipeline."""
-TRACED_GAP_NS, UNTRACED_GAP_NS = 1_000, 30_000
-"""Between two ops: inside a trace, and dispatched from Python (public figures: 0.65–2.05 µs and 20–50 µs)."""
+"""Fixed cost of a transfer: the command and its completion."""
+TRACED_GAP_NS = (650, 1_000, 2_050)
+"""Between two ops inside a trace: low, usual, high (published op-to-op figures)."""
+HOST_NS = (20_000, 30_000, 50_000)
+"""Host time of one op dispatched from Python: low, usual, high."""
+ETHERNET_GB_S = 25.0
+"""Between two chips: two links of 100 Gb/s, as inside an n300. No measurement backs it."""
 
 
 @dataclass(frozen=True)
-class Work:
-    """What one kernel call computes: `ops` at `rate` per core and cycle; phased engines repeat per fidelity phase."""
+class Estimate:
+    """A predicted time in ns, its interval, and whether measurements back it."""
 
-    ops: float = 0.0
-    rate: int = VECTOR
-    phased: bool = False
+    ns: int
+    low_ns: int
+    high_ns: int
+    calibrated: bool = False
+    cores: int = 0
 
 
 @dataclass(frozen=True)
@@ -42,37 +52,109 @@ class KernelTime:
     compute_ns: int
     bandwidth_ns: int
     kernel_ns: int
+    low_ns: int
+    high_ns: int
+    calibrated_ns: int
+    """The part of `kernel_ns` that measurements back."""
+    cores: int = 0
+    ops: tuple[tuple[str, Estimate], ...] = ()
+    """Family and time of each device operation, in order."""
 
     @property
     def bound(self) -> str:
         return "compute" if self.compute_ns >= self.bandwidth_ns else "bandwidth"
 
+    @property
+    def calibrated(self) -> bool:
+        return self.calibrated_ns == self.kernel_ns
 
-def kernel_time(work: Work, tensors: Sequence[TensorSpec], chip: DeviceSpec, fidelity: str) -> KernelTime:
-    """PM ideal (quirks included: one tensor, the largest, is the bandwidth time) and our estimate."""
+
+def kernel_time(
+    work: Work, tensors: Sequence[TensorSpec], chip: DeviceSpec, fidelity: str, ops: tuple[DeviceOp, ...] | None = None
+) -> KernelTime:
+    """PM ideal (quirks included: one tensor, the largest, is the bandwidth time) and the prediction, summed over the
+    device operations that the call becomes: none where it only renames, one of no known family where not told."""
     phases = PHASES[fidelity] if work.phased else 1
     compute_ns = math.ceil(work.ops / (work.rate * chip.cores) * phases / chip.clock_ghz)
     peak = chip.pm_dram_gib_s * 2**30
     bandwidth_ns = max((1 if t.memory.buffer == "l1" else math.ceil(t.nbytes / peak * 1e9) for t in tensors), default=0)
+    if ops is None:
+        ops = (DeviceOp("other", tuple(tensors[:-1]), tuple(tensors[-1:]), work, fidelity),) if tensors else ()
+    times = [device_op_time(op, chip) for op in ops]
+    return KernelTime(
+        ideal_ns=max(compute_ns, bandwidth_ns),
+        compute_ns=compute_ns,
+        bandwidth_ns=bandwidth_ns,
+        kernel_ns=sum(t.ns for t in times),
+        # Intervals add up as if all errors went one way: within a family they do.
+        low_ns=sum(t.low_ns for t in times),
+        high_ns=sum(t.high_ns for t in times),
+        calibrated_ns=sum(t.ns for t in times if t.calibrated),
+        cores=max((t.cores for t in times), default=0),
+        ops=tuple((op.family, time) for op, time in zip(ops, times, strict=True)),
+    )
 
-    dram = sum(t.nbytes for t in tensors if t.memory.buffer == "dram")
-    l1 = sum(t.nbytes for t in tensors if t.memory.buffer == "l1")
-    moving_ns = dram / (chip.dram_gb_s * DRAM_EFFICIENCY)
-    moving_ns += l1 / (chip.cores * L1_BYTES_PER_CORE_CYCLE * chip.clock_ghz)
-    kernel_ns = LAUNCH_NS + math.ceil(max(compute_ns / COMPUTE_EFFICIENCY, moving_ns))
-    return KernelTime(max(compute_ns, bandwidth_ns), compute_ns, bandwidth_ns, kernel_ns)
+
+def device_op_time(op: DeviceOp, chip: DeviceSpec) -> Estimate:
+    """The predicted kernel time of one device operation."""
+    if op.family == "matmul":
+        wide = _wide_product_time(op, chip)
+        if wide is not None:
+            return wide
+    found = float(predict(features_of(op, chip), calibration.costs(op.family)))
+    backing = calibration.backing(op.family, chip)
+    covered = backing is not None and backing.covers(found)
+    return _estimate(found, op, chip, backing if covered else None)
 
 
-def transfer_ns(spec: TensorSpec, chip: DeviceSpec, to_device: bool) -> int:
-    """One transfer over PCIe."""
+def _wide_product_time(op: DeviceOp, chip: DeviceSpec) -> Estimate | None:
+    """Two-dimensional multicast with whole K blocks, as in the published tables of large products; None for others."""
+    product = product_of(op)
+    blocks = matmul.blocks_for(product, chip, cores=op.cores)
+    if blocks.kind != "2d" or blocks.k < 2 or product.batch > 1:
+        return None
+    parameters = calibration.matmul_parameters(chip.arch, "out of the box")
+    found = float(matmul.kernel_ns(matmul.features(product, blocks), parameters, chip.clock_ghz))
+    backing = calibration.backing("matmul", chip, "out of the box")
+    covered = backing is not None and backing.covers(product.m * product.k * product.n)
+    return _estimate(found, op, chip, backing if covered else None)
+
+
+def product_call_time(product: matmul.Product, chip: DeviceSpec, tuned: bool, traced: bool) -> Estimate:
+    """One call of a matrix product among many, as tables of products time it: with the gap, or the host's pace."""
+    mode = "tuned" if tuned else "out of the box"
+    features = matmul.features(product, matmul.blocks_for(product, chip, tuned))
+    features |= {"ghz": chip.clock_ghz, "traced": float(traced)}
+    found = float(matmul.call_ns(features, calibration.matmul_parameters(chip.arch, mode)))
+    backing = calibration.backing("matmul", chip, mode)
+    covered = backing is not None and backing.covers(product.m * product.k * product.n)
+    return _interval(found, backing if covered else None)
+
+
+def _estimate(predicted: float, op: DeviceOp, chip: DeviceSpec, backing: calibration.Backing | None) -> Estimate:
+    """No faster than the arithmetic at the engine's own rate."""
+    floor = op.engine_cycles(chip) / chip.clock_ghz
+    found = _interval(max(predicted, floor), backing)
+    least = math.ceil(floor)
+    ns, low_ns, high_ns = (max(value, least) for value in (found.ns, found.low_ns, found.high_ns))
+    return Estimate(ns, low_ns, high_ns, found.calibrated, cores_of(op, chip))
+
+
+def _interval(ns: float, backing: calibration.Backing | None) -> Estimate:
+    low, high = (backing.low, backing.high) if backing else calibration.uncalibrated()
+    return Estimate(round(ns), min(round(ns), round(ns * low)), max(round(ns), round(ns * high)), backing is not None)
+
+
+def transfer_time(spec: TensorSpec, chip: DeviceSpec, to_device: bool) -> Estimate:
+    """One transfer over PCIe: the bus, or the host's work on each page where pages are small."""
     rate = chip.pcie_write_gb_s if to_device else chip.pcie_read_gb_s
-    return LAUNCH_NS + math.ceil(spec.nbytes / rate)
+    moving = max(spec.nbytes / rate, spec.num_pages * calibration.page_ns(chip.arch, to_device))
+    ns = LAUNCH_NS + math.ceil(moving)
+    known = calibration.transfer_interval(chip.arch, to_device)
+    low, high = known or calibration.uncalibrated()
+    return Estimate(ns, min(ns, round(ns * low)), max(ns, round(ns * high)), known is not None)
 
 
-def default_fidelity(dtypes: Sequence[str], chip: DeviceSpec) -> str:
-    """What ttnn uses when nothing is said: HiFi2, LoFi for block floats, the most exact one for float32 operands."""
-    if dtypes and set(dtypes) <= {"bfloat8_b", "bfloat4_b"}:
-        return "LoFi"
-    if "float32" in dtypes:
-        return "HiFi3" if chip.arch.startswith("wormhole") else "HiFi4"
-    return "HiFi2"
+def ethernet_time(nbytes: float) -> Estimate:
+    """What one chip receives from others, at the links' rate; uncalibrated."""
+    return _interval(math.ceil(nbytes / ETHERNET_GB_S), None)

@@ -15,9 +15,14 @@ Output = Annotated[
     typer.Option("-o", "--output", metavar="DIR", help="Leave the Programs here.", show_default=False),
 ]
 
+Dump = Annotated[
+    Path | None,
+    typer.Option("--dump", metavar="DIR", help="Leave each graph here as it is after every pass.", show_default=False),
+]
+
 
 @takes_request
-def verb(request: Request, dry_run: DryRun = False, output: Output = None) -> int:
+def verb(request: Request, dry_run: DryRun = False, output: Output = None, dump: Dump = None) -> int:
     """Say which ops convert, and why others stay on the host.
 
     Compiles the models of scripts and runs each once, or not at all with --dry-run.
@@ -26,13 +31,22 @@ def verb(request: Request, dry_run: DryRun = False, output: Output = None) -> in
     Examples:
       proveout compile --dry-run linear.py --search-dir selftest
       proveout compile linear.py --search-dir selftest -o programs
+      proveout compile --dry-run linear.py --search-dir selftest --dump passes
     """
     from proveout.cli.jobs import present, run
     from proveout.cli.output import note
-    from proveout.report.terminal import host_ops
+    from proveout.report.dump import write_pages
+    from proveout.report.terminal import chips_used, ledger, modelled_time
 
-    results = run(request, ("compile",) if dry_run else ("compile", "run"), output)
-    code = present("compile", results, request, details=host_ops)
+    results = run(request, ("compile",) if dry_run else ("compile", "run"), output, dump)
+    code = present(
+        "compile",
+        results,
+        request,
+        details=lambda record: [*modelled_time(record), *chips_used(record), *ledger(record)],
+    )
     if output:
         note(f"Programs are in {output}")
+    if dump:
+        note(f"What each pass did is in {write_pages(dump)}")
     return code

@@ -15,7 +15,7 @@ from proveout.cli.output import colour, emit, emit_json, note
 from proveout.cli.progress import Progress
 from proveout.cli.request import Checked, Rebuild, Request, check
 from proveout.errors import EnvironmentFault, ProveoutError, UsageError
-from proveout.store import Store, row
+from proveout.store import Store, fallback_rows, row
 from proveout.types import Job, Record, Settings, Workload, versions
 
 if TYPE_CHECKING:
@@ -40,14 +40,16 @@ class Result:
         return self.record.status in ("failed", "partial")
 
 
-def run(request: Request, do: Do, artifacts: Path | None = None) -> list[Result]:
+def run(request: Request, do: Do, artifacts: Path | None = None, dump: Path | None = None) -> list[Result]:
     """Serve a request; what is finished is in the store even when this is interrupted."""
     from proveout.capture import resolve
 
     checked = check(request)
     _check_artifacts(artifacts)
+    _check_artifacts(dump, "--dump DIR")
     scripts = resolve(request.scripts or [], request.search_dir or [], request.all_scripts)
     jobs, results = _find(checked, scripts, do, artifacts)
+    jobs = [_in_folder(job, "dump", dump) for job in jobs]
     known = {job.key: _known(checked.store, job, request.rebuild) for job in jobs}
     if request.rebuild is Rebuild.never:
         _refuse_missing([job for job in jobs if known[job.key] is None], len(jobs), checked.store)
@@ -69,7 +71,7 @@ def present(
     if request.as_json:
         files = [str(store.path(result.record.job)) for result in results]
         records = [
-            {**flat, "file": file, "from_cache": result.from_cache}
+            {**flat, "file": file, "from_cache": result.from_cache, "fallbacks": fallback_rows(result.record)}
             for flat, file, result in zip(rows, files, results, strict=True)
         ]
         emit_json({"verb": verb, "cache": str(store.folder), "failed": failed, "records": records})
@@ -140,10 +142,16 @@ def _found_line(script: Path, workloads: Sequence[Workload], error: str) -> str:
 
 def _job(request: Request, workload: Workload, device: str, settings: Settings, do: Do, artifacts: Path | None) -> Job:
     job = Job(workload, device, settings, do, request.iterations, request.warmup, request.timeout)
-    if artifacts is None:
+    return _in_folder(job, "artifacts", artifacts)
+
+
+def _in_folder(job: Job, what: Literal["artifacts", "dump"], folder: Path | None) -> Job:
+    """The Job with a folder of its own below one that the user named."""
+    if folder is None:
         return job
-    name = re.sub(r"[^\w.-]+", "-", f"{workload.name}-{workload.selector}-{device}")
-    return dataclasses.replace(job, artifacts=str(artifacts.absolute() / name))
+    name = re.sub(r"[^\w.-]+", "-", f"{job.workload.name}-{job.workload.selector}-{job.device}")
+    path = str(folder.absolute() / name)
+    return dataclasses.replace(job, artifacts=path) if what == "artifacts" else dataclasses.replace(job, dump=path)
 
 
 def _no_model(discovery: Discovery, script: Path, script_args: str) -> Workload:
@@ -168,7 +176,7 @@ def _script_failure(job: Job, discovery: Discovery) -> Record:
 
 def _known(store: Store, job: Job, rebuild: Rebuild) -> Record | None:
     """The Record that makes a Job unnecessary."""
-    if rebuild is Rebuild.always or (job.artifacts and not any(Path(job.artifacts).rglob("program.json"))):
+    if rebuild is Rebuild.always or job.dump or (job.artifacts and not any(Path(job.artifacts).rglob("program.json"))):
         return None
     record = store.get(job)
     if record is None or record.status == "partial":
@@ -228,12 +236,12 @@ def _refuse_missing(missing: Sequence[Job], total: int, store: Store) -> None:
         )
 
 
-def _check_artifacts(folder: Path | None) -> None:
+def _check_artifacts(folder: Path | None, option: str = "-o DIR") -> None:
     if folder is None:
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise EnvironmentFault(
-            f"cannot write to {folder}: {error.strerror}. Choose another folder with -o DIR."
+            f"cannot write to {folder}: {error.strerror}. Choose another folder with {option}."
         ) from error

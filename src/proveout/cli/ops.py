@@ -1,27 +1,35 @@
-"""`proveout ops`: the ATen ops that have a lowering."""
+"""`proveout ops`: the ATen ops that have a lowering, and how models call them."""
 
 from __future__ import annotations
 
 import difflib
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from proveout.cli.request import Json
+from proveout.cli.request import CacheDir, Json
 from proveout.errors import UsageError
 
 Name = Annotated[str, typer.Argument(metavar="[NAME]", help="Only ops whose name holds this.", show_default=False)]
+Variations = Annotated[
+    bool, typer.Option("--variations", help="How the models in the cache call them, and what became of it.")
+]
 
 
-def verb(name: Name = "", as_json: Json = False) -> int:
+def verb(name: Name = "", variations: Variations = False, cache_dir: CacheDir = None, as_json: Json = False) -> int:
     """List the ATen ops that convert.
 
     Each with the ttnn kernels it becomes; any other op stays on the host.
 
     \b
-    Example:
+    Examples:
       proveout ops softmax
+      proveout ops softmax --variations
     """
+    return _called(name, cache_dir, as_json) if variations else _table(name, as_json)
+
+
+def _table(name: str, as_json: bool) -> int:
     from proveout.cli.output import colour, emit, emit_json
     from proveout.ops.table import all_ops
     from proveout.report.terminal import grid
@@ -42,4 +50,37 @@ def verb(name: Name = "", as_json: Json = False) -> int:
                 colour(),
             )
         )
+    return 0
+
+
+def _called(name: str, cache_dir: str | None, as_json: bool) -> int:
+    """Input variations over all Records: each with its state, count, models and lowest PCC."""
+    from proveout.cli.output import colour, emit, emit_json, note
+    from proveout.report.rows import load, pcc_text
+    from proveout.report.terminal import grid
+    from proveout.store import Store, variation_rows
+
+    store = Store(cache_dir)
+    merged: dict[tuple[str, ...], dict[str, Any]] = {}
+    for record in load(store).records:
+        for row in variation_rows(record):
+            if name in row["aten"]:
+                key = tuple(row[k] for k in ("aten", "state", "reason", "inputs"))
+                seen = merged.setdefault(key, {**row, "count": 0, "pcc": None, "models": set()})
+                seen["count"] += row["count"]
+                seen["models"].add(record.job.workload.name)
+                seen["pcc"] = min((p for p in (seen["pcc"], row["pcc"]) if p is not None), default=None)
+    if not merged:
+        raise UsageError(f"no model in the cache {store.folder} calls an op with {name!r} in its name.")
+    rows = [{**row, "models": sorted(row["models"])} for _, row in sorted(merged.items())]
+    if as_json:
+        emit_json({"cache": str(store.folder), "variations": rows})
+    else:
+        titles = ("ATen op", "Called with", "State", "Count", "Models", "PCC", "Reason")
+        cells = [
+            (r["aten"], r["inputs"], r["state"], r["count"], len(r["models"]), pcc_text(r["pcc"]), r["reason"])
+            for r in rows
+        ]
+        emit(grid(titles, cells, colour()))
+        note(f"cache {store.folder}: {len(rows)} variations")
     return 0

@@ -15,7 +15,8 @@ Output = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Whe
 def verb(cache_dir: CacheDir = None, output: Output = Path("proveout-report"), as_json: Json = False) -> int:
     """Show all results, and write them as files.
 
-    Prints the table of models and writes it as Markdown, CSV, JSON and one HTML page that opens offline.
+    Prints the table of models and writes it as Markdown, CSV, JSON and one HTML page that opens offline, and each
+    model's ops with their input variations as CSV.
 
     \b
     Example:
@@ -34,5 +35,7 @@ def verb(cache_dir: CacheDir = None, output: Output = Path("proveout-report"), a
     else:
         emit(terminal.render(report, colour=colour()))
         note(f"cache {store.folder}: {len(report.records)} read")
-        note(f"wrote {', '.join(files)}")
+        main = [file for file in files if Path(file).parent == output.expanduser()]
+        more = f" and {len(files) - len(main)} op reports in {output / 'ops'}" if len(files) > len(main) else ""
+        note(f"wrote {', '.join(main)}{more}")
     return 0

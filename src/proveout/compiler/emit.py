@@ -39,7 +39,10 @@ class Emitter(Builder):
         self.used_outputs: frozenset[int] = frozenset()
         self.origin = Origin()
         self._taken: dict[str, int] = {}
-        self._journal: list[tuple[str, Form]] = []
+        self._by_content: dict[tuple[torch.dtype, torch.Size, bytes], Value] = {}
+        """Constants, one for each content."""
+        self.journal: list[tuple[str, Form]] = []
+        """Forms in the order in which they were made, by value."""
 
     # ---- what the compiler calls ------------------------------------------------------------------------------
 
@@ -49,7 +52,7 @@ class Emitter(Builder):
         self.specs[name] = spec
         value = Value(name, spec.shape, spec.dtype, _bounds(spec.dtype, range), constant)
         self.strides[name] = _stride(tensor)
-        self._add_form(value, ("host", spec.dtype, "row_major"), name)
+        self.add_form(value.name, ("host", spec.dtype, "row_major"), name)
         return value
 
     def fresh(self, hint: str) -> str:
@@ -60,7 +63,7 @@ class Emitter(Builder):
     @contextmanager
     def attempt(self) -> Iterator[None]:
         """Undo everything that was emitted inside if a lowering gives up."""
-        num_steps, num_forms = len(self.steps), len(self._journal)
+        num_steps, num_forms, num_constants = len(self.steps), len(self.journal), len(self.constants)
         try:
             yield
         except Exception:
@@ -68,9 +71,11 @@ class Emitter(Builder):
                 for name in step.outputs:
                     del self.specs[name]
             del self.steps[num_steps:]
-            for value, form in self._journal[num_forms:]:
+            for value, form in self.journal[num_forms:]:
                 self.forms[value].pop(form, None)
-            del self._journal[num_forms:]
+            del self.journal[num_forms:]
+            for key, constant in list(self._by_content.items())[num_constants:]:
+                del self._by_content[key], self.constants[constant.name], self.specs[constant.name]
             raise
 
     def on_host(self, value: Value) -> str:
@@ -79,7 +84,7 @@ class Emitter(Builder):
         wanted: Form = ("host", value.dtype, "row_major")
         if wanted not in forms:
             source = next(name for form, name in forms.items() if form[0] == "device")
-            self._add_form(value, wanted, self._to_host(source, value.dtype))
+            self.add_form(value.name, wanted, self._to_host(source, value.dtype))
         return forms[wanted]
 
     def on_host_as(self, value: Value, like: torch.Tensor) -> str:
@@ -139,7 +144,7 @@ class Emitter(Builder):
         self, kernel: str, *, gives: Sequence[str | None], ranges: Sequence[Range | None], **attrs: Any
     ) -> tuple[Value, ...]:
         row = kernels()[kernel]
-        values = [v for a in attrs.values() for v in _values(a)]
+        values = [v for a in attrs.values() for v in values_in(a)]
         if self.profile.target == "ttnn" and any(0 in v.shape for v in values):
             raise Refused("tensors without elements stay on the host")
         bound = {k: self._operand(row, k, a) for k, a in attrs.items()}
@@ -225,22 +230,27 @@ class Emitter(Builder):
 
     def constant(self, tensor: torch.Tensor) -> Value:
         tensor = tensor.detach().contiguous()
+        data = tensor.flatten().view(torch.uint8).numpy().tobytes()
+        key = (tensor.dtype, tensor.shape, data)
+        if key in self._by_content:
+            return self._by_content[key]
         name = self.fresh("constant")
-        self.constants[name] = Constant(name, tensor.flatten().view(torch.uint8).numpy().tobytes())
+        self.constants[name] = Constant(name, data)
         bounds = None
         if not (tensor.is_floating_point() or tensor.is_complex()) and tensor.numel():
             bounds = (int(tensor.min()), int(tensor.max()))
-        return self.torch_value(name, tensor, bounds, constant=tensor)
+        self._by_content[key] = self.torch_value(name, tensor, bounds, constant=tensor)
+        return self._by_content[key]
 
     # ---- forms ------------------------------------------------------------------------------------------------
 
-    def _add_form(self, value: Value, form: Form, name: str) -> None:
-        self.forms.setdefault(value.name, {})[form] = name
-        self._journal.append((value.name, form))
+    def add_form(self, value: str, form: Form, name: str) -> None:
+        self.forms.setdefault(value, {})[form] = name
+        self.journal.append((value, form))
 
     def _add_device_form(self, value: Value, name: str) -> None:
         spec = self.specs[name]
-        self._add_form(value, ("device", spec.dtype, spec.layout), name)
+        self.add_form(value.name, ("device", spec.dtype, spec.layout), name)
 
     def _relabel(self, source: str, dtype: str, range: Range | None) -> Value:
         """The same numbers on the device under another of eager's dtypes, or in one layout only."""
@@ -275,7 +285,7 @@ class Emitter(Builder):
             name = host if dtype == value.dtype else self._typecast(host, dtype)
         else:
             name = self._to_device(self.on_host(value), dtype, wanted[2])
-        self._add_form(value, wanted, name)
+        self.add_form(value.name, wanted, name)
         return name
 
     def _packed(self, value: Value) -> str:
@@ -283,7 +293,7 @@ class Emitter(Builder):
         form: Form = ("packed", dtype, "row_major")
         if form not in self.forms[value.name]:
             attrs: dict[str, Arg] = {"tensor": Ref(self.on_host(value)), "dtype": self.profile.dtype_name(dtype)}
-            self._add_form(value, form, self._emit(FROM_TORCH, {**attrs, "layout": LAYOUT_NAMES["row_major"]}))
+            self.add_form(value.name, form, self._emit(FROM_TORCH, {**attrs, "layout": LAYOUT_NAMES["row_major"]}))
         return self.forms[value.name][form]
 
     def _emit(self, kernel: str, attrs: dict[str, Arg]) -> str:
@@ -329,9 +339,9 @@ def _bounds(dtype: str, range: Range | None) -> Range | None:
     return INT32 if dtype == "int32" and range is None else range
 
 
-def _values(arg: Any) -> Iterator[Value]:
+def values_in(arg: Any) -> Iterator[Value]:
     if isinstance(arg, Value):
         yield arg
     elif isinstance(arg, (tuple, list)):
         for item in arg:
-            yield from _values(item)
+            yield from values_in(item)

@@ -6,16 +6,20 @@ import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
 
-from proveout.compiler.emit import Emitter
+from proveout.compiler.emit import Emitter, values_in
+from proveout.compiler.memo import Memo
 from proveout.compiler.profile import Profile
 from proveout.errors import CompileError
 from proveout.kernels.table import dtype_name
-from proveout.ops.table import Refused, Value, ops
+from proveout.ops.host import why_on_host
+from proveout.ops.table import Op, Refused, Value, ops
 from proveout.program import Arg, Name, Program, Ref
 from proveout.types import OpState, OpStatus, Origin, Settings, TensorSpec, short_dtype
 
@@ -36,9 +40,18 @@ class Lowered:
     """For each of the Program's values that is a node's result, that node and which result; several where equal."""
 
 
-def lower(gm: GraphModule, weights: frozenset[int], profile: Profile, settings: Settings, name: str) -> Lowered:
-    """Lower a functional ATen graph. `weights` are the positions of placeholders that are parameters or buffers."""
+def lower(
+    gm: GraphModule,
+    weights: frozenset[int],
+    profile: Profile,
+    settings: Settings,
+    name: str,
+    on_host: Mapping[str, str] = MappingProxyType({}),
+) -> Lowered:
+    """Lower a functional ATen graph. `weights` are the positions of placeholders that are parameters or buffers;
+    `on_host` names nodes that stay on the host, each with the reason."""
     emitter = Emitter(profile)
+    memo = Memo(emitter)
     env: dict[Node, Any] = {}
     statuses: list[OpStatus] = []
     inputs: list[tuple[int, str]] = []
@@ -70,7 +83,7 @@ def lower(gm: GraphModule, weights: frozenset[int], profile: Profile, settings: 
         elif isinstance(node.target, torch._ops.OpOverload):
             if node.target._schema.is_mutable:
                 raise Unlowerable(f"the graph writes in place ({node.target})")
-            env[node], status = _lower_node(emitter, node, env, settings)
+            env[node], status = _lower_node(emitter, memo, node, env, settings, on_host.get(node.name, ""))
             statuses.append(status)
         else:
             raise Unlowerable(f"the graph calls {node.target}, which is not an ATen op")
@@ -99,7 +112,9 @@ def _holders(env: dict[Node, Any], emitter: Emitter) -> dict[str, tuple[tuple[st
     return holds
 
 
-def _lower_node(emitter: Emitter, node: Node, env: dict[Node, Any], settings: Settings) -> tuple[Any, OpStatus]:
+def _lower_node(
+    emitter: Emitter, memo: Memo, node: Node, env: dict[Node, Any], settings: Settings, kept: str
+) -> tuple[Any, OpStatus]:
     aten = str(node.target)
     emitter.origin = origin = origin_of(node)
     arguments = bind(node, env)
@@ -112,14 +127,12 @@ def _lower_node(emitter: Emitter, node: Node, env: dict[Node, Any], settings: Se
         with emitter.attempt():
             if node.meta.get("prepares"):
                 raise Refused("prepares weights, once")
+            if kept:
+                raise Refused(kept)
             row = ops().get(aten)
             if row is None:
-                raise Refused("no row in the op table")
-            told = row.guard(**arguments) if row.guard else None
-            if told:
-                raise Refused(told)
-            result = row.lower(emitter, **arguments)
-            _check_shapes(node, result, emitter)
+                raise Refused(why_on_host(node.target, _dtypes(arguments, emitter)))  # type: ignore[arg-type]
+            result = memo.lowered(aten, arguments, partial(_lower_by, row, node, emitter, arguments))
     except Refused as refusal:
         reason = str(refusal)
     except Exception as error:  # a bug of ours costs this op its kernel, not the user the model
@@ -135,8 +148,23 @@ def _lower_node(emitter: Emitter, node: Node, env: dict[Node, Any], settings: Se
         result = _fall_back(emitter, node, arguments, tensors, reason)
     state: OpState = "host" if reason else "converted" if len(emitter.steps) > before else "removed"
     note = reason or ("" if state == "converted" else "nothing to do on this device")
-    status = OpStatus(node.name, aten, state, note, _variation(arguments), origin.module, origin.source)
+    status = OpStatus(node.name, aten, state, note, variation(node), origin.module, origin.source)
     return result, status
+
+
+def _lower_by(row: Op, node: Node, emitter: Emitter, arguments: dict[str, Any]) -> Any:
+    reason = row.guard(**arguments) if row.guard else None
+    if reason:
+        raise Refused(reason)
+    result = row.lower(emitter, **arguments)
+    _check_shapes(node, result, emitter)
+    return result
+
+
+def _dtypes(arguments: dict[str, Any], emitter: Emitter) -> Iterator[str]:
+    """Of the tensors that a call takes and gives."""
+    yield from (value.dtype for argument in arguments.values() for value in values_in(argument))
+    yield from (value.dtype for value in emitter.outs if value is not None)
 
 
 def _check_shapes(node: Node, result: Any, emitter: Emitter) -> None:
@@ -219,17 +247,19 @@ def _used_outputs(node: Node) -> frozenset[int]:
     return frozenset(int(i) for i in used)  # type: ignore[arg-type]
 
 
-def _variation(arguments: dict[str, Any]) -> str:
+def variation(node: Node) -> str:
     """How an op was called: shapes and dtypes of tensors, other arguments by value."""
+    return ", ".join(f"{name}={_shown(value)}" for name, value in bind(node, None).items())
 
-    def show(value: Any) -> str:
-        if isinstance(value, Value):
-            return f"{short_dtype(value.dtype)}[{','.join(map(str, value.shape))}]"
-        if isinstance(value, (list, tuple)):
-            return "[" + ", ".join(map(show, value)) + "]"
-        return str(value)
 
-    return ", ".join(f"{k}={show(v)}" for k, v in arguments.items())
+def _shown(value: Any) -> str:
+    if isinstance(value, Node):
+        return _shown(value.meta.get("val"))
+    if isinstance(value, torch.Tensor):
+        return f"{short_dtype(dtype_name(value.dtype))}[{','.join(map(str, value.shape))}]"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_shown, value)) + "]"
+    return dtype_name(value) if isinstance(value, torch.dtype) else str(value)
 
 
 def origin_of(node: Node) -> Origin:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
-from proveout.kernels.cost import StepTime, memory_use, program_ns, step_times
+from proveout.compiler.remedies import program_remedies, with_remedies
+from proveout.kernels.cost import ProgramTime, StepTime, memory_use, program_time, step_times
 from proveout.program import Program
 from proveout.types import DeviceSpec, MemoryUse, Settings
 
@@ -14,9 +16,16 @@ class Plan:
     """Modelled figures of one Program on one chip."""
 
     chip: str
-    total_ns: int
+    time: ProgramTime
     steps: tuple[StepTime, ...]
     memory: MemoryUse
+
+    def __str__(self) -> str:
+        return f"{self.chip}: {self.time}"
+
+    @property
+    def total_ns(self) -> int:
+        return self.time.ns
 
     @property
     def ideal_ns(self) -> int:
@@ -24,6 +33,10 @@ class Plan:
         return sum(t.kernel.ideal_ns for t in self.steps if t.kernel)
 
 
-def make_plan(program: Program, chip: DeviceSpec, settings: Settings) -> Plan:
-    times = step_times(program, chip, settings)
-    return Plan(chip.name, program_ns(times, settings), tuple(times), memory_use(program, chip))
+def make_plan(program: Program, chip: DeviceSpec, settings: Settings, remedies: Iterable[str] | None = None) -> Plan:
+    """Plan a Program; for one that does not fit, `peak_at` says what is short and what would fit."""
+    times, memory = step_times(program, chip, settings), memory_use(program, chip)
+    if not memory.fits:
+        tried = program_remedies(program, chip, settings) if remedies is None else remedies
+        memory = replace(memory, peak_at=with_remedies(memory.peak_at, tried))
+    return Plan(chip.name, program_time(times, settings), tuple(times), memory)

@@ -14,9 +14,8 @@ from typing import Any
 import torch
 
 from proveout.kernels.pieces import Pieces
-from proveout.kernels.table import PLACEMENT, call_meaning, kernels, meaning_on, resolve, torch_dtype
-from proveout.program import DEALLOCATE, FROM_TORCH, Arg, Constant, Program, Ref, Step
-from proveout.types import TensorSpec
+from proveout.kernels.table import PLACEMENT, call_meaning, kernels, meaning_on, resolve, storing, torch_dtype
+from proveout.program import DEALLOCATE, FROM_TORCH, Arg, Program, Ref, Step
 
 PURE_LAYOUT = ("ttnn.to_layout", "ttnn.to_memory_config")
 """Steps that do nothing to numbers."""
@@ -30,20 +29,32 @@ def aten_op(name: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def constant_tensor(constant: Constant, spec: TensorSpec) -> torch.Tensor:
-    dtype = torch_dtype(spec.dtype)
-    if not constant.data:
-        return torch.empty(spec.shape, dtype=dtype)
-    return torch.frombuffer(bytearray(constant.data), dtype=dtype).reshape(spec.shape)
+Meanings = Callable[[Step], Callable[..., Any]]
+"""What each ttnn Step of a Program computes, as a function of its attributes."""
 
 
-def run_step(step: Step, values: Mapping[str, Any], chips: int = 1) -> tuple[Any, ...]:
-    """One Step, now: its outputs. What several chips hold is a `Pieces`."""
+def fast(program: Program) -> Meanings:
+    """torch's own kernels, with results stored as the Program's specs say."""
+    return lambda step: storing(kernels()[step.kernel], tuple(program.specs[n].dtype for n in step.outputs))
+
+
+def unrounded(step: Step) -> Callable[..., Any]:
+    """The kernel's meaning as it is: nothing is rounded to block floats."""
+    return kernels()[step.kernel].meaning
+
+
+def on_chips(meanings: Meanings, chips: int) -> Meanings:
+    """The same on values that lie on this many chips, each a `Pieces`."""
+    return meanings if chips == 1 else lambda step: meaning_on(kernels()[step.kernel], chips, meanings(step))
+
+
+def run_step(step: Step, values: Mapping[str, Any], meanings: Meanings = unrounded) -> tuple[Any, ...]:
+    """One Step, now: its outputs."""
     attrs = {k: _concrete(v, values) for k, v in step.attrs}
     if step.on_host:
         out = aten_op(step.kernel)(**attrs)
     else:
-        out = call_meaning(kernels()[step.kernel], attrs, chips)
+        out = call_meaning(kernels()[step.kernel], attrs, meanings(step))
     return _given(out) if isinstance(out, (tuple, list)) and not isinstance(out, Pieces) else (out,)
 
 
@@ -73,7 +84,9 @@ class Transfers:
         return call
 
 
-def body_function(program: Program, stable: Sequence[str], transfers: Transfers) -> Callable[..., list[Any]]:
+def body_function(
+    program: Program, stable: Sequence[str], transfers: Transfers, meanings: Meanings
+) -> Callable[..., list[Any]]:
     """The body as `f(*inputs, *stable) -> outputs`; `stable` are the values that setup, weights and constants give."""
     used = {n for s in program.body for n in s.uses} | {r.name for o in program.outputs for r in _refs(o)}
     params = [*program.inputs, *stable]
@@ -98,7 +111,7 @@ def body_function(program: Program, stable: Sequence[str], transfers: Transfers)
         value = resolve(arg)
         return repr(value) if value is None or type(value) in (bool, int, str) else bind(value)
 
-    functions: dict[str, str] = {}
+    functions: dict[Callable[..., Any], str] = {}
     for step in program.body:
         if step.kernel == DEALLOCATE:
             lines.append(f"    del {variable[step.uses[0]]}")
@@ -107,19 +120,17 @@ def body_function(program: Program, stable: Sequence[str], transfers: Transfers)
         if step.kernel in PURE_LAYOUT and "dtype" not in dict(step.attrs):
             lines.append(f"    {outputs[0]} = {variable[step.uses[0]]}")
             continue
-        if step.kernel not in functions:
-            meaning = aten_op(step.kernel) if step.on_host else meaning_on(kernels()[step.kernel], program.chips)
-            if step.is_transfer:
-                meaning = transfers.counted(meaning)
-            functions[step.kernel] = bind(meaning)
+        meaning = aten_op(step.kernel) if step.on_host else meanings(step)
+        if meaning not in functions:
+            functions[meaning] = bind(transfers.counted(meaning) if step.is_transfer else meaning)
         skip = frozenset() if step.on_host else PLACEMENT
         texts = [(k, text(v)) for k, v in step.attrs if k not in skip]
         arguments = ", ".join(f"**{{{k!r}: {v}}}" if keyword.iskeyword(k) else f"{k}={v}" for k, v in texts)
         target = f"{outputs[0]} = " if len(outputs) == 1 else f"{', '.join(outputs)}, = " if outputs else ""
-        call = f"{functions[step.kernel]}({arguments})"
+        call = f"{functions[meaning]}({arguments})"
         if step.attr("weight") in late:
             call += f".to({bind(torch_dtype(program.specs[step.outputs[0]].dtype))})"
-        if step.on_host and _gives_tuple(step.kernel):
+        if step.on_host and gives_tuple(step.kernel):
             call = f"given({call})[0]" if len(outputs) == 1 else f"given({call})"
         lines.append(f"    {target}{call}")
         lines += [f"    del {variable[n]}" for n in step.outputs if n not in used]
@@ -143,7 +154,8 @@ def late_casts(program: Program) -> frozenset[str]:
     return frozenset(casts)
 
 
-def _gives_tuple(name: str) -> bool:
+def gives_tuple(name: str) -> bool:
+    """Whether an ATen op gives several values, however many of them a Step names."""
     returns = aten_op(name)._schema.returns  # type: ignore[attr-defined]
     return len(returns) > 1 or (len(returns) == 1 and str(returns[0].type).startswith("List"))
 

@@ -89,6 +89,15 @@ def find(name: str) -> DeviceInfo:
     return info
 
 
+def info_of(device: Device) -> DeviceInfo:
+    """The line for an open device, also for a modelled chip that its user described as data."""
+    known = devices().get(device.name)
+    if device.spec is None or (known is not None and known.spec == device.spec):
+        return find(device.name)
+    what = f"embedded software model of a chip given as data ({device.spec.arch})"
+    return DeviceInfo(device.name, what, "modelled", "ttnn", device.spec, lambda: device)
+
+
 def open_device(name: str = "sim") -> Device:
     """Open a device by the name users type: `sim`, `sim:p150`, `cpu` …"""
     info = find(name)

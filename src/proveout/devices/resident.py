@@ -7,21 +7,27 @@ from typing import Any
 
 import torch
 
-from proveout.devices.execute import Transfers, body_function, constant_tensor, late_casts, run_step
+from proveout.devices.execute import Meanings, Transfers, body_function, fast, late_casts, on_chips, run_step
 from proveout.kernels.pieces import pieces_of
-from proveout.kernels.table import torch_dtype
-from proveout.program import DEALLOCATE, Program, Result, refs
+from proveout.kernels.table import constant_tensor, torch_dtype
+from proveout.program import DEALLOCATE, Program, Result, Step, refs
 
 Body = Callable[..., list[Any]]
 
 
 class Resident:
-    """Implements `Loaded`. `wrap` may replace the body function by a faster one with the same meaning."""
+    """Implements `Loaded`. `wrap` may replace the body function by a faster one with the same meaning; `meanings` say
+    what each Step computes on one chip (default: `fast`)."""
 
     def __init__(
-        self, program: Program, modelled_ns: int | None = None, wrap: Callable[[Body, list[Any]], Body] | None = None
+        self,
+        program: Program,
+        modelled_ns: int | None = None,
+        wrap: Callable[[Body, list[Any]], Body] | None = None,
+        meanings: Meanings | None = None,
     ) -> None:
         self.program = program
+        self._meanings = on_chips(meanings or fast(program), program.chips)
         self.modelled_ns = modelled_ns
         self.transfers = Transfers()
         self._wrap = wrap
@@ -31,7 +37,7 @@ class Resident:
         self._stable = _stable_names(program)
         self._tensors: list[Any] = []
         self._live: dict[str, bool] = {}
-        self._body = body_function(program, self._stable, self.transfers)
+        self._body = body_function(program, self._stable, self.transfers, self._meanings)
         self._wrapped: Body | None = None
         self._run_setup(set(program.weights) if program.weights else {""})
 
@@ -51,7 +57,7 @@ class Resident:
                     if step.outputs[0] in self._late:
                         self._values[step.outputs[0]] = self._values[step.uses[0]]
                     else:
-                        self._values.update(zip(step.outputs, run_step(step, self._values, self.program.chips)))
+                        self._values.update(zip(step.outputs, self.run_step(step, self._values)))
         self._tensors = [self._values[n] for n in self._stable]
         self._live = {w: self._reads_live(w) for w in self.program.weights}
 
@@ -73,6 +79,9 @@ class Resident:
             else:
                 outputs = self._body(*inputs, *self._tensors)
         return Result(outputs, self.transfers.count - before, self.modelled_ns)
+
+    def run_step(self, step: Step, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        return run_step(step, values, self._meanings)
 
     def value(self, name: str) -> Any:
         """A weight, a constant or a setup result, for replays that check Step by Step."""

@@ -15,7 +15,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from proveout.compiler import CompiledGraph
 from proveout.compiler.decompositions import decompositions, kept_whole
-from proveout.devices.registry import DeviceInfo, find, open_device
+from proveout.compiler.dump import Dump
+from proveout.devices.registry import DeviceInfo, find, info_of, open_device
 from proveout.engine.graph import GraphFunction, Tally
 from proveout.errors import UsageError, unknown
 from proveout.program import Device
@@ -44,17 +45,18 @@ class Capture:
     breaks: list[str] = field(default_factory=list)
     """Where Dynamo cut the model into several graphs: the user's line and the reason."""
     keep: bool = False
+    dump: Dump | None = None
     tally: Tally = field(default_factory=Tally)
 
     @staticmethod
     def of(device: str | Device = "sim", settings: Settings | dict[str, Any] | None = None, **rest: Any) -> Capture:
         """Check what a user gave, before any work."""
         chosen = Settings.of(settings)
-        if isinstance(device, str):
-            return Capture(open_device(device), find(device), chosen, **rest)
-        if not hasattr(device, "load"):
+        if not isinstance(device, str) and not hasattr(device, "load"):
             raise UsageError(f"device must be a name or an open device, not {type(device).__name__}.")
-        return Capture(device, find(device.name), chosen, **rest)
+        info = find(device) if isinstance(device, str) else info_of(device)
+        _check_numbers(info, chosen)
+        return Capture(open_device(device) if isinstance(device, str) else device, info, chosen, **rest)
 
     @staticmethod
     def from_options(options: Any) -> Capture:
@@ -90,7 +92,7 @@ class Capture:
             weights = _resident_positions(phase)
             name = f"graph{next(_numbers)}_{phase}"
             function = GraphFunction(gm, weights, self.device, self.info, self.settings, name)
-            function.dry = self.dry
+            function.dry, function.dump = self.dry, self.dump
             if self.keep:
                 function.tally = self.tally
                 self.graphs.append(function)
@@ -103,6 +105,16 @@ class Capture:
 
 
 _numbers = itertools.count()
+
+
+def _check_numbers(info: DeviceInfo, settings: Settings) -> None:
+    """A setting that the device could only ignore is refused: the report would say what was not done."""
+    if info.target != "torch":
+        return
+    if settings.numerics != "fast":
+        raise UsageError(f"numerics={settings.numerics!r} is the chip's: device {info.name!r} has its own. Use 'sim'.")
+    if settings.packs_weights:
+        raise UsageError(f"device {info.name!r} keeps weights in torch's formats: use 'sim', or weights='same'.")
 
 
 def _graph_break(gm: GraphModule) -> list[str]:

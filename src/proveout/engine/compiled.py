@@ -5,18 +5,21 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch._dynamo.exc import BackendCompilerFailed
 
 from proveout.compiler import CompiledGraph
+from proveout.compiler.dump import Dump
+from proveout.compiler.ledger import ledger
 from proveout.compiler.plan import Plan
 from proveout.engine.backend import Capture
 from proveout.engine.graph import Tally, Variant
 from proveout.errors import CaptureError, CompileError, ProveoutError, UsageError
 from proveout.program import Device, Program
-from proveout.types import Coverage, MemoryUse, Settings
+from proveout.types import Coverage, Fallback, MemoryUse, Settings
 
 
 def compile(
@@ -26,18 +29,20 @@ def compile(
     device: str | Device = "sim",
     settings: Settings | Mapping[str, Any] | None = None,
     dry_run: bool = False,
+    dump: str | Path | None = None,
     call: tuple[Sequence[Any], Mapping[str, Any]] | None = None,
 ) -> Compiled:
     """Compile a model for the given inputs (a tensor, a tuple of positional or a dict of keyword arguments; `call`
     takes both kinds at once).
 
     All graphs of the model are captured by one call on these inputs; buffers, inputs and random state are put back
-    afterwards. With `dry_run` nothing runs on the device, not even then.
+    afterwards. With `dry_run` nothing runs on the device, not even then. `dump` names a folder to leave each graph in
+    as it is after every pass.
     """
     if not isinstance(model, torch.nn.Module):
         raise UsageError(f"model must be a torch.nn.Module, not {type(model).__name__}.")
     chosen = dict(settings) if isinstance(settings, Mapping) else settings
-    capture = Capture.of(device, chosen, dry=dry_run, keep=True)
+    capture = Capture.of(device, chosen, dry=dry_run, keep=True, dump=Dump(dump) if dump else None)
     compiled = Compiled(model, capture)
     args, kwargs = call if call is not None else as_call(inputs)
     with undisturbed(model, (args, kwargs)):
@@ -125,6 +130,11 @@ class Compiled:
         return self.coverage.parallel
 
     @property
+    def fallbacks(self) -> tuple[Fallback, ...]:
+        """The fallback ledger over all graphs: what stays on the host, most worth changing first."""
+        return ledger(self.graphs, self._capture.device.spec, self.settings)
+
+    @property
     def plans(self) -> tuple[Plan, ...]:
         return tuple(g.plan for g in self.graphs if g.plan)
 
@@ -167,7 +177,7 @@ class Compiled:
         """Seconds per compile stage, over all graphs."""
         total: dict[str, float] = {}
         for graph in self.graphs:
-            for stage, seconds in graph.stages_s:
+            for stage, seconds in graph.stages_s.items():
                 total[stage] = total.get(stage, 0.0) + seconds
         return tuple(total.items())
 
@@ -178,6 +188,8 @@ def _own_entry(model: torch.nn.Module, capture: Capture) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         return model(*args, **kwargs)
 
+    # Dynamo keeps what it compiled by code object, and gives up on one silently after its limit of recompilations.
+    call.__code__ = call.__code__.replace()
     return torch.compile(call, backend=capture)
 
 

@@ -21,20 +21,24 @@ def save_calls(compiled: Compiled, args: Sequence[Any], kwargs: Mapping[str, Any
     folders: list[Path] = []
 
     def note(variant: Variant, arguments: Sequence[Any]) -> None:
-        program = variant.compiled.program
-        loaded = variant.ready(arguments)
-        inputs = [arguments[i] for i in variant.compiled.input_positions]
-        tensors = dict(zip(program.inputs, inputs))
-        tensors |= {name: loaded.value(name) for name in (*program.weights, *(c.name for c in program.constants))}
-        for index, (output, value) in enumerate(zip(program.outputs, loaded.run(inputs).outputs)):
-            if isinstance(output, Ref):
-                tensors[f"output {index}"] = value
-        target = program.save(folder / f"program{len(folders)}")
-        save_file(
-            {n: t.detach().clone(memory_format=torch.contiguous_format) for n, t in tensors.items()}, target / TENSORS
-        )
-        folders.append(target)
+        folders.append(save_call(variant, arguments, folder / f"program{len(folders)}"))
 
     with compiled.watching(note):
         compiled(*args, **kwargs)
     return folders
+
+
+def save_call(variant: Variant, arguments: Sequence[Any], folder: Path) -> Path:
+    """Run one Program on these arguments and leave it in a folder with its tensors and outputs."""
+    program = variant.compiled.program
+    loaded = variant.ready(arguments)
+    inputs = [arguments[i] for i in variant.compiled.input_positions]
+    tensors = dict(zip(program.inputs, inputs))
+    tensors |= {name: loaded.value(name) for name in (*program.weights, *(c.name for c in program.constants))}
+    for index, (output, value) in enumerate(zip(program.outputs, loaded.run(inputs).outputs)):
+        if isinstance(output, Ref):
+            tensors[f"output {index}"] = value
+    program.save(folder)
+    plain = {n: t.detach().clone(memory_format=torch.contiguous_format) for n, t in tensors.items()}
+    save_file(plain, folder / TENSORS)
+    return folder

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 
 from proveout.chip.time import MATRIX, Work
-from proveout.kernels.table import Kernel, Specs
+from proveout.kernels.table import FLOAT, Kernel, Specs
 from proveout.types import TILE, TensorSpec
 
 Tensor = torch.Tensor
@@ -36,8 +37,10 @@ def sdpa(
 
 def sdpa_refuses(specs: Specs) -> str | None:
     q, k, v = (specs[f"input_tensor_{x}"] for x in "qkv")
-    if len(q.shape) != 4:
-        return f"ttnn SDPA takes 4 dimensions, not {len(q.shape)}"
+    if any(len(x.shape) != 4 for x in (q, k, v)):
+        return f"ttnn SDPA takes 4 dimensions, not {min(len(x.shape) for x in (q, k, v))}"
+    if k.shape[:3] != v.shape[:3] or q.shape[0] != k.shape[0] or q.shape[1] % k.shape[1]:
+        return "ttnn SDPA takes as many values as keys, one batch size, and whole groups of query heads"
     if q.shape[-1] % TILE or v.shape[-1] % TILE:
         return f"ttnn SDPA takes a head size that is a multiple of {TILE}, not {q.shape[-1]}"
     if q.shape[-1] != v.shape[-1]:
@@ -49,6 +52,8 @@ def sdpa_refuses(specs: Specs) -> str | None:
         return "ttnn SDPA is causal or takes a mask, not both"
     if mask is not None and mask.shape[-2:] != (q.shape[-2], k.shape[-2]):
         return "ttnn SDPA takes a mask of the full (queries, keys) shape"
+    if mask is not None and not (mask.shape[0] in (1, q.shape[0]) and mask.shape[1] in (1, q.shape[1])):
+        return "ttnn SDPA takes a mask for one or every batch and for one or every head"
     return None
 
 
@@ -60,6 +65,32 @@ def sdpa_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
     return Work(2.0 * pairs * 2 * depth * heads * batch, MATRIX, phased=True)
 
 
+def rotary(input_tensor: Tensor, cos_cache: Tensor, sin_cache: Tensor) -> Tensor:
+    """Hugging Face's form: the halves of each head are rotated against each other."""
+    length = input_tensor.shape[-2]
+    low, high = input_tensor.chunk(2, -1)
+    turned = torch.cat((-high, low), -1)
+    return (input_tensor * cos_cache[..., :length, :]) + (turned * sin_cache[..., :length, :])
+
+
+def rotary_refuses(specs: Specs) -> str | None:
+    """ttnn accepts more than one batch; that its kernel then means the same is not documented, so we do not ask it."""
+    x, cos, sin = (specs[n] for n in ("input_tensor", "cos_cache", "sin_cache"))
+    if len(x.shape) != 4 or x.shape[0] != 1:
+        return f"ttnn rotary embedding takes [1, heads, length, head size], not {x.shape}"
+    if x.shape[-1] != TILE and x.shape[-1] % (2 * TILE):
+        return f"ttnn rotary embedding takes a head size of {TILE} or a multiple of {2 * TILE}, not {x.shape[-1]}"
+    if cos.shape != sin.shape or cos.shape != (1, 1, *x.shape[-2:]):
+        return f"ttnn rotary embedding takes one table for all heads, not {cos.shape} and {sin.shape}"
+    if not x.dtype == cos.dtype == sin.dtype:
+        return "ttnn rotary embedding takes tables of the operand's dtype"
+    return None
+
+
+def rotary_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
+    return Work(4.0 * math.prod(outputs[0].padded_shape), phased=True)
+
+
 KERNELS = [
     Kernel(
         "ttnn.transformer.scaled_dot_product_attention",
@@ -69,4 +100,5 @@ KERNELS = [
         refuse=sdpa_refuses,
         dram_operands=frozenset({"attn_mask"}),
     ),
+    Kernel("ttnn.experimental.rotary_embedding_hf", rotary, rotary_work, dtypes=FLOAT, refuse=rotary_refuses),
 ]

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-import math
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from proveout.chip.memory import Arena, bytes_per_bank
 from proveout.chip.time import (
+    HOST_NS,
     TRACED_GAP_NS,
-    UNTRACED_GAP_NS,
+    Estimate,
     KernelTime,
     default_fidelity,
+    ethernet_time,
     kernel_time,
-    transfer_ns,
+    transfer_time,
 )
 from proveout.errors import OutOfMemory
+from proveout.kernels.device_ops import device_ops
 from proveout.kernels.table import flat_specs, kernels, specs_of
-from proveout.program import DEALLOCATE, FROM_TORCH, Program, Step
-from proveout.types import DRAM, HOST, DeviceSpec, MemoryUse, Settings
+from proveout.program import DEALLOCATE, FROM_TORCH, TO_DEVICE, TO_TORCH, Program, Step, refs
+from proveout.types import DRAM, HOST, DeviceSpec, Fidelity, MemoryUse, Settings, TensorSpec
 
 CIRCULAR_TILES = 8
 """Tiles of circular buffer that a kernel holds per core: two per operand and result, doubled."""
+CIRCULAR_BYTES = CIRCULAR_TILES * 4096
 
 
-ETHERNET_GB_S = 25.0
-"""Between two chips: two links of 100 Gb/s, as inside an n300. Uncalibrated: no measurement backs it."""
 ALL_GATHER, ONE_PIECE = "ttnn.all_gather", "ttnn.get_device_tensors"
 
 
@@ -35,48 +39,145 @@ class StepTime:
     step: Step
     ns: int
     kernel: KernelTime | None = None
+    low_ns: int = 0
+    high_ns: int = 0
+    calibrated_ns: int = 0
+
+
+@dataclass(frozen=True)
+class ProgramTime:
+    """One call in steady state: ns, their interval, and how much of what runs on the device measurements back."""
+
+    ns: int
+    low_ns: int
+    high_ns: int
+    calibrated: float
+    """Share of the kernels' and transfers' time; 0 where nothing runs."""
+
+    def __str__(self) -> str:
+        low, ns, high = (f"{value / 1e6:.3g}" for value in (self.low_ns, self.ns, self.high_ns))
+        return f"{ns} ms modelled, between {low} and {high} ms; {self.calibrated:.0%} of the time is calibrated"
 
 
 def step_times(program: Program, chip: DeviceSpec, settings: Settings) -> list[StepTime]:
     """Modelled time of every Step of the body, in order."""
-    out = []
-    for step in program.body:
-        if step.on_host or step.kernel in (DEALLOCATE, ONE_PIECE):
-            continue
-        if step.is_transfer:
-            to_device = step.kernel == FROM_TORCH
-            spec = program.specs[step.outputs[0] if to_device else step.uses[0]]
-            # One PCIe link serves all chips, a piece after another; what one chip gives alone is one piece.
-            pieces = program.chips if to_device or step.attr("mesh_composer") else 1
-            out.append(StepTime(step, pieces * transfer_ns(spec, chip, to_device)))
-            continue
-        specs = specs_of(step, program.specs)
-        outputs = [program.specs[n] for n in step.outputs]
-        operands = [s for v in specs.values() for s in flat_specs(v)]
-        fidelity = settings.math_fidelity or default_fidelity([s.dtype for s in operands], chip)
-        time = kernel_time(kernels()[step.kernel].work(specs, outputs), [*operands, *outputs], chip, fidelity)
-        if step.kernel == ALL_GATHER:
-            received = outputs[0].nbytes * (program.chips - 1) / program.chips
-            time = replace(time, kernel_ns=time.kernel_ns + math.ceil(received / ETHERNET_GB_S))
-        out.append(StepTime(step, time.kernel_ns, time))
-    return out
+    timed = (s for s in program.body if not s.on_host and s.kernel not in (DEALLOCATE, ONE_PIECE))
+    return [step_time(step, program.specs, chip, settings, program.chips) for step in timed]
+
+
+def step_time(
+    step: Step, specs: Mapping[str, TensorSpec], chip: DeviceSpec, settings: Settings, chips: int = 1
+) -> StepTime:
+    """Modelled time of one Step on the device, on as many chips at once, or of one transfer."""
+    if step.is_transfer:
+        to_device = step.kernel in (FROM_TORCH, TO_DEVICE)
+        spec = specs[step.outputs[0] if to_device else step.uses[0]]
+        return _transfer(step, transfer_time(spec, chip, to_device), pieces_moved(step, chips))
+    outputs = tuple(specs[n] for n in step.outputs)
+    attrs = tuple(specs_of(step, specs).items())
+    time = _call_time(step.kernel, attrs, outputs, chip, settings.math_fidelity)
+    if step.kernel == ALL_GATHER:
+        time = _with_wire(time, ethernet_time(outputs[0].nbytes * (chips - 1) / chips))
+    return StepTime(step, time.kernel_ns, time, time.low_ns, time.high_ns, time.calibrated_ns)
+
+
+def pieces_moved(step: Step, chips: int) -> int:
+    """One PCIe link serves all chips, a piece after another; what one chip gives alone is one piece."""
+    return 1 if step.kernel == TO_TORCH and not step.attr("mesh_composer") else chips
+
+
+def _with_wire(time: KernelTime, wire: Estimate) -> KernelTime:
+    return replace(
+        time,
+        kernel_ns=time.kernel_ns + wire.ns,
+        low_ns=time.low_ns + wire.low_ns,
+        high_ns=time.high_ns + wire.high_ns,
+        ops=(*time.ops, ("ethernet", wire)),
+    )
+
+
+@functools.lru_cache(maxsize=65536)
+def _call_time(
+    kernel: str,
+    attrs: tuple[tuple[str, Any], ...],
+    outputs: tuple[TensorSpec, ...],
+    chip: DeviceSpec,
+    asked: Fidelity | None,
+) -> KernelTime:
+    specs = dict(attrs)
+    operands = [s for v in specs.values() for s in flat_specs(v)]
+    fidelity = asked or default_fidelity([s.dtype for s in operands], chip)
+    work = kernels()[kernel].work(specs, outputs)
+    ops = device_ops(kernel, specs, outputs, work, fidelity)
+    return kernel_time(work, [*operands, *outputs], chip, fidelity, ops)
+
+
+def _transfer(step: Step, time: Estimate, pieces: int) -> StepTime:
+    ns, low_ns, high_ns = (pieces * value for value in (time.ns, time.low_ns, time.high_ns))
+    return StepTime(step, ns, None, low_ns, high_ns, ns if time.calibrated else 0)
 
 
 def program_ns(times: list[StepTime], settings: Settings) -> int:
-    """Modelled time of one call in steady state: transfers, kernels and the gaps between them. Dispatch overlaps the
-    device; with a second queue the transfers of one call overlap the kernels of another."""
-    dispatch = 0 if settings.trace else UNTRACED_GAP_NS
-    kernels_ns = sum(max(t.ns + TRACED_GAP_NS, dispatch) for t in times if t.kernel)
-    transfers_ns = sum(t.ns for t in times if not t.kernel)
+    """Modelled time of one call in steady state."""
+    return program_time(times, settings).ns
+
+
+def program_time(times: list[StepTime], settings: Settings) -> ProgramTime:
+    """Transfers, kernels and the gaps between them. Dispatch overlaps the device; with a second queue the transfers
+    of one call overlap the kernels of another. The interval takes every error and every gap at its worst at once."""
+    spent = sum(t.ns for t in times)
+    share = sum(t.calibrated_ns for t in times) / spent if spent else 0.0
+    low, usual, high = (
+        _call_ns([(t.kernel is not None, pick(t)) for t in times], TRACED_GAP_NS[at], HOST_NS[at], settings)
+        for at, pick in enumerate((_low, _usual, _high))
+    )
+    return ProgramTime(usual, min(low, usual), max(high, usual), share)
+
+
+def _low(time: StepTime) -> int:
+    return time.low_ns or time.ns
+
+
+def _usual(time: StepTime) -> int:
+    return time.ns
+
+
+def _high(time: StepTime) -> int:
+    return time.high_ns or time.ns
+
+
+def _call_ns(steps: list[tuple[bool, int]], gap: int, host: int, settings: Settings) -> int:
+    dispatch = 0 if settings.trace else host
+    kernels_ns = sum(max(ns + gap, dispatch) for kernel, ns in steps if kernel and ns)  # a renaming call runs nothing
+    transfers_ns = sum(ns for kernel, ns in steps if not kernel)
     return max(kernels_ns, transfers_ns) if settings.queues == 2 else kernels_ns + transfers_ns
+
+
+def arenas(chip: DeviceSpec) -> dict[str, Arena]:
+    """The memories that Programs allocate from; kernels' circular buffers have their own part of L1."""
+    return {
+        "l1": Arena("L1", max(0, chip.l1_allocatable - CIRCULAR_BYTES)),
+        "dram": Arena("DRAM", chip.dram_bank_bytes),
+    }
+
+
+def prepared(program: Program) -> dict[str, TensorSpec]:
+    """Host tensors that ttnn itself prepares and moves to the chip (conv weights), as they lie there."""
+    names = {
+        ref.name
+        for step in program.steps
+        if not step.on_host and (rows := kernels()[step.kernel].host_operands)
+        for key, arg in step.attrs
+        if key in rows
+        for ref in refs(arg)
+    }
+    return {name: replace(program.specs[name], memory=DRAM) for name in names if program.specs[name].memory == HOST}
 
 
 def memory_use(program: Program, chip: DeviceSpec) -> MemoryUse:
     """Simulate the allocator over a Program: setup results stay, body values live until they are deallocated."""
-    circular = CIRCULAR_TILES * 4096
-    l1 = Arena("L1", chip.l1_allocatable - circular)
-    dram = Arena("DRAM", chip.dram_bank_bytes)
-    arenas = {"l1": l1, "dram": dram}
+    memories, moved = arenas(chip), prepared(program)
+    l1, dram = memories["l1"], memories["dram"]
     peak_at, fits, reason = "", True, ""
     weight_bytes: dict[str, int] = {}
     for index, step in enumerate(program.steps):
@@ -84,16 +185,15 @@ def memory_use(program: Program, chip: DeviceSpec) -> MemoryUse:
             continue  # another name for a piece that lies there already
         if step.kernel == DEALLOCATE:
             for name in step.uses:
-                arenas[program.specs[name].memory.buffer].free(name)
+                for arena in memories.values():
+                    arena.free(name)
                 weight_bytes.pop(name, None)
             continue
         for name in step.outputs:
-            spec = program.specs[name]
-            if step.kernel == FROM_TORCH and spec.memory == HOST:
-                spec = replace(spec, memory=DRAM)  # conv weights: ttnn prepares and moves them itself
-            arena = arenas.get(spec.memory.buffer)
-            if arena is None:
+            spec = moved.get(name, program.specs[name])
+            if spec.memory == HOST:
                 continue
+            arena = memories[spec.memory.buffer]
             before = l1.peak
             try:
                 arena.allocate(name, bytes_per_bank(spec, chip))
@@ -103,7 +203,7 @@ def memory_use(program: Program, chip: DeviceSpec) -> MemoryUse:
                 peak_at = step.kernel
             if index < len(program.setup):
                 weight_bytes[name] = spec.nbytes
-    per_core = l1.peak + (circular if any(not s.on_host for s in program.body) else 0)
+    per_core = l1.peak + (CIRCULAR_BYTES if any(not s.on_host for s in program.body) else 0)
     return MemoryUse(
         l1_peak_bytes=per_core * chip.cores,
         l1_peak_per_core_bytes=per_core,

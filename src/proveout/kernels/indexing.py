@@ -18,8 +18,11 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     return torch.gather(input, dim, index.to(torch.int64))
 
 
-def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    return torch.scatter(input, dim, index.to(torch.int64), src)
+def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str | None = None) -> Tensor:
+    where = index.to(torch.int64)
+    if reduce is None:
+        return torch.scatter(input, dim, where, src)
+    return torch.scatter_reduce(input, dim, where, src, {"add": "sum", "multiply": "prod"}[reduce])
 
 
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
@@ -35,12 +38,27 @@ def index_refuses(specs: Specs) -> str | None:
     return None
 
 
+def scatter_refuses(specs: Specs) -> str | None:
+    reason = index_refuses(specs)
+    if reason:
+        return reason
+    if specs.get("reduce") not in (None, "add", "multiply"):
+        return f"ttnn.scatter combines by add and multiply, not {specs['reduce']}"
+    source, index, dim = specs["input"].shape, specs["index"].shape, specs["dim"]
+    if any(n > m for d, (n, m) in enumerate(zip(index, source)) if d != dim % len(source)):
+        return f"ttnn.scatter takes an index no larger than its input beside dimension {dim}, not {index} for {source}"
+    return None
+
+
 def lookup_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
     return Work(math.prod(specs["index"].padded_shape))
 
 
 KERNELS = [
     Kernel("ttnn.gather", gather, lookup_work, dtypes=FLOAT | INT, refuse=index_refuses),
-    Kernel("ttnn.scatter", scatter, lookup_work, dtypes=FLOAT | INT, refuse=index_refuses),
-    Kernel("ttnn.scatter_add", scatter_add, lookup_work, dtypes=FLOAT | INT, refuse=index_refuses),
+    Kernel("ttnn.scatter", scatter, lookup_work, layout="row_major", dtypes=FLOAT | INT, refuse=scatter_refuses),
+    Kernel(
+        "ttnn.scatter_add", scatter_add, lookup_work, layout="row_major", dtypes=FLOAT | INT, refuse=scatter_refuses
+    ),
 ]
+"""Scatters take row-major: in tiles ttnn refuses float32 altogether, and integers in rows of more than 256."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -13,9 +13,10 @@ from proveout.kernels.table import FLOAT, Kernel, Specs
 from proveout.types import TensorSpec
 
 Tensor = torch.Tensor
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
     "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "silu": F.silu,
     "tanh": torch.tanh,
     "sigmoid": torch.sigmoid,
@@ -33,7 +34,8 @@ def matmul(
     a = input_tensor_a.transpose(-1, -2) if transpose_a else input_tensor_a
     b = input_tensor_b.transpose(-1, -2) if transpose_b else input_tensor_b
     if dtype == torch.float32 and a.dtype != torch.float32:
-        a, b = a.float(), b.float()  # the accumulator as it is, not rounded to the operands' dtype first
+        a = a.float()  # the accumulator as it is, not rounded to the operands' dtype first
+    b = b if b.dtype == a.dtype else b.to(a.dtype)  # the result has the first operand's dtype
     out = torch.matmul(a, b)
     out = ACTIVATIONS[activation](out) if activation else out
     return out.to(dtype) if dtype is not None else out
@@ -49,6 +51,8 @@ def linear(
     activation: str | None = None,
 ) -> Tensor:
     a = input_tensor_a.transpose(-1, -2) if transpose_a else input_tensor_a
+    if input_tensor_b.dtype != a.dtype:  # the result has the first operand's dtype
+        input_tensor_b = input_tensor_b.to(a.dtype)
     if input_tensor_b.dim() == 2 and (bias is None or bias.dim() == 1):
         out = F.linear(a, input_tensor_b if transpose_b else input_tensor_b.t(), bias)
     else:

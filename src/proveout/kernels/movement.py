@@ -8,7 +8,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from proveout.kernels.table import Kernel, Specs
+from proveout.kernels.table import FLOAT, Kernel, Specs
+from proveout.types import TILE
 
 Tensor = torch.Tensor
 Ints = Sequence[int]
@@ -58,6 +59,27 @@ def full(shape: Ints, fill_value: Any, dtype: torch.dtype | None = None, layout:
     return torch.full(tuple(shape), fill_value, dtype=dtype or torch.bfloat16)
 
 
+def split_heads(
+    input_tensor: Tensor, num_heads: int, num_kv_heads: int | None = None, transpose_key: bool = True
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values side by side in each row, each as heads side by side."""
+    shared = num_heads if num_kv_heads is None else num_kv_heads
+    batch, length, width = input_tensor.shape
+    heads = input_tensor.reshape(batch, length, -1, width // (num_heads + 2 * shared)).transpose(1, 2)
+    query, key, value = heads.split((num_heads, shared, shared), 1)
+    return query, key.transpose(-1, -2) if transpose_key else key, value
+
+
+def split_heads_refuses(specs: Specs) -> str | None:
+    x = specs["input_tensor"]
+    if len(x.shape) != 3:
+        return f"ttnn splits heads of 3 dimensions, not {len(x.shape)}"
+    queries = specs["num_heads"]
+    shared = specs.get("num_kv_heads") or queries
+    size, rest = divmod(x.shape[-1], queries + 2 * shared)
+    return f"ttnn splits heads of whole tiles, not of {size}" if rest or size % TILE else None
+
+
 KERNELS = [
     Kernel("ttnn.reshape", reshape, layout=None, view=True),
     Kernel("ttnn.permute", permute, layout=None, view=True),
@@ -68,4 +90,11 @@ KERNELS = [
     Kernel("ttnn.slice", slice_, layout=None, view=True),
     Kernel("ttnn.pad", pad, layout=None, refuse=pad_refuses),
     Kernel("ttnn.full", full, layout=None),
+    Kernel(
+        "ttnn.transformer.split_query_key_value_and_split_heads",
+        split_heads,
+        dtypes=FLOAT,
+        refuse=split_heads_refuses,
+        view=True,
+    ),
 ]

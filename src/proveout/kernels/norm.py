@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from proveout.chip.time import VECTOR, Work
 from proveout.kernels.table import FLOAT, Kernel, Specs
-from proveout.types import TensorSpec
+from proveout.types import TILE, TensorSpec
 
 Tensor = torch.Tensor
 PASSES = 5
@@ -23,6 +23,28 @@ def norm_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
 
 def softmax(input_tensor: Tensor, dim: int = -1, numeric_stable: bool = True) -> Tensor:
     return torch.softmax(input_tensor, dim)
+
+
+def scale_mask_softmax(
+    input_tensor: Tensor, scale: float | None = None, mask: Tensor | None = None, numeric_stable: bool = True
+) -> Tensor:
+    x = input_tensor if scale is None else input_tensor * scale
+    return torch.softmax(x if mask is None else x + mask, -1)
+
+
+def scale_mask_softmax_refuses(specs: Specs) -> str | None:
+    """The mask is one row a batch. That a row needs whole tiles is our own caution: nothing says what is taken for the
+    mask in the padding."""
+    x, mask = specs["input_tensor"], specs.get("mask")
+    if mask is None:
+        return "ttnn.scale_mask_softmax takes no scale without a mask" if specs.get("scale") is not None else None
+    if len(x.shape) != 4 or len(mask.shape) != 4:
+        return f"ttnn.scale_mask_softmax takes 4 dimensions, not {len(x.shape)} and {len(mask.shape)}"
+    if mask.shape != (x.shape[0], 1, 1, x.shape[-1]):
+        return f"ttnn.scale_mask_softmax takes a mask of one row a batch, not {mask.shape}"
+    if x.shape[-1] % TILE:
+        return f"ttnn.scale_mask_softmax takes rows of whole tiles, not {x.shape[-1]}"
+    return None
 
 
 def layer_norm(
@@ -59,7 +81,8 @@ def batch_norm_refuses(specs: Specs) -> str | None:
 
 
 KERNELS = [
-    Kernel("ttnn.softmax", softmax, norm_work, dtypes=FLOAT),
+    Kernel("ttnn.softmax", softmax, norm_work, dtypes=FLOAT - {"bfloat4_b"}),
+    Kernel("ttnn.scale_mask_softmax", scale_mask_softmax, norm_work, dtypes=FLOAT, refuse=scale_mask_softmax_refuses),
     Kernel("ttnn.layer_norm", layer_norm, norm_work, dtypes=FLOAT),
     Kernel("ttnn.rms_norm", rms_norm, norm_work, dtypes=FLOAT),
     Kernel("ttnn.batch_norm", batch_norm, norm_work, dtypes=FLOAT, refuse=batch_norm_refuses),

@@ -29,6 +29,7 @@ class MeshArgument:
     dim: int | None
 
 
+WHOLE = MeshArgument(None)
 REPLICATE = Name("ttnn.ReplicateTensorToMesh(device)")
 _MESH_NAME = re.compile(r"ttnn\.(ShardTensorToMesh|ReplicateTensorToMesh|ConcatMeshToTensor)\(device(?:, dim=(\d+))?\)")
 

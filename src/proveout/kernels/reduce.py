@@ -24,7 +24,7 @@ def _reduction(name: str, function: Callable[..., Tensor], dtypes: frozenset[str
         dims = tuple(range(input_tensor.dim())) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
         return function(input_tensor, dims, keepdim).to(input_tensor.dtype)
 
-    return Kernel(f"ttnn.{name}", meaning, reduce_work, dtypes=dtypes)
+    return Kernel(f"ttnn.{name}", meaning, reduce_work, dtypes=dtypes - {"bfloat4_b"})
 
 
 def argmax(input_tensor: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:

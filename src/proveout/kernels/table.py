@@ -11,23 +11,14 @@ from typing import Any
 import torch
 
 from proveout.chip.time import Work
+from proveout.kernels.blockfloat import FORMATS, Packer, quantise
 from proveout.kernels.pieces import Pieces, mesh_argument, on_each_chip
-from proveout.program import FROM_TORCH, TO_TORCH, Arg, Name, Ref, Step
+from proveout.program import FROM_TORCH, TO_TORCH, Arg, Constant, Name, Ref, Step
 from proveout.types import DRAM, HOST, L1, Layout, Memory, TensorSpec
 
 FAMILIES = (
-    "transfer",
-    "eltwise",
-    "matmul",
-    "reduce",
-    "movement",
-    "norm",
-    "attention",
-    "conv",
-    "embedding",
-    "indexing",
-    "mesh",
-)
+    "transfer", "eltwise", "matmul", "reduce", "movement", "norm", "attention", "conv", "embedding", "indexing", "mesh",
+)  # fmt: skip
 
 Specs = Mapping[str, Any]
 """Attributes with every tensor replaced by its TensorSpec (tuples of them for lists)."""
@@ -77,7 +68,7 @@ class Kernel:
     """Whether the meaning may return a view of its operand."""
     across: Callable[..., Any] | None = None
     """The meaning over all chips at once, for the few kernels that move numbers to, from or between them; any other
-    runs on each chip by itself."""
+    runs on each chip by itself. `ttnn.from_torch`'s also takes the meaning on one chip and the number of chips."""
 
 
 @functools.cache
@@ -142,9 +133,21 @@ def _infer(kernel: Kernel, attrs: tuple[tuple[str, Any], ...], target: str, chip
     memory = operands[0].memory if operands and operands[0].memory != HOST else DRAM
     if "memory_config" in given:
         memory = resolve(given["memory_config"])
-    elif kernel.name == "ttnn.from_torch" and "device" not in given:
+    elif kernel.name == "ttnn.from_device" or (kernel.name == "ttnn.from_torch" and "device" not in given):
         memory = HOST
-    return tuple(TensorSpec(tuple(t.shape), dtype_name(t.dtype), layout, memory) for t in tensors)
+    narrow = _block_float(given, operands) if layout == "tile" else None
+    dtypes = [narrow if narrow and t.dtype == torch.bfloat16 else dtype_name(t.dtype) for t in tensors]
+    return tuple(TensorSpec(tuple(t.shape), dtype, layout, memory) for t, dtype in zip(tensors, dtypes))
+
+
+def _block_float(given: Specs, operands: Sequence[TensorSpec]) -> str | None:
+    """The block float that results are stored in: the one asked for, else the first operand's."""
+    asked = given.get("dtype")
+    if isinstance(asked, Name):
+        name = asked.text.removeprefix("ttnn.")
+    else:
+        name = operands[0].dtype if operands else ""
+    return name if name in FORMATS else None
 
 
 def _spec_of(arg: Arg, specs: Mapping[str, TensorSpec]) -> Any:
@@ -158,14 +161,16 @@ def specs_of(step: Step, specs: Mapping[str, TensorSpec]) -> dict[str, Any]:
     return {k: _spec_of(v, specs) for k, v in step.attrs}
 
 
-def meaning_on(kernel: Kernel, chips: int) -> Callable[..., Any]:
-    """The meaning for values that lie on this many chips."""
+@functools.cache
+def meaning_on(kernel: Kernel, chips: int, meaning: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """The meaning for values that lie on this many chips, given that on one; without it, the kernel's own."""
+    meaning = meaning or kernel.meaning
     if chips == 1:
-        return kernel.meaning
+        return meaning
     if kernel.name == FROM_TORCH:
         assert kernel.across is not None
-        return functools.partial(kernel.across, chips=chips)
-    return kernel.across or on_each_chip(kernel.meaning, chips)
+        return functools.partial(kernel.across, meaning, chips)
+    return kernel.across or on_each_chip(meaning, chips)
 
 
 def _is_tensor(value: Any) -> bool:
@@ -180,9 +185,32 @@ def _meta(value: Any) -> Any:
     return resolve(value)
 
 
-def call_meaning(kernel: Kernel, attrs: Mapping[str, Any], chips: int = 1) -> Any:
-    """Run a meaning on torch tensors; names (`ttnn.bfloat16`) are resolved, placement is dropped."""
-    return meaning_on(kernel, chips)(**{k: _resolve_deep(v) for k, v in attrs.items() if k not in PLACEMENT})
+def call_meaning(kernel: Kernel, attrs: Mapping[str, Any], meaning: Callable[..., Any] | None = None) -> Any:
+    """Run a kernel's meaning, or another with the same arguments, on torch tensors; names (`ttnn.bfloat16`) are
+    resolved, placement is dropped."""
+    return (meaning or kernel.meaning)(**{k: _resolve_deep(v) for k, v in attrs.items() if k not in PLACEMENT})
+
+
+PACKERS: dict[str, Packer] = {FROM_TORCH: "host", "ttnn.typecast": "device"}
+"""Kernels that pack their operand as it is; after all others the chip packs a bfloat16 result."""
+
+
+@functools.cache
+def storing(kernel: Kernel, dtypes: tuple[str, ...]) -> Callable[..., Any]:
+    """The meaning with its results stored in these dtypes: a block float is packed and read back."""
+    if FORMATS.keys().isdisjoint(dtypes):
+        return kernel.meaning
+    if kernel.name in PACKERS:
+        packer = PACKERS[kernel.name]
+        return lambda dtype=None, layout=None, **operand: quantise(next(iter(operand.values())), dtypes[0], packer)
+
+    def meaning(**attrs: Any) -> Any:
+        out = kernel.meaning(**attrs)
+        results = out if isinstance(out, (tuple, list)) else (out,)
+        packed = [quantise(r, d, "device") if d in FORMATS else r for r, d in zip(results, dtypes, strict=True)]
+        return packed if isinstance(out, (tuple, list)) else packed[0]
+
+    return meaning
 
 
 def _resolve_deep(value: Any) -> Any:
@@ -222,6 +250,13 @@ def resolve(value: Any) -> Any:
 def torch_dtype(name: str) -> torch.dtype:
     dtype: torch.dtype = _STORED_AS.get(name) or getattr(torch, name)
     return dtype
+
+
+def constant_tensor(constant: Constant, spec: TensorSpec) -> torch.Tensor:
+    dtype = torch_dtype(spec.dtype)
+    if not constant.data:
+        return torch.empty(spec.shape, dtype=dtype)
+    return torch.frombuffer(bytearray(constant.data), dtype=dtype).reshape(spec.shape)
 
 
 def dtype_name(dtype: torch.dtype) -> str:

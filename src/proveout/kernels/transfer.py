@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from proveout.kernels.pieces import MeshArgument, Pieces
-from proveout.kernels.table import Kernel
+from proveout.kernels.blockfloat import FORMATS
+from proveout.kernels.pieces import WHOLE, MeshArgument, Pieces
+from proveout.kernels.table import Kernel, Specs, resolve
+from proveout.program import Name
 
 
 def from_torch(tensor: torch.Tensor, dtype: torch.dtype | None = None, layout: str | None = None) -> torch.Tensor:
@@ -20,9 +23,10 @@ def to_torch(tensor: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Te
 
 
 def from_torch_across(
-    tensor: torch.Tensor, chips: int, mesh_mapper: MeshArgument, dtype: torch.dtype | None = None, layout: str = ""
+    on_one: Callable[..., torch.Tensor], chips: int, tensor: torch.Tensor, mesh_mapper: MeshArgument = WHOLE, **how: Any
 ) -> Pieces:
-    whole = from_torch(tensor, dtype)
+    """Converted as a whole, then cut: what every chip has whole is one tensor."""
+    whole = on_one(tensor=tensor, **how)
     return Pieces([whole] * chips if mesh_mapper.dim is None else whole.chunk(chips, mesh_mapper.dim))
 
 
@@ -45,6 +49,11 @@ def to_memory_config(tensor: torch.Tensor, dtype: torch.dtype | None = None) -> 
     return tensor.to(dtype) if dtype is not None else tensor
 
 
+def cross(tensor: torch.Tensor) -> torch.Tensor:
+    """Between the chip and the host's memory, as it is: dtype and layout stay."""
+    return tensor
+
+
 def typecast(input_tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     if not dtype.is_floating_point and input_tensor.is_floating_point():
         return input_tensor.trunc().to(dtype)
@@ -55,9 +64,19 @@ def deallocate(tensor: torch.Tensor, force: bool = True) -> Any:
     return None
 
 
+def _needs_tiles(specs: Specs) -> str | None:
+    dtype = specs.get("dtype")
+    name = dtype.text.removeprefix("ttnn.") if isinstance(dtype, Name) else ""
+    if name in FORMATS and resolve(specs.get("layout")) != "tile":
+        return "Layout must be Layout::TILE for bfloat8_b or bfloat4_b!"
+    return None
+
+
 KERNELS = [
-    Kernel("ttnn.from_torch", from_torch, layout=None, view=True, across=from_torch_across),
+    Kernel("ttnn.from_torch", from_torch, layout=None, refuse=_needs_tiles, view=True, across=from_torch_across),
     Kernel("ttnn.to_torch", to_torch, layout=None, view=True, across=to_torch_across),
+    Kernel("ttnn.from_device", cross, layout=None, view=True),
+    Kernel("ttnn.to_device", cross, layout=None, view=True),
     Kernel("ttnn.to_layout", to_layout, layout=None, view=True),
     Kernel("ttnn.to_memory_config", to_memory_config, layout=None, view=True),
     Kernel("ttnn.typecast", typecast, view=True),

@@ -36,9 +36,15 @@ def measured(what: str, device: str, function: Callable[[], Any], *, iterations:
     return Timing(what, "measured", device, tuple(samples), conditions)
 
 
-def modelled(what: str, device: str, nanoseconds: int) -> Timing:
-    """One prediction; it does not vary, so there is one sample."""
-    return Timing(what, "modelled", device, (nanoseconds,), (("calibrated", "no"),))
+def modelled(
+    what: str, device: str, nanoseconds: int, interval: tuple[int, int] | None = None, calibrated: float = 0.0
+) -> Timing:
+    """One prediction; it does not vary, so there is one sample. `calibrated` is the share that measurements back."""
+    share = "no" if calibrated == 0 else "yes" if calibrated == 1 else f"{calibrated:.0%} of the time"
+    conditions = [("calibrated", share)]
+    if interval is not None:
+        conditions += [("low_ns", str(interval[0])), ("high_ns", str(interval[1]))]
+    return Timing(what, "modelled", device, (nanoseconds,), tuple(conditions))
 
 
 def environment() -> tuple[tuple[str, str], ...]:

@@ -44,13 +44,17 @@ def _whole(
     depth = query.shape[-1]
     operands: dict[str, Any] = {f"input_tensor_{n}": _padded(b, x) for n, x in zip("qkv", (query, key, value))}
     if mask is not None:
-        lead = mask.shape[:-2]
-        lead = (1,) * (2 - len(lead)) + lead
-        operands["attn_mask"] = b.expand(mask, (*lead, query.shape[-2], key.shape[-2]))
+        operands["attn_mask"] = b.expand(mask, grown_mask(mask.shape, query.shape[-2], key.shape[-2]))
     if b.refuses(SDPA, is_causal=causal, scale=factor, **operands) is not None:
         return None
     out = b.call(SDPA, is_causal=causal, scale=factor, **operands)
     return cut(b, out, out.rank - 1, 0, depth)
+
+
+def grown_mask(shape: tuple[int, ...], queries: int, keys: int) -> tuple[int, ...]:
+    """The kernel broadcasts a mask over batch and heads, not over queries or keys."""
+    lead = shape[:-2]
+    return (*(1,) * (2 - len(lead)), *lead, queries, keys)
 
 
 def _one_head_each(b: Builder, x: Value, heads: int) -> Value:
@@ -84,16 +88,26 @@ def _in_parts(
         scores = b.call("ttnn.add", input_tensor_a=scores, input_tensor_b=b.constant(upper))
     if mask is not None:
         scores = b.call("ttnn.add", input_tensor_a=scores, input_tensor_b=b.cast(mask, "float32"))
-    weights = b.cast(b.call("ttnn.softmax", input_tensor=scores, dim=3), value.dtype)
-    out = b.call("ttnn.matmul", input_tensor_a=weights, input_tensor_b=value)
+    weights = b.call("ttnn.softmax", input_tensor=scores, dim=3)
+    if mask is None and not b.used(1):
+        return b.call("ttnn.matmul", input_tensor_a=b.cast(weights, value.dtype), input_tensor_b=value), None
+    peak = b.call("ttnn.max", input_tensor=scores, dim=(3,), keepdim=True)
+    weights = _unless_all_masked(b, weights, peak)
+    out = b.call("ttnn.matmul", input_tensor_a=b.cast(weights, value.dtype), input_tensor_b=value)
     if not b.used(1):
         return out, None
     statistics = b.outs[1]
     assert statistics is not None
-    peak = b.call("ttnn.max", input_tensor=scores, dim=(3,), keepdim=True)
     spread = b.call("ttnn.exp", input_tensor=b.call("ttnn.subtract", input_tensor_a=scores, input_tensor_b=peak))
     total = b.call("ttnn.log", input_tensor=b.call("ttnn.sum", input_tensor=spread, dim=(3,), keepdim=True))
-    return out, b.reshape(b.call("ttnn.add", input_tensor_a=total, input_tensor_b=peak), statistics.shape)
+    lse = _unless_all_masked(b, b.call("ttnn.add", input_tensor_a=total, input_tensor_b=peak), peak)
+    return out, b.reshape(lse, statistics.shape)
+
+
+def _unless_all_masked(b: Builder, x: Value, peak: Value) -> Value:
+    """Eager gives a query that may see no key zeros, where a softmax alone would give NaN."""
+    blind = b.call("ttnn.eq", input_tensor_a=peak, input_tensor_b=-math.inf, dtype=b.dtype("bool"), gives="bool")
+    return b.call("ttnn.where", predicate=blind, true_value=0.0, false_value=x, gives="float32")
 
 
 def sdpa_samples() -> Iterator[Sample]:
@@ -109,6 +123,9 @@ def sdpa_samples() -> Iterator[Sample]:
     yield Sample(tuple(t.bfloat16() for t in square), {"is_causal": True}, "causal bfloat16")
     yield Sample(qkv(), {"attn_mask": mask}, "mask")
     yield Sample(qkv(torch.bfloat16), {"attn_mask": mask.bfloat16()}, "mask bfloat16")
+    blind = mask.clone()
+    blind[..., 3, :] = -math.inf
+    yield Sample(qkv(), {"attn_mask": blind}, "a query that sees nothing")
     grouped = randn(2, 4, 9, 32), randn(2, 2, 9, 32), randn(2, 2, 9, 32) + 0.1
     yield Sample(grouped, name="grouped queries")
     yield Sample(tuple(t.bfloat16() for t in grouped), name="grouped queries bfloat16")

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from proveout.ops.indexing import lower_index_put
 from proveout.ops.samples import ODD, bools, ints, randn
+from proveout.ops.scatter import lower_index_put
 from proveout.ops.shape import lower_pad
 from proveout.ops.table import Builder, Op, Refused, Sample, Value, normal_dim
 

@@ -1,4 +1,4 @@
-"""Gradients of pooling and of nearest-neighbour upsampling."""
+"""Gradients of pooling."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from proveout.ops.backward_conv import Window, reaching, spread, two
 from proveout.ops.samples import randn
 from proveout.ops.table import Builder, Op, Refused, Sample, Value
+from proveout.ops.window import Window, reaching, spread
 
 Ints = Sequence[int]
 
@@ -28,6 +28,11 @@ def _pooling(
         two(padding),
         two(dilation),
     )
+
+
+def two(values: Ints) -> tuple[int, int]:
+    """ATen writes one number for both dimensions, or one each."""
+    return (values[0], values[0]) if len(values) == 1 else (values[0], values[1])
 
 
 def lower_max_pool2d(
@@ -101,24 +106,6 @@ def lower_adaptive_avg_pool2d(b: Builder, grad_output: Value, self: Value) -> Va
     return b.reshape(b.expand(lines, (lines.shape[0], down, width, across)), b.out.shape)
 
 
-def lower_upsample_nearest2d(
-    b: Builder,
-    grad_output: Value,
-    output_size: Ints,
-    input_size: Ints,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> Value:
-    """A pixel gets the gradients of all its copies; in float32, as eager rounds at the end."""
-    factor = _factor(output_size, input_size[-2:])
-    if factor is None or any(s not in (None, f) for s, f in zip((scales_h, scales_w), factor)):
-        raise Refused("upsampling by a factor that is no whole number")
-    lines = math.prod(input_size[:-1])
-    x = b.reshape(b.cast(grad_output, "float32"), (lines, factor[0], input_size[-1], factor[1]))
-    total = b.call("ttnn.sum", input_tensor=x, dim=(1, 3), keepdim=False)
-    return b.reshape(b.cast(total, b.out.dtype), b.out.shape)
-
-
 def _factor(large: Ints, small: Ints) -> tuple[int, int] | None:
     """How often one size goes into the other, where it does so without rest."""
     if 0 in small or any(a % c for a, c in zip(large, small)):
@@ -174,17 +161,8 @@ def adaptive_samples() -> Iterator[Sample]:
     yield Sample((randn(2, 3, 2, 3), randn(2, 3, 7, 9)), name="uneven")
 
 
-def upsample_samples() -> Iterator[Sample]:
-    yield Sample((randn(2, 3, 10, 21), [10, 21], [2, 3, 5, 7]))
-    yield Sample((randn(2, 3, 10, 14), [10, 14], [2, 3, 5, 7], 2.0, 2.0), name="scales")
-    yield Sample((randn(2, 3, 10, 14, dtype=torch.bfloat16), [10, 14], [2, 3, 5, 7]), name="bfloat16")
-    yield Sample((randn(2, 3, 11, 14), [11, 14], [2, 3, 5, 7]), name="uneven")
-    yield Sample((randn(2, 3, 10, 14), [10, 14], [2, 3, 5, 7], 2.1, 2.0), name="another scale")
-
-
 OPS = [
     Op("aten.max_pool2d_with_indices_backward.default", lower_max_pool2d, samples=max_pool_samples),
     Op("aten.avg_pool2d_backward.default", lower_avg_pool2d, samples=avg_pool_samples),
     Op("aten._adaptive_avg_pool2d_backward.default", lower_adaptive_avg_pool2d, samples=adaptive_samples),
-    Op("aten.upsample_nearest2d_backward.default", lower_upsample_nearest2d, samples=upsample_samples),
 ]

@@ -13,21 +13,10 @@ import torch.nn.functional as F
 from proveout.ops.samples import randn
 from proveout.ops.table import Builder, Op, Refused, Sample, Value
 from proveout.ops.training import maxima_and_indices
+from proveout.ops.window import convolved, grad_input, window_of
 from proveout.program import Name
 
 Ints = Sequence[int]
-
-
-def guard_convolution(
-    weight: Value, transposed: bool, groups: int, padding: Ints, dilation: Ints, **rest: Any
-) -> str | None:
-    if weight.rank not in (3, 4):
-        return f"convolution over {weight.rank - 2} dimensions has no ttnn kernel that takes it"
-    if transposed and groups != 1:
-        return f"transposed convolution in {groups} groups: ttnn.conv_transpose2d is known to take one"
-    if transposed and any(p > d * (k - 1) for p, d, k in zip(padding, dilation, weight.shape[2:])):
-        return "transposed convolution that pads by more than its kernel reaches"
-    return None
 
 
 def lower_convolution(
@@ -42,7 +31,10 @@ def lower_convolution(
     output_padding: Ints,
     groups: int,
 ) -> Value:
-    """One dimension is two with a height of one."""
+    """ttnn convolves in two dimensions, and one is two with a height of one; the rest are products of slices."""
+    beyond = any(p > d * (k - 1) for p, d, k in zip(padding, dilation, weight.shape[2:]))
+    if weight.rank == 5 or (transposed and (groups != 1 or beyond)):
+        return _from_slices(b, input, weight, bias, stride, padding, dilation, transposed, groups)
     if weight.rank == 3:
         input = b.reshape(input, (*input.shape[:2], 1, input.shape[2]))
         weight = b.reshape(weight, (*weight.shape[:2], 1, weight.shape[2]))
@@ -74,6 +66,33 @@ def lower_convolution(
     )
     spatial = b.out.shape[2:] if len(b.out.shape) == 4 else (1, b.out.shape[2])
     return b.reshape(_unflat(b, out, n, spatial), b.out.shape)
+
+
+def _from_slices(
+    b: Builder,
+    input: Value,
+    weight: Value,
+    bias: Value | None,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    transposed: bool,
+    groups: int,
+) -> Value:
+    """Three dimensions, or what ttnn.conv_transpose2d is not known to take: groups, padding beyond the kernel's reach.
+
+    In float32, as eager rounds once at the end.
+    """
+    if transposed and input.dtype == "bfloat16":
+        raise Refused("eager rounds to bfloat16 wherever windows overlap")
+    x, kernel = b.cast(input, "float32"), b.cast(weight, "float32")
+    ends = (b.out, input) if transposed else (input, b.out)
+    w = window_of(*ends, weight, stride, padding, dilation)
+    out = grad_input(b, x, kernel, w, groups) if transposed else convolved(b, x, kernel, w, groups)
+    if bias is not None:
+        column = b.reshape(b.cast(bias, "float32"), (1, bias.shape[0], *(1,) * len(w.size)))
+        out = b.call("ttnn.add", input_tensor_a=out, input_tensor_b=column)
+    return b.cast(out, b.out.dtype)
 
 
 def _flat(b: Builder, x: Value) -> Value:
@@ -214,6 +233,9 @@ def convolution_samples() -> Iterator[Sample]:
     yield case("grouped", (2, 8, 7, 7), (12, 4, 3, 3), groups=2)
     yield case("one dimension", (2, 4, 20), (6, 4, 5), stride=2, pad=2)
     yield case("three dimensions", (1, 2, 5, 5, 5), (3, 2, 2, 2, 2))
+    yield case("three dimensions, grouped", (2, 4, 5, 6, 7), (6, 2, 2, 3, 3), stride=2, pad=1, groups=2)
+    box = (randn(1, 2, 3, 4, 3), randn(2, 3, 2, 3, 2), randn(3), [2, 1, 2], [1, 1, 0], [1, 1, 1], True, [0, 0, 1], 1)
+    yield Sample(box, name="transposed, three dimensions")
     transposed = (randn(1, 4, 5, 6), randn(4, 6, 3, 2), None, [2, 3], [1, 0], [1, 1], True, [1, 2], 1)
     yield Sample(transposed, name="transposed")
     line = (randn(2, 4, 5), randn(4, 6, 3), randn(6), [2], [1], [2], True, [0], 1)
@@ -246,7 +268,7 @@ AVERAGE_EXTRA = (
 )
 
 OPS = [
-    Op("aten.convolution.default", lower_convolution, guard_convolution, convolution_samples),
+    Op("aten.convolution.default", lower_convolution, samples=convolution_samples),
     Op("aten.max_pool2d_with_indices.default", lower_max_pool2d, samples=pool_samples(MAX_EXTRA)),
     Op("aten.avg_pool2d.default", lower_avg_pool2d, samples=pool_samples(AVERAGE_EXTRA)),
 ]

@@ -1,15 +1,18 @@
-"""Looking rows up in a table."""
+"""Looking rows up in a table, one by one or summed up in bags."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
+from proveout.ops.indexing import lookup
 from proveout.ops.samples import ints, randn
-from proveout.ops.table import Builder, Op, Sample, Value
-from proveout.program import Name
+from proveout.ops.shape import cut
+from proveout.ops.table import Builder, Op, Refused, Sample, Value
 
 
 def lower_embedding(
@@ -21,16 +24,69 @@ def lower_embedding(
     sparse: bool = False,
 ) -> Value:
     """The last three arguments matter to the backward alone. An index outside the table is an error, as in eager."""
+    rows = b.reshape(b.as_indices(indices), (math.prod(indices.shape),))
+    return b.reshape(lookup(b, b.reshape(weight, (1, *weight.shape)), rows), b.out.shape)
+
+
+SUM, MEAN, MAX = range(3)
+
+
+def lower_embedding_bag(
+    b: Builder,
+    weight: Value,
+    indices: Value,
+    offsets: Value,
+    scale_grad_by_freq: bool = False,
+    mode: int = SUM,
+    sparse: bool = False,
+    per_sample_weights: Value | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Value | None, ...]:
+    """Rows are added up at the number of their bag: how many bags begin at or before a row, less one."""
+    if any(b.used(i) for i in (1, 2, 3)):
+        raise Refused("what an embedding bag keeps for its gradient differs between eager's paths")
+    if mode == MAX:
+        raise Refused("ttnn.scatter combines by add and multiply, not by max")
+    (num,), width, num_bags = indices.shape, weight.shape[1], b.out.shape[0]
+    if not num or not num_bags:
+        raise Refused("tensors without elements stay on the host")
     rows = b.as_indices(indices)
-    flat = b.reshape(rows, (1, math.prod(rows.shape))) if rows.rank != 2 else rows
-    out = b.call(
-        "ttnn.embedding",
-        input_tensor=flat,
-        weight=weight,
-        layout=Name("ttnn.TILE_LAYOUT"),
-        gives=weight.dtype,
-    )
-    return b.reshape(out, b.out.shape)
+    found = b.cast(lookup(b, b.reshape(weight, (1, *weight.shape)), rows), "float32")
+    found = b.reshape(found, (num, width))
+    starts = dataclasses.replace(offsets, range=(0, num))
+    starts = b.reshape(cut(b, starts, 0, 0, num_bags) if include_last_offset else starts, (num_bags, 1))
+    place = b.constant(torch.arange(num, dtype=getattr(torch, offsets.dtype)).reshape(1, num))
+    begun = b.call("ttnn.le", input_tensor_a=starts, input_tensor_b=place, dtype=b.dtype("bool"), gives="bool")
+    begun = b.cast(begun, "int32")
+    begun = b.call("ttnn.sum", input_tensor=begun, dim=(0,), keepdim=False, range=(1, num_bags))
+    bag = b.call("ttnn.subtract", input_tensor_a=begun, input_tensor_b=1, range=(0, num_bags - 1))
+    factor = None if per_sample_weights is None else b.reshape(b.cast(per_sample_weights, "float32"), (num, 1))
+    if factor is not None:
+        found = b.call("ttnn.multiply", input_tensor_a=found, input_tensor_b=factor)
+    counted = b.expand(b.constant(torch.ones(())), (num, 1))
+    if padding_idx >= 0:
+        given = dataclasses.replace(indices, range=(0, weight.shape[0] - 1))
+        skipped = b.call(
+            "ttnn.eq", input_tensor_a=given, input_tensor_b=padding_idx, dtype=b.dtype("bool"), gives="bool"
+        )
+        skipped = b.reshape(skipped, (num, 1))
+        found, counted = (
+            b.call("ttnn.where", predicate=skipped, true_value=0.0, false_value=v, gives="float32")
+            for v in (found, counted)
+        )
+    out = _in_bags(b, found, bag, num_bags)
+    if mode == MEAN:
+        sizes = b.call("ttnn.clamp", input_tensor=_in_bags(b, counted, bag, num_bags), min=1.0)
+        out = b.call("ttnn.div", input_tensor_a=out, input_tensor_b=sizes)
+    return b.cast(out, b.out.dtype), None, None, None
+
+
+def _in_bags(b: Builder, rows: Value, bag: Value, num_bags: int) -> Value:
+    num, width = rows.shape
+    empty = b.expand(b.constant(torch.zeros(())), (num_bags, width))
+    index = b.as_indices(b.expand(b.reshape(bag, (num, 1)), (num, width)))
+    return b.call("ttnn.scatter_add", input=empty, dim=0, index=index, src=rows)
 
 
 def samples() -> Iterator[Sample]:
@@ -44,4 +100,28 @@ def samples() -> Iterator[Sample]:
     yield Sample((randn(20, 8, dtype=torch.bfloat16), torch.tensor(4)), name="0-d")
 
 
-OPS = [Op("aten.embedding.default", lower_embedding, samples=samples)]
+def bag_samples() -> Iterator[Sample]:
+    def case(name: str, mode: int, **options: Any) -> Sample:
+        starts = options.pop("starts", [0, 3, 3, 7])
+        table = options.pop("table", randn(20, 6))
+        given = (table, ints(9, low=0, high=20), torch.tensor(starts), False, mode, False)
+        rest = (options.get("weights"), options.get("last", False), options.get("padding", -1))
+        return Sample((*given, *rest), name=name)
+
+    yield case("sum, an empty bag", SUM)
+    yield case("mean", MEAN)
+    yield case("max", MAX)
+    yield case("weighted", SUM, weights=randn(9))
+    yield case("last offset", MEAN, starts=[0, 2, 9], last=True)
+    yield case("padding", MEAN, padding=int(ints(9, low=0, high=20)[0]))
+    yield case("bfloat16", SUM, table=randn(20, 6, dtype=torch.bfloat16))
+    special = randn(20, 6)
+    special[int(ints(9, low=0, high=20)[0])] = math.inf
+    yield case("an infinite row stays in its bag", SUM, table=special)
+
+
+OPS = [
+    Op("aten.embedding.default", lower_embedding, samples=samples),
+    Op("aten._embedding_bag.default", lower_embedding_bag, samples=bag_samples),
+    Op("aten._embedding_bag_forward_only.default", lower_embedding_bag, samples=bag_samples),
+]

@@ -1,4 +1,4 @@
-"""Reading and writing by index. Eager's indices count from the end where negative; the chip's are uint32."""
+"""Reading by index. Eager's indices count from the end where negative; the chip's are uint32."""
 
 from __future__ import annotations
 
@@ -17,16 +17,13 @@ Ints = Sequence[int]
 Indices = Sequence[Value | None]
 
 
-# ---- reading -----------------------------------------------------------------------------------------------------
-
-
 def lower_index(b: Builder, self: Value, indices: Indices) -> Value:
     """The indexed dimensions become one, and the indices one number each: a lookup along a single dimension."""
     given = [(d, index) for d, index in enumerate(indices) if index is not None]
     if len(given) == 1 and self.shape[given[0][0]] and _known_line(given[0][1]):
         dim, index = given[0]
         return take(b, self, dim, from_front(b, index, self.shape[dim]).constant.tolist())
-    place = _place(b, self, indices)
+    place = place_of(b, self, indices)
     x = b.reshape(b.permute(self, place.order), place.flat)
     found = b.reshape(lookup(b, x, place.index), (*place.lead, *place.index_shape, *place.trail))
     return b.reshape(found, b.out.shape)
@@ -39,7 +36,7 @@ def lower_index_select(b: Builder, self: Value, dim: int, index: Value) -> Value
     if _known_line(index) and int(index.constant.min()) >= 0:
         return b.reshape(take(b, x, dim, index.constant.tolist()), b.out.shape)
     flat = (math.prod(x.shape[:dim]), x.shape[dim], math.prod(x.shape[dim + 1 :]))
-    rows = b.reshape(_bounded(index, (0, x.shape[dim] - 1)), (math.prod(index.shape),))
+    rows = b.reshape(bounded(index, (0, x.shape[dim] - 1)), (math.prod(index.shape),))
     return b.reshape(lookup(b, b.reshape(x, flat), rows), b.out.shape)
 
 
@@ -49,7 +46,7 @@ def lower_gather(b: Builder, self: Value, dim: int, index: Value, sparse_grad: b
     shape = index.shape or (1,)
     x = b.reshape(self, self.shape or (1,))
     dim = normal_dim(dim, x.rank)
-    places = b.as_indices(b.reshape(_bounded(index, (0, x.shape[dim] - 1)), shape))
+    places = b.as_indices(b.reshape(bounded(index, (0, x.shape[dim] - 1)), shape))
     out = b.call("ttnn.gather", input=x, dim=dim, index=places, range=self.range)
     return b.reshape(out, b.out.shape)
 
@@ -89,12 +86,14 @@ def lookup(b: Builder, x: Value, index: Value) -> Value:
     """x[:, index, :]. A bfloat16 table is looked up whole rows at a time; otherwise each element has its own index."""
     lead, _, trail = x.shape
     num = index.shape[0]
+    index = b.reshape(index, (1, num))
+    rows = index if index.dtype == "uint32" else b.as_indices(index)
     if lead == 1:
-        rows, table = b.as_indices(b.reshape(index, (1, num))), b.reshape(x, x.shape[1:])
+        table = b.reshape(x, x.shape[1:])
         if b.refuses("ttnn.embedding", input_tensor=rows, weight=table) is None:
             tile = Name("ttnn.TILE_LAYOUT")
             return b.call("ttnn.embedding", input_tensor=rows, weight=table, layout=tile, gives=x.dtype, range=x.range)
-    places = b.as_indices(b.expand(b.reshape(index, (1, num, 1)), (lead, num, trail)))
+    places = b.expand(b.reshape(rows, (1, num, 1)), (lead, num, trail))
     return b.call("ttnn.gather", input=x, dim=1, index=places, range=x.range)
 
 
@@ -114,117 +113,11 @@ def take(b: Builder, x: Value, dim: int, positions: Ints) -> Value:
     return b.reshape(lookup(b, flat, b.constant(torch.tensor(where))), shape)
 
 
-# ---- writing -----------------------------------------------------------------------------------------------------
-
-
-def lower_index_put(b: Builder, self: Value, indices: Indices, values: Value, accumulate: bool = False) -> Value:
-    """Two writes to one place without `accumulate` are in no order in eager either."""
-    if accumulate and self.dtype == "bfloat16":
-        raise Refused("eager rounds to bfloat16 after each addition, ttnn.scatter_add after the last")
-    place = _place(b, self, indices)
-    x = b.reshape(b.permute(self, place.order), place.flat)
-    wanted = (*place.lead, *place.index_shape, *place.trail)
-    source = b.expand(b.cast(values, self.dtype), wanted)
-    out = _write(
-        b, x, 1, place.index, b.reshape(source, (place.flat[0], *place.index.shape, place.flat[2])), accumulate
-    )
-    out = b.reshape(out, [self.shape[d] for d in place.order])
-    return b.permute(out, [place.order.index(d) for d in range(self.rank)])
-
-
-def lower_scatter(b: Builder, self: Value, dim: int, index: Value, src: Value) -> Value:
-    return _scattered(b, self, dim, index, src, add=False)
-
-
-def lower_scatter_value(b: Builder, self: Value, dim: int, index: Value, value: float) -> Value:
-    number = b.constant(torch.full((), value, dtype=getattr(torch, self.dtype)))
-    return _scattered(b, self, dim, index, b.expand(number, index.shape), add=False)
-
-
-def lower_scatter_add(b: Builder, self: Value, dim: int, index: Value, src: Value) -> Value:
-    return _scattered(b, self, dim, index, src, add=True)
-
-
-def _scattered(b: Builder, self: Value, dim: int, index: Value, src: Value, add: bool) -> Value:
-    """Eager reads as much of the source as the index is large."""
-    if 0 in index.shape:
-        return self
-    x = b.reshape(self, self.shape or (1,))
-    source = b.reshape(src, src.shape or (1,))
-    index = b.reshape(_bounded(index, (0, x.shape[normal_dim(dim, x.rank)] - 1)), index.shape or (1,))
-    for d, size in enumerate(index.shape):
-        source = cut(b, source, d, 0, size)
-    return b.reshape(_write(b, x, normal_dim(dim, x.rank), index, source, add), self.shape)
-
-
-def _write(b: Builder, x: Value, dim: int, index: Value, source: Value, add: bool) -> Value:
-    if index.rank != x.rank:
-        index = b.expand(b.reshape(index, (1, *index.shape, 1)), source.shape)
-    if add and x.dtype == "bool":
-        raise Refused("a sum of bools is a bool in eager and a number on the chip")
-    places = b.as_indices(index)
-    bounds = None
-    if x.range and source.range:
-        times = math.prod(source.shape) if add else 1
-        low, high = (min(source.range[0] * times, 0), max(source.range[1] * times, 0))
-        bounds = (
-            (x.range[0] + low, x.range[1] + high)
-            if add
-            else (min(x.range[0], source.range[0]), max(x.range[1], source.range[1]))
-        )
-    kernel = "ttnn.scatter_add" if add else "ttnn.scatter"
-    return b.call(kernel, input=x, dim=dim, index=places, src=source, range=bounds)
-
-
-def lower_slice_scatter(
-    b: Builder,
-    self: Value,
-    src: Value,
-    dim: int = 0,
-    start: int | None = None,
-    end: int | None = None,
-    step: int = 1,
-) -> Value:
-    dim = normal_dim(dim, self.rank)
-    size = self.shape[dim]
-    begin, stop, _ = slice(start, end, step).indices(size)
-    written = range(begin, max(begin, stop), step)
-    if not written:
-        return self
-    source = b.expand(b.cast(src, self.dtype), (*self.shape[:dim], len(written), *self.shape[dim + 1 :]))
-    if step == 1:
-        return _spliced(b, self, source, dim, begin)
-    positions = [size + written.index(i) if i in written else i for i in range(size)]
-    return take(b, _joined(b, [self, source], dim), dim, positions)
-
-
-def lower_select_scatter(b: Builder, self: Value, src: Value, dim: int, index: int) -> Value:
-    dim = normal_dim(dim, self.rank)
-    row = (*self.shape[:dim], 1, *self.shape[dim + 1 :])
-    source = b.reshape(b.expand(b.cast(src, self.dtype), (*row[:dim], *row[dim + 1 :])), row)
-    return _spliced(b, self, source, dim, index % self.shape[dim])
-
-
-def _spliced(b: Builder, x: Value, source: Value, dim: int, begin: int) -> Value:
-    size, stop = x.shape[dim], begin + source.shape[dim]
-    before = [cut(b, x, dim, 0, begin)] if begin else []
-    after = [cut(b, x, dim, stop, size)] if stop < size else []
-    return _joined(b, [*before, source, *after], dim)
-
-
-def _joined(b: Builder, parts: list[Value], dim: int) -> Value:
-    if len(parts) == 1:
-        return parts[0]
-    known = [p.range for p in parts]
-    bounds = (min(r[0] for r in known if r), max(r[1] for r in known if r)) if all(known) else None
-    return b.call("ttnn.concat", tensors=tuple(parts), dim=dim, range=bounds)
-
-
 # ---- where indices point -------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
-class _Place:
+class Place:
     """An advanced index as one index along one dimension of a [lead, size, trail] tensor."""
 
     order: tuple[int, ...]
@@ -237,7 +130,7 @@ class _Place:
     index_shape: tuple[int, ...]
 
 
-def _place(b: Builder, x: Value, indices: Indices) -> _Place:
+def place_of(b: Builder, x: Value, indices: Indices) -> Place:
     given = {d: index for d, index in enumerate(indices) if index is not None}
     if not given:
         raise Refused("an index of nothing but None")
@@ -262,7 +155,7 @@ def _place(b: Builder, x: Value, indices: Indices) -> _Place:
         linear = term if linear is None else _added(b, linear, term)
     assert linear is not None
     number = b.reshape(b.expand(linear, shape), (math.prod(shape),))
-    return _Place(order, (math.prod(lead), size, math.prod(trail)), lead, trail, number, tuple(shape))
+    return Place(order, (math.prod(lead), size, math.prod(trail)), lead, trail, number, tuple(shape))
 
 
 def from_front(b: Builder, index: Value, size: int) -> Value:
@@ -274,8 +167,8 @@ def from_front(b: Builder, index: Value, size: int) -> Value:
             raise Refused(f"an index outside a dimension of {size}")
         return b.constant(known)
     if index.range is not None and index.range[0] >= 0:
-        return _bounded(index, (0, size - 1))
-    given = _bounded(index, (-size, size - 1))
+        return bounded(index, (0, size - 1))
+    given = bounded(index, (-size, size - 1))
     negative = b.call("ttnn.lt", input_tensor_a=given, input_tensor_b=0, dtype=b.dtype("bool"), gives="bool")
     wrapped = b.call("ttnn.add", input_tensor_a=given, input_tensor_b=size, range=(0, 2 * size - 1))
     return b.call(
@@ -288,7 +181,7 @@ def from_front(b: Builder, index: Value, size: int) -> Value:
     )
 
 
-def _bounded(index: Value, bounds: Range) -> Value:
+def bounded(index: Value, bounds: Range) -> Value:
     """The same value with the bounds that the lookup itself enforces."""
     return index if index.constant is not None else dataclasses.replace(index, range=bounds)
 
@@ -365,47 +258,6 @@ def gather_samples() -> Iterator[Sample]:
     yield Sample((bools(4, 5), 1, ints(4, 2, low=0, high=5)), name="bool")
 
 
-def put_samples() -> Iterator[Sample]:
-    yield Sample((X(*ODD), [at(1)], X(1, 3, 5, 7)))
-    yield Sample((X(*ODD), [None, None, at(4, 0)], X(2, 3, 2, 7)), name="a cache")
-    yield Sample((X(*ODD), [None, None, at(4, -3)], torch.tensor(2.0)), name="negative, one number")
-    yield Sample((X(*ODD), [at(0, 1), None, at(4, 1)], X(2, 3, 7)), name="apart")
-    yield Sample((X(6, 5), [at(2, 2, 0)], X(3, 5), True), name="accumulate")
-    yield Sample((X(6, 5), [at(2, 1, 0), at(-1, 0, 2)], X(3), True), name="accumulate two")
-    yield Sample((X(6, 5, dtype=BF16), [at(2, 1)], X(2, 5, dtype=BF16)), name="bfloat16")
-    yield Sample((X(2, 5, dtype=BF16), [ints(40, low=0, high=2)], X(40, 5, dtype=BF16), True), name="rounds each time")
-    yield Sample((bools(6, 5), [at(2, 1)], bools(2, 5)), name="bool")
-
-
-def scatter_samples() -> Iterator[Sample]:
-    columns = torch.stack([torch.randperm(5, generator=torch.Generator().manual_seed(i))[:3] for i in range(4)])
-    yield Sample((X(4, 5), 1, columns, X(4, 3)))
-    yield Sample((X(4, 5), -1, columns[:2], X(4, 6)), name="larger source")
-    yield Sample((X(4, 5, dtype=BF16), 1, columns, X(4, 3, dtype=BF16)), name="bfloat16")
-    yield Sample((X(), 0, torch.tensor(0), X(1)[0]), name="0-d")
-    yield Sample((X(4, 5), 1, torch.zeros(4, 0, dtype=torch.int64), X(4, 3)), name="no index")
-    yield Sample((bools(4, 5).int(), 0, ints(1, 5, low=0, high=4), bools(1, 5).int()), name="int32")
-
-
-def value_samples() -> Iterator[Sample]:
-    for sample in scatter_samples():
-        yield Sample((*sample.args[:3], 2), name=sample.name)
-
-
-def add_samples() -> Iterator[Sample]:
-    yield from scatter_samples()
-    yield Sample((X(4, 5), 1, ints(4, 9, low=0, high=5), X(4, 9)), name="many into one")
-
-
-def slice_samples() -> Iterator[Sample]:
-    yield Sample((X(*ODD), X(2, 3, 2, 7), 2, 1, 3))
-    yield Sample((X(*ODD), X(2, 3, 5, 2), -1, -2), name="negative, to the end")
-    yield Sample((X(*ODD), X(2, 3, 5, 3), 3, 1, 6, 2), name="step")
-    yield Sample((X(*ODD), X(*ODD)), name="all")
-    yield Sample((X(*ODD), X(2, 3, 0, 7), 2, 4, 2), name="nothing")
-    yield Sample((bools(4, 5), bools(4, 1), 1, 0, 1), name="bool")
-
-
 OPS = [
     *(Op(name, lower_index, samples=index_samples) for name in ("aten.index.Tensor", "aten._unsafe_index.Tensor")),
     Op("aten.index_select.default", lower_index_select, samples=select_samples),
@@ -440,24 +292,6 @@ OPS = [
             Sample((X(3, 8, 2), -2, 3, 3), name="apart"),
             Sample((X(3, 8), 0, 2, 1), name="overlapping"),
             Sample((X(), 0, 1, 1), name="0-d"),
-        ),
-    ),
-    *(
-        Op(name, lower_index_put, samples=put_samples)
-        for name in ("aten.index_put.default", "aten._unsafe_index_put.default")
-    ),
-    Op("aten.scatter.src", lower_scatter, samples=scatter_samples),
-    Op("aten.scatter.value", lower_scatter_value, samples=value_samples),
-    Op("aten.scatter_add.default", lower_scatter_add, samples=add_samples),
-    Op("aten.slice_scatter.default", lower_slice_scatter, samples=slice_samples),
-    Op(
-        "aten.select_scatter.default",
-        lower_select_scatter,
-        samples=each(
-            Sample((X(*ODD), X(2, 5, 7), 1, 1)),
-            Sample((X(*ODD), X(2, 3, 5), -1, -1), name="negative"),
-            Sample((X(4), X(), 0, 2), name="1-d"),
-            Sample((bools(4, 5), bools(5), 0, 0), name="bool"),
         ),
     ),
 ]

@@ -17,6 +17,7 @@ FAMILIES = (
     "division",
     "cast",
     "matmul",
+    "distance",
     "shape",
     "reduce",
     "scan",
@@ -26,13 +27,16 @@ FAMILIES = (
     "pool",
     "embedding",
     "indexing",
+    "scatter",
     "upsample",
+    "grid",
     "creation",
     "loss",
     "training",
     "backward",
     "backward_conv",
     "backward_pool",
+    "backward_upsample",
 )
 
 Range = tuple[int, int]

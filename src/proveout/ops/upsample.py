@@ -18,20 +18,24 @@ aten = torch.ops.aten
 
 
 def nearest(exact: bool) -> Callable[..., Value]:
-    along: Any = aten._upsample_nearest_exact1d.default if exact else aten.upsample_nearest1d.default
-
     def lower(b: Builder, **arguments: Any) -> Value:
         """Copies of the source's rows and columns."""
         x, scales = _source(arguments)
         for dim, scale in enumerate(scales, start=2):
-            ramp = torch.arange(x.shape[dim], dtype=torch.float32).reshape(1, 1, -1)
-            if ramp.numel() >= 2**24:
-                raise Refused("a dimension of 2**24 elements or more: eager itself counts them in float32")
-            positions = along(ramp, [b.out.shape[dim]], scale).flatten().long().tolist()
-            x = take(b, x, dim, positions)
+            x = take(b, x, dim, sources(exact, x.shape[dim], b.out.shape[dim], scale))
         return x
 
     return lower
+
+
+def sources(exact: bool, size: int, out: int, scale: float | None) -> list[int]:
+    """Which element of a dimension each output copies."""
+    if size >= 2**24:
+        raise Refused("a dimension of 2**24 elements or more: eager itself counts them in float32")
+    along: Any = aten._upsample_nearest_exact1d.default if exact else aten.upsample_nearest1d.default
+    ramp = torch.arange(size, dtype=torch.float32).reshape(1, 1, -1)
+    found: list[int] = along(ramp, [out], scale).flatten().long().tolist()
+    return found
 
 
 Along = Callable[[torch.Tensor, int, bool, float | None], torch.Tensor]
@@ -46,25 +50,28 @@ def weighted(along: Along, rounds_at_the_end: bool = False) -> Callable[..., Val
         x = b.cast(source, "float32")
         for dim, scale in enumerate(scales, start=2):
             unit = torch.eye(x.shape[dim])
-            matrix = along(unit, b.out.shape[dim], arguments["align_corners"], scale)
-            if matrix.shape != unit.shape or not torch.equal(matrix, unit):
-                order = [*range(2, x.rank)]
-                order = [0, 1, *(d for d in order if d != dim), dim]
-                turned = b.permute(x, order)
-                turned = b.call("ttnn.matmul", input_tensor_a=turned, input_tensor_b=b.constant(matrix))
-                x = b.permute(turned, [order.index(d) for d in range(x.rank)])
+            x = mixed(b, x, dim, along(unit, b.out.shape[dim], arguments["align_corners"], scale))
         return b.cast(x, b.out.dtype)
 
     return lower
 
 
-def _linear(unit: torch.Tensor, size: int, align_corners: bool, scale: float | None) -> torch.Tensor:
+def mixed(b: Builder, x: Value, dim: int, matrix: torch.Tensor) -> Value:
+    """A product along one dimension: row i of the matrix says what element i gives to each output."""
+    if matrix.shape[0] == matrix.shape[1] and torch.equal(matrix, torch.eye(len(matrix))):
+        return x
+    order = [*(d for d in range(x.rank) if d != dim), dim]
+    turned = b.call("ttnn.matmul", input_tensor_a=b.permute(x, order), input_tensor_b=b.constant(matrix))
+    return b.permute(turned, [order.index(d) for d in range(x.rank)])
+
+
+def linear(unit: torch.Tensor, size: int, align_corners: bool, scale: float | None) -> torch.Tensor:
     """Row i holds what source i gives to each output."""
     out: torch.Tensor = aten.upsample_linear1d.default(unit[None], [size], align_corners, scale)
     return out[0]
 
 
-def _in_a_plane(function: Any) -> Along:
+def in_a_plane(function: Any) -> Along:
     """Kinds that eager has for planes alone, of planes one row high."""
 
     def along(unit: torch.Tensor, size: int, align_corners: bool, scale: float | None) -> torch.Tensor:
@@ -136,11 +143,11 @@ OPS = [
     *(
         op
         for n, name in enumerate(("linear1d", "bilinear2d", "trilinear3d"), start=1)
-        for op in _rows(f"upsample_{name}", weighted(_linear, rounds_at_the_end=n == 2), n, False, True)
+        for op in _rows(f"upsample_{name}", weighted(linear, rounds_at_the_end=n == 2), n, False, True)
     ),
     *(
         op
         for name in ("upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa")
-        for op in _rows(name, weighted(_in_a_plane(getattr(aten, name).default)), 2, False, True)
+        for op in _rows(name, weighted(in_a_plane(getattr(aten, name).default)), 2, False, True)
     ),
 ]

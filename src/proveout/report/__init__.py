@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from proveout.errors import EnvironmentFault, unknown
@@ -18,26 +18,32 @@ FORMATS: dict[str, Callable[[Report], str]] = {
 }
 
 
-def write(store: Store, folder: str | Path, formats: Iterable[str] = tuple(FORMATS)) -> list[Path]:
-    """Read a store and write `report.<format>` for each format; the same Records give the same bytes."""
+def write(store: Store, folder: str | Path, formats: Sequence[str] = tuple(FORMATS)) -> list[Path]:
+    """Read a store and write `report.<format>` for each format, and with CSV the ops of each model.
+
+    The same Records give the same bytes."""
     return save(load(store), folder, formats)
 
 
-def save(report: Report, folder: str | Path, formats: Iterable[str] = tuple(FORMATS)) -> list[Path]:
+def save(report: Report, folder: str | Path, formats: Sequence[str] = tuple(FORMATS)) -> list[Path]:
     """Write a report that is loaded already."""
     folder = Path(folder).expanduser()
-    written = []
+    texts: dict[Path, str] = {}
     for name in formats:
         if name not in FORMATS:
             raise unknown("report format", name, FORMATS)
-        path = folder / f"report.{name}"
+        texts[folder / f"report.{name}"] = FORMATS[name](report)
+    if "csv" in formats:
+        for record in report.records:
+            if record.coverage.ops:
+                texts[folder / "ops" / data.ops_csv_name(record)] = data.render_ops_csv(record)
+    for path, text in texts.items():
         try:
-            write_text(path, FORMATS[name](report))
+            write_text(path, text)
         except OSError as error:
             why = error.strerror or str(error)
             raise EnvironmentFault(f"cannot write {path}: {why}. Choose another folder with -o DIR.") from error
-        written.append(path)
-    return written
+    return list(texts)
 
 
 __all__ = ["FORMATS", "Report", "load", "save", "write"]

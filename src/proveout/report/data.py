@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 
 from proveout.report.rows import Report
-from proveout.store import TABLES, comparison_rows, op_rows, timing_rows
-from proveout.types import SCHEMA, to_json
+from proveout.store import TABLES, comparison_rows, fallback_rows, op_rows, timing_rows, variation_rows
+from proveout.types import SCHEMA, Record, digest, to_json
 
 
 def render_csv(report: Report) -> str:
@@ -21,6 +22,32 @@ def render_csv(report: Report) -> str:
     return out.getvalue()
 
 
+OP_COLUMNS = {
+    "aten": "The ATen op, with its overload.",
+    "state": "`converted` to device kernels; on the `host`; or `removed`: folded, fused, shared, or nothing to do.",
+    "reason": "Why it is on the host, or what removed it.",
+    "inputs": "One way it is called: each argument by name, tensors as dtype and shape, the others by value.",
+    "count": "Its nodes over all graphs of the model that are called in this way and ended in this state.",
+    "pcc": "The lowest PCC of the device Steps it became against their reference; empty where none was compared.",
+}
+"""The columns of a model's op report, and what they say."""
+
+
+def render_ops_csv(record: Record) -> str:
+    """The op report of one model: a row for each op, state, reason and input variation."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(OP_COLUMNS), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(variation_rows(record))
+    return out.getvalue()
+
+
+def ops_csv_name(record: Record) -> str:
+    """The op report's file name: which model and device, and a digest that tells settings and machines apart."""
+    plain = re.sub(r"[^\w.@-]+", "-", f"{record.job.workload.name}-{record.job.device}").strip("-")
+    return f"{plain}-{digest([record.job.key, dict(record.environment).get('machine', '')])[:8]}.csv"
+
+
 def render_json(report: Report) -> str:
     document = {
         "schema": SCHEMA,
@@ -28,8 +55,10 @@ def render_json(report: Report) -> str:
             {
                 **flat,
                 "ops": op_rows(record),
+                "variations": variation_rows(record),
                 "timings": timing_rows(record),
                 "comparisons": comparison_rows(record),
+                "fallbacks": fallback_rows(record),
                 "graph_breaks": record.coverage.graph_breaks,
                 "parallel": record.coverage.parallel,
             }

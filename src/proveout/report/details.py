@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from proveout.report.element import Html, el, join
-from proveout.report.rows import NOTHING, OP_STATE, STATUS, Report, count, number, pcc_text
-from proveout.store import Row, comparison_rows, op_rows, timing_rows
+from proveout.report.ledger import caveat, figures, heading, sentences
+from proveout.report.rows import NOTHING, OP_STATE, Report, count, number, numbers, pcc_text, status_words
+from proveout.store import Row, comparison_rows, op_rows, timing_rows, variation_rows
 from proveout.types import Record
 
 LOWEST_STEPS = 10
@@ -29,18 +30,18 @@ def badge(kind: str) -> Html:
     return el("span", kind, class_=f"badge {kind}")
 
 
-def status_chip(status: str) -> Html:
+def status_chip(flat: Row) -> Html:
     """A status in a symbol, a word and a colour."""
-    words = STATUS[status]  # type: ignore[index]
-    return el("span", f"{words.mark} {words.words}", class_=f"status {status}")
+    words = status_words(flat)
+    return el("span", f"{words.mark} {words.words}", class_=f"status {flat['status']}")
 
 
 def _model(record: Record, flat: Row, anchor: str) -> Html:
     summary = el(
         "summary",
         el("b", flat["model"]),
-        el("span", f"{flat['device']} · {flat['precision']}", class_="hint"),
-        status_chip(flat["status"]),
+        el("span", f"{flat['device']} · {numbers(flat)}", class_="hint"),
+        status_chip(flat),
     )
     return el(
         "details",
@@ -48,6 +49,7 @@ def _model(record: Record, flat: Row, anchor: str) -> Html:
         el("p", flat["reason"], class_=f"reason {flat['status']}") if flat["reason"] else "",
         _facts(record, flat),
         _section("Op conversion", _ops(record)),
+        _section("Fallback ledger", _ledger(record)),
         _section("Graph breaks", el("ul", *(el("li", why) for why in record.coverage.graph_breaks)))
         if record.coverage.graph_breaks
         else "",
@@ -95,8 +97,11 @@ def _megabytes(value: int | None) -> str | None:
 
 
 def _ops(record: Record) -> Html:
+    called: dict[tuple[str, ...], list[Row]] = {}
+    for found in variation_rows(record):
+        called.setdefault((found["aten"], found["state"], found["reason"]), []).append(found)
     return _grid(
-        ["ATen op", "Status", "Count", "Reason"],
+        ["ATen op", "Status", "Count", "Reason", "Input variations"],
         [
             [
                 el("code", op["aten"]),
@@ -107,10 +112,42 @@ def _ops(record: Record) -> Html:
                 ),
                 str(op["count"]),
                 op["reason"],
+                _variations(called[op["aten"], op["state"], op["reason"]]),
             ]
             for op in op_rows(record)
         ],
     )
+
+
+def _variations(found: Sequence[Row]) -> Html:
+    """How many ways an op was called; unfolded, each with its count and lowest PCC."""
+    lines = [
+        el(
+            "li",
+            f"{v['count']} × ",
+            el("code", v["inputs"]),
+            f" PCC {pcc_text(v['pcc'])}" if v["pcc"] is not None else "",
+        )
+        for v in found
+        if v["inputs"]
+    ]
+    return el("details", el("summary", str(len(lines))), el("ul", *lines)) if lines else Html("")
+
+
+def _ledger(record: Record) -> Html:
+    if not record.fallbacks:
+        return Html("")
+    titles, rows = figures(record.fallbacks)
+    said = [join(*(_said(word, text) for word, text in sentences(line))) for line in record.fallbacks]
+    cells = [[str(rank), *row, text] for rank, (row, text) in enumerate(zip(rows, said, strict=True), 1)]
+    return join(
+        el("p", f"{heading(record)}, most worth changing first. {caveat(record.fallbacks)}", class_="hint"),
+        _grid(["#", *titles, "Why, where and what to do"], cells),
+    )
+
+
+def _said(word: str, text: str) -> Html:
+    return el("div", el("b", f"{word}: "), text)
 
 
 def _comparisons(record: Record) -> Html:

@@ -17,6 +17,7 @@ from proveout.report.rows import (
     Report,
     columns_for,
     counts,
+    numbers,
     pcc_text,
     unreadable_lines,
 )
@@ -182,8 +183,8 @@ def _model_cell(flat: Row, index: int) -> Html:
 
 RICH_CELLS: dict[str, Callable[[Row, int], Html]] = {
     "model": _model_cell,
-    "device": lambda flat, _: join(flat["device"], el("small", flat["precision"])),
-    "status": lambda flat, _: status_chip(flat["status"]),
+    "device": lambda flat, _: join(flat["device"], el("small", numbers(flat))),
+    "status": lambda flat, _: status_chip(flat),
 }
 """The columns that show more than their text, by key."""
 

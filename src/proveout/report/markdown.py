@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
+from proveout.report.data import OP_COLUMNS
+from proveout.report.ledger import caveat, figures, heading
 from proveout.report.rows import COLUMNS, OP_STATE, Report, unreadable_lines
-from proveout.store import op_rows
+from proveout.store import op_rows, variation_rows
+from proveout.types import Record
 
 
 def render(report: Report) -> str:
@@ -26,20 +30,44 @@ def render(report: Report) -> str:
         "\n".join(f"**{c.title}**: {c.explain}  " for c in columns),
         "### Op conversion status per model",
         ", ".join(f"{state.symbol} {state.words}" for state in OP_STATE.values())
-        + ". A host op runs in PyTorch on the CPU, with transfers around it.",
+        + ". A host op runs in PyTorch on the CPU, with transfers around it. Variations are the different ways "
+        "in which an op is called; `ops/` beside this file has a CSV of them for each model, with these columns:",
+        "\n".join(f"**{name}**: {explain}  " for name, explain in OP_COLUMNS.items()),
     ]
     for record, flat in zip(report.records, report.rows, strict=True):
-        ops = op_rows(record)
+        ways = Counter((v["aten"], v["state"], v["reason"]) for v in variation_rows(record) if v["inputs"])
         cells = [
-            [f"`{op['aten']}`", OP_STATE[op["state"]].symbol, str(op["count"]), escape(op["reason"])] for op in ops
+            [
+                f"`{op['aten']}`",
+                OP_STATE[op["state"]].symbol,
+                str(op["count"]),
+                str(ways[op["aten"], op["state"], op["reason"]] or ""),
+                escape(op["reason"]),
+            ]
+            for op in op_rows(record)
         ]
         parts += [
             f"#### {escape(flat['model'])} on {escape(flat['device'])}",
-            _table(["aten ops", "status", "count", "reason"], cells, [False, False, True, False])
+            _table(["aten ops", "status", "count", "variations", "reason"], cells, [False, False, True, True, False])
             if cells
             else "No graph was captured.",
+            *_ledger(record),
         ]
     return "\n\n".join(parts) + "\n"
+
+
+def _ledger(record: Record) -> list[str]:
+    if not record.fallbacks:
+        return []
+    titles, rows = figures(record.fallbacks)
+    cells = [
+        [str(rank), *map(escape, row), escape(line.reason), escape(line.fix)]
+        for rank, (line, row) in enumerate(zip(record.fallbacks, rows, strict=True), 1)
+    ]
+    table = _table(
+        ["#", *titles, "Why", "Cheapest fix"], cells, [True, False, *[True] * (len(titles) - 1), False, False]
+    )
+    return [f"{escape(heading(record))}, most worth changing first. {caveat(record.fallbacks)}".rstrip(), table]
 
 
 def escape(text: str) -> str:

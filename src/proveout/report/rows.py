@@ -51,6 +51,15 @@ STATUS: dict[Status, StatusWords] = {
     "partial": StatusWords("◐ (partial)", "◐", "partial"),
 }
 
+NOT_RUN = StatusWords("— (not run)", "✓", "compiled")
+"""A dry run that succeeded: nothing ran, so there is no run success to tell."""
+
+
+def status_words(flat: Row) -> StatusWords:
+    """How a Record's status is shown."""
+    return NOT_RUN if flat["status"] == "passed" and flat["did"] == "compile" else STATUS[flat["status"]]
+
+
 OP_STATE: dict[OpState, StatusWords] = {
     "converted": StatusWords("✅", "✓", "converted"),
     "removed": StatusWords("✂", "✂", "removed"),
@@ -130,20 +139,28 @@ def _megabytes(flat: Row) -> str | None:
     return number(flat["l1_peak_bytes"] / 1e6) if flat["l1_peak_bytes"] is not None else None
 
 
+def numbers(flat: Row) -> str:
+    """What was chosen about numbers: `bfloat16 fast`, `bfloat16 bfloat8_b weights faithful`."""
+    weights = f"{flat['weights']} weights" if flat["weights"] != "same" else None
+    return " ".join(filter(None, (flat["precision"], weights, flat["numerics"])))
+
+
 COLUMNS = [
     Column(
         "Model", "Model", "model", lambda r: r["model"],
         "Name of the model, as its script calls it.", numeric=False,
     ),
     Column(
-        "Device", "Device", "device", lambda r: f"{r['device']} {r['precision']}",
-        "The device the model was compiled for, and the precision: `model` keeps the model's own dtypes.",
+        "Device", "Device", "device", lambda r: f"{r['device']} {numbers(r)}",
+        "The device the model was compiled for, and its numbers: precision (`model` keeps the model's own dtypes), the "
+        "weights' format where it is another, and on `sim` the numerics: `fast` or `faithful` (bit by bit).",
         numeric=False, drop=9,
     ),
     Column(
-        "Run Success", "Status", "status", lambda r: STATUS[r["status"]].symbol,
-        "✅ all that was asked for succeeded; ✘ it did not, see Reason; ✘ (expected) it failed and its "
-        "script is labelled `expect::fail`; ◐ (partial) it was interrupted.", numeric=False,
+        "Run Success", "Status", "status", lambda r: status_words(r).symbol,
+        "✅ it compiled, ran, and every output is within its PCC threshold; ✘ it did not, see Reason; ✘ (expected) "
+        "it failed and its script is labelled `expect::fail`; ◐ (partial) it was interrupted; — (not run) it was "
+        "compiled only.", numeric=False,
     ),
     Column(
         "Parameters", "Params", "parameters", lambda r: count(r["parameters"]),

@@ -6,6 +6,7 @@ import keyword
 import re
 from pathlib import Path
 
+from proveout.devices.execute import aten_op, gives_tuple
 from proveout.program import DEALLOCATE, Arg, Name, Program, Ref, Step
 
 HEAD = '''"""{title}
@@ -30,6 +31,13 @@ ONE_CHIP = "device = ttnn.open_device(device_id=0, l1_small_size=16384)"
 SEVERAL_CHIPS = """# Chips that exchange results need their fabric before they are opened.
 ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
 device = ttnn.open_mesh_device(ttnn.MeshShape(1, {chips}), l1_small_size=16384)"""
+GIVEN = '''
+
+def given(outputs):
+    """The outputs that there are: a backward op gives None for a gradient that nobody asked for."""
+    return [output for output in outputs if output is not None]
+
+'''
 
 TAIL = '''
 
@@ -64,7 +72,8 @@ def render(program: Program, title: str) -> str:
     counts = f"{device_calls} ttnn calls, {host_calls} ops on the host, {program.num_transfers} transfers a call"
     several = program.chips > 1
     device = SEVERAL_CHIPS.format(chips=program.chips) if several else ONE_CHIP
-    lines = [HEAD.format(title=title, counts=counts, device=device)]
+    head = HEAD.format(title=title, counts=counts, device=device)
+    lines = [head + (GIVEN if any(map(_gives_none, program.steps)) else "")]
     lines += [f"{names[w]} = tensors[{w!r}]" for w in (*program.weights, *(c.name for c in program.constants))]
     lines.append("\n# What depends on weights alone, once.")
     lines += [_line(step, names) for step in program.setup]
@@ -90,9 +99,17 @@ def _line(step: Step, names: dict[str, str]) -> str:
     call = f"{function}({', '.join(arguments)})"
     note = f"  # host: {step.reason}" if step.reason else ""
     targets = ", ".join(names[n] for n in step.outputs)
-    if len(step.outputs) > 1:
-        return f"{targets} = {call}{note}"
+    if _gives_none(step):
+        call = f"given({call})"
+    if len(step.outputs) == 1 and step.on_host and gives_tuple(step.kernel):
+        targets += ","
     return f"{targets} = {call}{note}" if targets else f"{call}{note}"
+
+
+def _gives_none(step: Step) -> bool:
+    """Whether some of a host op's outputs are None: a Step names only those that are not."""
+    returns = aten_op(step.kernel)._schema.returns if step.on_host else ()  # type: ignore[attr-defined]
+    return len(returns) > 1 and len(returns) != len(step.outputs)
 
 
 def _text(arg: Arg, names: dict[str, str]) -> str:
@@ -107,7 +124,7 @@ def _text(arg: Arg, names: dict[str, str]) -> str:
 
 def _identifiers(program: Program) -> dict[str, str]:
     """A Python name for each value, readable and unlike any other."""
-    taken: set[str] = {"device", "tensors", "torch", "ttnn", "forward", "check", "inf", "nan"}
+    taken: set[str] = {"device", "tensors", "torch", "ttnn", "forward", "check", "given", "inf", "nan"}
     names = {}
     for value in program.specs:
         name = re.sub(r"\W", "_", value)

@@ -7,8 +7,9 @@ import shutil
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from proveout.report.rows import NOTHING, STATUS, Column, Report, columns_for, unreadable_lines
-from proveout.store import Row, op_rows
+from proveout.report.ledger import caveat, figures, heading, sentences
+from proveout.report.rows import NOTHING, STATUS, Column, Report, columns_for, number, status_words, unreadable_lines
+from proveout.store import Row
 from proveout.types import Record
 
 if TYPE_CHECKING:
@@ -55,16 +56,46 @@ def reasons(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def host_ops(record: Record) -> list[str]:
-    """The ops that no kernel serves, with the reason: what a dry run is for."""
-    found = [flat for flat in op_rows(record) if flat["state"] == "host"]
-    return [
-        *(f"  {note}" for note in record.coverage.parallel),
-        *(
-            f"  {flat['aten']} ×{flat['count']} stays on the host: {flat['reason'] or 'no reason given'}"
-            for flat in found
-        ),
+def modelled_time(record: Record) -> list[str]:
+    """A predicted time with its interval, and how much of it measurements back."""
+    lines = []
+    for timing in record.timings:
+        known = dict(timing.conditions)
+        if timing.kind == "modelled" and "low_ns" in known:
+            low, high = (number(float(known[k]) / 1e6) for k in ("low_ns", "high_ns"))
+            lines.append(
+                f"  modelled {number(timing.median_ns / 1e6)} ms, between {low} and {high} ms; "
+                f"calibrated: {known['calibrated']}"
+            )
+    return lines
+
+
+def chips_used(record: Record) -> list[str]:
+    """How each graph uses a device's several chips."""
+    return [f"  {note}" for note in record.coverage.parallel]
+
+
+def ledger(record: Record, colour: bool = False) -> list[str]:
+    """The ops that no kernel serves, ranked, with what they cost, the reason and the cheapest fix."""
+    lines = record.fallbacks
+    if not lines:
+        return breaks(record)
+    titles, cells = figures(lines)
+    numbered = [[str(rank), *row] for rank, row in enumerate(cells, 1)]
+    said = [
+        f"{f'{rank}.' if index == 0 else '':4}{word:6}{text}"
+        for rank, line in enumerate(lines, 1)
+        for index, (word, text) in enumerate(sentences(line))
     ]
+    head = f"{heading(record)}, most worth changing first:"
+    return ["", head, grid(["#", *titles], numbered, colour), *said, *filter(None, [caveat(lines)]), *breaks(record)]
+
+
+def breaks(record: Record) -> list[str]:
+    """Where PyTorch cut the model: what runs there is in no graph, and everything that lives crosses to the host."""
+    found = record.coverage.graph_breaks
+    told = f"{len(found)} graph break{'' if len(found) == 1 else 's'}; what runs there is in no graph and not counted:"
+    return ["", told, *(f"    {place}" for place in found)] if found else []
 
 
 def grid(titles: Sequence[str], rows: Sequence[Sequence[object]], colour: bool = False) -> str:
@@ -85,7 +116,7 @@ def _cell(column: Column, flat: Row) -> Text:
     from rich.text import Text
 
     if column.key == "status":
-        return Text(STATUS[flat["status"]].words, style=COLOURS[flat["status"]])
+        return Text(status_words(flat).words, style=COLOURS[flat["status"]])
     text = column.text(flat)
     return Text(text, style="dim" if text == NOTHING else "")
 

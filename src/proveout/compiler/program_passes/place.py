@@ -1,34 +1,34 @@
-"""Puts results of the body into L1 where they fit while they live, and into DRAM where they do not."""
+"""Puts results of the body into L1 where they fit while they live, and into DRAM where they do not.
+
+Where L1 is short, results that lie there give way to a new one if the modelled time says that it pays.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from proveout.chip.memory import Arena, bytes_per_bank
-from proveout.compiler.program_passes.deallocate import freed_after
-from proveout.errors import OutOfMemory
+from proveout.compiler.program_passes.deallocate import freed_after, sharing
+from proveout.kernels.cost import CIRCULAR_BYTES, program_ns, step_times
 from proveout.kernels.signatures import parameters
 from proveout.kernels.table import MEMORY_NAMES, infer, kernels
-from proveout.program import Program, Step, refs
-from proveout.types import DRAM, HOST, L1, DeviceSpec, TensorSpec
+from proveout.program import Program, Ref, Step, refs, with_refs
+from proveout.types import DRAM, HOST, L1, DeviceSpec, Settings, TensorSpec
 
 L1_SHARE = 0.5
 """Of each core's L1, for tensors; the rest is left to the kernels' circular buffers."""
+DEFAULTS = Settings()
 
 
-def place(program: Program, chip: DeviceSpec) -> Program:
-    freed = freed_after(program)
-    arena = Arena("L1", int(chip.l1_allocatable * L1_SHARE))
-    to_dram = {n for step in program.body if not step.on_host for n in _from_dram_alone(step)}
-    specs: dict[str, TensorSpec] = dict(program.specs)
-    body = []
+def place(program: Program, chip: DeviceSpec, settings: Settings = DEFAULTS) -> Program:
+    placement = _Placement(program, chip, settings)
+    freed = freed_after(program.body, program.specs)
     for index, step in enumerate(program.body):
-        if not step.on_host and step.outputs and specs[step.outputs[0]].memory != HOST:
-            step = _placed(step, specs, arena, chip, allow_l1=to_dram.isdisjoint(step.outputs))
-        body.append(step)
+        placement.add(index, step)
         for name in freed.get(index, ()):
-            arena.free(name)
-    return replace(program, body=tuple(body), specs=specs)
+            placement.arena.free(name)
+    return replace(program, body=tuple(placement.body), specs=placement.specs)
 
 
 def _from_dram_alone(step: Step) -> list[str]:
@@ -36,21 +36,85 @@ def _from_dram_alone(step: Step) -> list[str]:
     return [ref.name for key, arg in step.attrs if key in rows for ref in refs(arg)]
 
 
-def _placed(step: Step, specs: dict[str, TensorSpec], arena: Arena, chip: DeviceSpec, allow_l1: bool) -> Step:
-    """The Step with its memory_config said outright: ttnn's defaults differ from kernel to kernel."""
-    movable = "memory_config" in parameters(step.kernel)
-    default = infer(step, specs)
-    wanted = default[0].memory if not movable else L1 if allow_l1 else DRAM
-    for name, spec in zip(step.outputs, default):
-        if wanted == L1:
-            try:
-                arena.allocate(name, bytes_per_bank(replace(spec, memory=L1), chip))
-            except OutOfMemory:
-                wanted = DRAM
-    if wanted == DRAM:
-        for name in step.outputs:
-            arena.free(name)
-    if movable:
-        step = replace(step, attrs=(*step.attrs, ("memory_config", MEMORY_NAMES[wanted])))
-    specs.update(zip(step.outputs, infer(step, specs)))
-    return step
+class _Placement:
+    """L1 as it fills and empties over the body. Values keep their names in here; `moved` are their copies in DRAM."""
+
+    def __init__(self, program: Program, chip: DeviceSpec, settings: Settings) -> None:
+        self.program, self.chip, self.settings = program, chip, settings
+        self.specs: dict[str, TensorSpec] = dict(program.specs)
+        room = min(int(chip.l1_allocatable * L1_SHARE), chip.l1_allocatable - CIRCULAR_BYTES)
+        self.arena = Arena("L1", max(0, room))
+        self.body: list[Step] = []
+        self.moved: dict[str, str] = {}
+        self.shares = sharing(program.body)
+        self.to_dram = {n for step in program.body if not step.on_host for n in _from_dram_alone(step)}
+        self.readers: dict[str, list[int]] = {}
+        for index, step in enumerate(program.body):
+            for name in step.uses:
+                self.readers.setdefault(name, []).append(index)
+
+    def add(self, index: int, original: Step) -> None:
+        step = with_refs(original, lambda r: Ref(self.moved.get(r.name, r.name)))
+        if not step.on_host and step.outputs and self.specs[step.outputs[0]].memory != HOST:
+            step = self._placed(index, step, busy=original.uses)
+        self.body.append(step)
+
+    def _placed(self, index: int, step: Step, busy: tuple[str, ...]) -> Step:
+        """The Step with its memory_config said outright: ttnn's defaults differ from kernel to kernel."""
+        movable = "memory_config" in parameters(step.kernel)
+        default = infer(step, self.specs, chips=self.program.chips)
+        in_l1 = self.to_dram.isdisjoint(step.outputs) if movable else default[0].memory == L1
+        for name, spec in zip(step.outputs, default):
+            size = bytes_per_bank(replace(spec, memory=L1), self.chip)
+            if in_l1 and self.arena.largest_free < size:
+                self._make_room(index, step, size, busy)
+            in_l1 = in_l1 and self.arena.largest_free >= size
+            if in_l1:
+                self.arena.allocate(name, size)
+        if not in_l1:
+            for name in step.outputs:
+                self.arena.free(name)
+        if movable:
+            step = replace(step, attrs=(*step.attrs, ("memory_config", MEMORY_NAMES[L1 if in_l1 else DRAM])))
+        self.specs.update(zip(step.outputs, infer(step, self.specs, chips=self.program.chips)))
+        return step
+
+    def _make_room(self, index: int, step: Step, size: int, busy: tuple[str, ...]) -> None:
+        """Move neighbours in L1 to DRAM if that takes less time than the new result saves by lying there."""
+        staying = {*busy, *step.outputs, *self.shares}
+        saved = sum(self._gain(index, name, step) for name in step.outputs)
+        windows = list(self.arena.windows(size, self.arena.blocks.keys() - staying)) if saved > 0 else []
+        if not windows:
+            return
+        price = {name: self._cost_of_moving(index, name) for name in {n for w in windows for n in w}}
+        best = min(windows, key=lambda names: sum(price[n] for n in names))
+        if sum(price[n] for n in best) < saved:
+            for name in best:
+                move = self._move(name)
+                self.specs.update(zip(move.outputs, infer(move, self.specs)))
+                self.body.append(replace(move, origin=step.origin))
+                self.moved[name] = move.outputs[0]
+                self.arena.free(name)
+
+    def _move(self, name: str) -> Step:
+        attrs = (("tensor", Ref(name)), ("memory_config", MEMORY_NAMES[DRAM]))
+        return Step("ttnn.to_memory_config", attrs, (f"{name}.dram",))
+
+    def _cost_of_moving(self, index: int, name: str) -> int:
+        """Of the move itself, and of reading from DRAM afterwards."""
+        move = self._move(name)
+        return self._ns([move], {move.outputs[0]: replace(self.specs[name], memory=DRAM)}) + self._gain(index, name)
+
+    def _gain(self, index: int, name: str, *makers: Step) -> int:
+        """What the Steps that make a value, and those that read it from here on, save by having it in L1."""
+        readers = [self.program.body[i] for i in self.readers.get(name, ()) if i > index]
+        steps = [s for s in (*makers, *readers) if not s.on_host]
+        there, here = (self._ns(steps, {name: replace(self.specs[name], memory=memory)}) for memory in (DRAM, L1))
+        return there - here
+
+    def _ns(self, steps: Sequence[Step], changed: Mapping[str, TensorSpec]) -> int:
+        """Modelled time of some Steps with some tensors elsewhere and the others where they are now."""
+        names = {n for s in steps for n in (*s.uses, *s.outputs)}
+        specs = {n: changed.get(n) or self.specs[self.moved.get(n, n)] for n in names}
+        alone = replace(self.program, setup=(), body=tuple(steps), specs=specs)
+        return program_ns(step_times(alone, self.chip, self.settings), self.settings)

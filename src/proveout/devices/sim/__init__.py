@@ -1,14 +1,19 @@
 """The embedded software model of a Tenstorrent chip: torch computes the numbers, `chip` predicts time and memory.
 
-`fast` numerics: torch's own bfloat16 and float32 kernels. All times are modelled.
+Numerics are `fast` (torch's own bfloat16 and float32 kernels) or `faithful` (the chip's rules, bit by bit, where they
+are known). All times are modelled.
 """
 
 from __future__ import annotations
+
+from functools import partial
+from typing import Literal
 
 from proveout.chip.specs import CHIPS
 from proveout.devices.resident import Resident
 from proveout.errors import DeviceError, OutOfMemory
 from proveout.kernels.cost import memory_use, program_ns, step_times
+from proveout.kernels.faithful import faithful
 from proveout.program import Program
 from proveout.types import DeviceSpec, Settings
 
@@ -16,9 +21,12 @@ from proveout.types import DeviceSpec, Settings
 class Sim:
     """One modelled board, of one chip or several."""
 
-    def __init__(self, chip: str = "n150") -> None:
-        self.name = f"sim:{chip}"
-        self.spec: DeviceSpec = CHIPS[chip]
+    def __init__(self, chip: str | DeviceSpec = "n150", numerics: Literal["fast", "faithful"] = "fast") -> None:
+        """A chip we know by its name, or any other as data."""
+        self.spec: DeviceSpec = CHIPS[chip] if isinstance(chip, str) else chip
+        self.name = f"sim:{self.spec.name}"
+        self.numerics = numerics
+        """Of calls made one by one; a Program says its own in its settings."""
 
     def load(self, program: Program, settings: Settings) -> Resident:
         if program.chips > self.spec.chips:
@@ -29,7 +37,11 @@ class Sim:
         memory = memory_use(program, self.spec)
         if not memory.fits:
             raise OutOfMemory(memory.peak_at)
-        return Resident(program, program_ns(step_times(program, self.spec, settings), settings))
+        meanings = None
+        if settings.numerics == "faithful":
+            meanings = partial(faithful, specs=program.specs, chip=self.spec, fidelity=settings.math_fidelity)
+        ns = program_ns(step_times(program, self.spec, settings), settings)
+        return Resident(program, ns, meanings=meanings)
 
     def close(self) -> None:
         """Nothing is held outside the loaded Programs."""

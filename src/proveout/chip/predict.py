@@ -1,0 +1,77 @@
+"""Predicts a whole table: rows of matrix products or device operations, with four columns added."""
+
+from __future__ import annotations
+
+import csv
+import io
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+
+from proveout.chip.tables import gemm_row, kind_of, op_row, read
+from proveout.chip.time import Estimate, device_op_time, product_call_time
+from proveout.errors import UsageError
+
+ADDED = ("predicted_ns", "low_ns", "high_ns", "calibrated")
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A table as CSV text with its predictions, and what they come to."""
+
+    text: str
+    rows: int
+    unpredicted: int
+    calibrated: int
+    median_error: float | None
+    """Against the table's own measured times, where it has any."""
+
+
+def predict_table(path: Path) -> Prediction:
+    """Read a table and predict each of its rows."""
+    rows = read(path)
+    if not rows:
+        raise UsageError(f"{path} has no rows. Give a CSV file with a header line and at least one row.")
+    kind = kind_of(rows[0], str(path))
+    times: list[Estimate | None] = []
+    errors = []
+    for number, row in enumerate(rows, 2):
+        line = f"{path} line {number}"
+        if None in row or None in row.values():
+            raise UsageError(f"{line} has {'more' if None in row else 'fewer'} cells than the header.")
+        measured, time = _predict(kind, row, line)
+        times.append(time)
+        if measured is not None and time is not None:
+            errors.append(abs(time.ns / measured - 1))
+    out = io.StringIO()
+    columns = [c for c in rows[0] if c not in ADDED]
+    writer = csv.DictWriter(out, [*columns, *ADDED], extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for row, time in zip(rows, times, strict=True):
+        writer.writerow(row | dict(zip(ADDED, _cells(time), strict=True)))
+    return Prediction(
+        out.getvalue(),
+        len(rows),
+        sum(t is None for t in times),
+        sum(t is not None and t.calibrated for t in times),
+        statistics.median(errors) if errors else None,
+    )
+
+
+def _predict(kind: str, row: dict[str, str], line: str) -> tuple[float | None, Estimate | None]:
+    if kind == "gemm":
+        product = gemm_row(row, line)
+        return product.ns, product_call_time(product.product, product.chip, product.tuned, product.traced)
+    parsed = op_row(row, line)
+    if parsed is None:
+        return None, None
+    time = device_op_time(parsed.op, parsed.chip)
+    if not parsed.recorded_arch and time.calibrated:
+        time = Estimate(time.ns, time.low_ns, time.high_ns, False)
+    return parsed.ns, time
+
+
+def _cells(time: Estimate | None) -> tuple[str, ...]:
+    if time is None:
+        return ("", "", "", "False")
+    return (str(time.ns), str(time.low_ns), str(time.high_ns), str(time.calibrated))

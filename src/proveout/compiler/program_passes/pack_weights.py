@@ -1,0 +1,136 @@
+"""Stores the weights of matrix products and convolutions in the narrower format that the settings ask for.
+
+A weight that reaches its product through nothing but moves is moved on the host and packed there, as people do by hand
+(`ttnn.from_torch(weight.T, dtype=ttnn.bfloat8_b, …)`): the host rounds better than the chip's packer. One that the
+chip itself computes, such as a folded one, gets a `ttnn.typecast`. ttnn prepares convolution weights itself and packs
+them as one column per output channel: they go through that form once, and the call says which format to keep.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from proveout.kernels.table import LAYOUT_NAMES, infer
+from proveout.program import FROM_TORCH, TO_TORCH, Arg, Name, Program, Ref, Step
+from proveout.types import Origin, Settings, TensorSpec
+
+PRODUCTS = ("ttnn.matmul", "ttnn.linear")
+CONVOLUTIONS = {"ttnn.conv2d": (2, 3, 1, 0), "ttnn.conv_transpose2d": (2, 3, 0, 1)}
+"""How a weight is permuted to (height, width, channels in, channels out)."""
+MOVES = {"ttnn.permute": ("aten.permute.default", "dims"), "ttnn.reshape": ("aten.reshape.default", "shape")}
+REASON = "prepares weights, once"
+
+
+def pack_weights(program: Program, settings: Settings) -> Program:
+    work = _Setup(program)
+    body = []
+    for step in program.body:
+        dtype = settings.weights_of(step.origin)
+        key = "input_tensor_b" if step.kernel in PRODUCTS else "weight_tensor"
+        weight = step.attr(key) if step.kernel in (*PRODUCTS, *CONVOLUTIONS) else None
+        if dtype != "same" and isinstance(weight, Ref) and work.is_weight(weight.name):
+            if step.kernel in PRODUCTS:
+                step = _with(step, key, Ref(work.packed(weight.name, dtype, step.origin)))
+            elif step.attr("groups", 1) == 1 and step.attr("conv_config") is None:
+                step = _with(step, key, Ref(work.prepared(weight.name, dtype, step)))
+                config = Name(f"ttnn.Conv2dConfig(weights_dtype=ttnn.{dtype})")
+                step = replace(step, attrs=(*step.attrs, ("conv_config", config)))
+        body.append(step)
+    return replace(program, setup=tuple(work.steps), body=tuple(body), specs=work.specs)
+
+
+def _with(step: Step, key: str, value: Arg) -> Step:
+    return replace(step, attrs=tuple((k, value if k == key else v) for k, v in step.attrs))
+
+
+class _Setup:
+    """Setup while Steps are added to it; what was made once is used again."""
+
+    def __init__(self, program: Program) -> None:
+        self.steps = list(program.setup)
+        self.specs: dict[str, TensorSpec] = dict(program.specs)
+        self._made = {n: s for s in program.setup for n in s.outputs}
+        self._weights = set(program.weights)
+        for step in program.setup:
+            if self._weights.intersection(step.uses):
+                self._weights.update(step.outputs)
+        self._done: dict[tuple[str, ...], str] = {}
+
+    def is_weight(self, name: str) -> bool:
+        """Whether setup makes it from a weight, in a floating-point dtype."""
+        return name in self._made and name in self._weights and "float" in self.specs[name].dtype
+
+    def packed(self, name: str, dtype: str, origin: Origin) -> str:
+        """A product's weight in another format."""
+        if self.specs[name].dtype == dtype:
+            return name
+        if (name, dtype) not in self._done:
+            host = self._moved_on_host(name, origin)
+            if host is not None:
+                self._done[name, dtype] = self._to_device(host, dtype, origin)
+            else:
+                attrs: dict[str, Arg] = {"input_tensor": Ref(name), "dtype": Name(f"ttnn.{dtype}")}
+                self._done[name, dtype] = self._add("ttnn.typecast", attrs, origin)
+        return self._done[name, dtype]
+
+    def prepared(self, name: str, dtype: str, conv: Step) -> str:
+        """A convolution's weight as it reads after ttnn has packed it, in its own shape and dtype."""
+        key, made = (name, dtype, conv.kernel), self._made[name]
+        if key in self._done:
+            return self._done[key]
+        assert made.kernel == FROM_TORCH, f"{conv.kernel} takes its weight from {made.kernel}"
+        source = made.uses[0]
+        order = CONVOLUTIONS[conv.kernel]
+        back = tuple(order.index(d) for d in range(4))
+        shape = tuple(self.specs[source].shape[d] for d in order)
+        columns = self._host("aten.permute.default", source, conv.origin, dims=order)
+        columns = self._host("aten.reshape.default", columns, conv.origin, shape=(math.prod(shape[:-1]), shape[-1]))
+        packed = self._to_device(columns, dtype, conv.origin)
+        dtype_there = Name(f"torch.{self.specs[source].dtype}")
+        read = self._add(TO_TORCH, {"tensor": Ref(packed), "dtype": dtype_there}, conv.origin)
+        read = self._host("aten.reshape.default", read, conv.origin, shape=shape)
+        read = self._host("aten.permute.default", read, conv.origin, dims=back)
+        attrs = {k: Ref(read) if k == "tensor" else v for k, v in made.attrs}
+        self._done[key] = self._add(FROM_TORCH, attrs, conv.origin)
+        return self._done[key]
+
+    def _moved_on_host(self, name: str, origin: Origin) -> str | None:
+        """The same moves on the host, from the torch tensor that the weight was made of; None where it is more."""
+        moves: list[tuple[str, str, Arg]] = []
+        step = self._made[name]
+        while step.kernel != FROM_TORCH:
+            if step.kernel not in MOVES or step.uses[0] not in self._made:
+                return None
+            kernel, key = MOVES[step.kernel]
+            value = self.specs[step.outputs[0]].shape if key == "shape" else step.attr(key)
+            moves.append((kernel, key, value))
+            step = self._made[step.uses[0]]
+        host = step.uses[0]
+        for kernel, key, value in reversed(moves):
+            host = self._host(kernel, host, origin, **{key: value})
+        return host
+
+    def _host(self, kernel: str, source: str, origin: Origin, **attrs: Arg) -> str:
+        spec, dims, shape = self.specs[source], attrs.get("dims"), attrs.get("shape")
+        if isinstance(dims, tuple):
+            wanted = tuple(spec.shape[int(str(d))] for d in dims)
+        else:
+            assert isinstance(shape, tuple)
+            wanted = tuple(int(str(n)) for n in shape)
+        return self._add(kernel, {"self": Ref(source), **attrs}, origin, TensorSpec(wanted, spec.dtype))
+
+    def _to_device(self, host: str, dtype: str, origin: Origin) -> str:
+        attrs: dict[str, Arg] = {"tensor": Ref(host), "dtype": Name(f"ttnn.{dtype}"), "layout": LAYOUT_NAMES["tile"]}
+        return self._add(FROM_TORCH, {**attrs, "device": Name("device")}, origin)
+
+    def _add(self, kernel: str, attrs: dict[str, Arg], origin: Origin, spec: TensorSpec | None = None) -> str:
+        step = Step(kernel, tuple(attrs.items()), (), origin, REASON if spec else "")
+        name, count = f"{origin.node or 'weight'}.packed", 1
+        while name in self.specs:
+            count += 1
+            name = f"{origin.node or 'weight'}.packed{count}"
+        step = replace(step, outputs=(name,))
+        self.specs[name] = spec or infer(step, self.specs)[0]
+        self.steps.append(step)
+        return name

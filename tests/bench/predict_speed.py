@@ -1,0 +1,55 @@
+"""How long predicting a Program of 10,000 Steps takes: `python tests/bench/predict_speed.py`.
+
+Once with a dozen different shapes, as a deep model has, and once with no shape twice. The aim is under a second of
+processor time; the process's own clock is read, so other work on the machine does not count.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from proveout.chip.specs import CHIPS
+from proveout.kernels.cost import program_time, step_times
+from proveout.kernels.table import kernels
+from proveout.program import Program, Ref, Step
+from proveout.types import DRAM, Settings, TensorSpec
+
+STEPS, LIMIT_S = 10_000, 1.0
+
+
+def program(shapes: int) -> Program:
+    """Product, sum, softmax, transpose, over and over, on `shapes` different lengths."""
+    specs: dict[str, TensorSpec] = {}
+    body: list[Step] = []
+    for block in range(STEPS // 4):
+        length = 32 * (1 + block % shapes)
+        a, w, y, z, s, p = (f"{name}{block}" for name in "awyzsp")
+        for name in (a, y, z, s):
+            specs[name] = TensorSpec((1, length, 768), "bfloat16", "tile", DRAM)
+        specs[w] = TensorSpec((768, 768), "bfloat16", "tile", DRAM)
+        specs[p] = TensorSpec((1, 768, length), "bfloat16", "tile", DRAM)
+        body += [
+            Step("ttnn.matmul", (("input_tensor_a", Ref(a)), ("input_tensor_b", Ref(w))), (y,)),
+            Step("ttnn.add", (("input_tensor_a", Ref(y)), ("input_tensor_b", Ref(a))), (z,)),
+            Step("ttnn.softmax", (("input_tensor", Ref(z)), ("dim", -1)), (s,)),
+            Step("ttnn.permute", (("input_tensor", Ref(s)), ("dims", (0, 2, 1))), (p,)),
+        ]
+    return Program("deep", "ttnn", (), (), (), (), (), tuple(body), specs)
+
+
+def main() -> int:
+    kernels()
+    slow = False
+    for words, shapes in (("12 shapes", 12), ("no shape twice", STEPS)):
+        made, settings = program(shapes), Settings()
+        wall, started = time.perf_counter(), time.process_time()
+        program_time(step_times(made, CHIPS["n150"], settings), settings)
+        spent = time.process_time() - started
+        slow |= spent >= LIMIT_S
+        print(f"{STEPS:,} Steps, {words}: {spent:.2f} s of processor, {time.perf_counter() - wall:.2f} s of wall")
+    return int(slow)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
