@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils._pytree import tree_leaves
 from zoo import MODELS
 
 from proveout.check.compare import compare
@@ -225,8 +226,7 @@ def gradients(model, function, inputs):
     model.zero_grad()
     torch.manual_seed(3)
     outputs = function(**inputs)
-    tensors = [outputs] if isinstance(outputs, torch.Tensor) else outputs.values()
-    sum(t.square().mean() for t in tensors if t.is_floating_point()).backward()
+    sum(t.square().mean() for t in tree_leaves(outputs) if t.is_floating_point()).backward()
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
