@@ -9,7 +9,8 @@ from pathlib import Path
 
 import torch
 
-sys.path[:0] = [str(Path(__file__).parents[1] / folder) for folder in ("models", "ops")]
+sys.path.insert(0, str(Path(__file__).parents[1] / "models"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
 from harness import run
 from zoo import MODELS
 
