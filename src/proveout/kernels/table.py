@@ -56,6 +56,8 @@ class Kernel:
     """The layout that tensor operands must have; None takes any."""
     out_layout: Layout | None = None
     """The layout of the result where it is not the operands'."""
+    out_memory: Callable[[Specs], Memory | None] | None = None
+    """Where ttnn puts the result whatever `memory_config` says; None leaves it to that."""
     dtypes: frozenset[str] | None = None
     """Device dtypes that tensor operands may have; None takes any."""
     refuse: Callable[[Specs], str | None] | None = None
