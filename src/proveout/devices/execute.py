@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from proveout.errors import DeviceError
 from proveout.kernels.pieces import Pieces
 from proveout.kernels.table import PLACEMENT, call_meaning, kernels, meaning_on, resolve, storing, torch_dtype
 from proveout.program import DEALLOCATE, FROM_TORCH, Arg, Program, Ref, Step
@@ -27,6 +28,15 @@ def aten_op(name: str) -> Callable[..., Any]:
     for part in name.split("."):
         found = getattr(found, part)
     return found  # type: ignore[no-any-return]
+
+
+def check_chips(program: Program, device: str, chips: int) -> None:
+    """Refuse a Program for more chips than a device has."""
+    if program.chips > chips:
+        raise DeviceError(
+            f"the Program is for {program.chips} chips and {device} has {chips}. "
+            "Compile it for this device, or with parallel='none'."
+        )
 
 
 Meanings = Callable[[Step], Callable[..., Any]]

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from proveout.chip.specs import CHIPS
-from proveout.devices.execute import aten_op
+from proveout.devices.execute import aten_op, check_chips
 from proveout.kernels.table import constant_tensor
 from proveout.program import DEALLOCATE, Arg, Name, Program, Ref, Result, Step
 from proveout.types import DeviceSpec, Settings
@@ -35,6 +35,7 @@ class Ttnn:
         self.spec: DeviceSpec = CHIPS[chip]
 
     def load(self, program: Program, settings: Settings) -> OnTtnn:
+        check_chips(program, self.name, 1)
         return OnTtnn(program, self)
 
     def close(self) -> None:

@@ -10,8 +10,9 @@ from functools import partial
 from typing import Literal
 
 from proveout.chip.specs import CHIPS
+from proveout.devices.execute import check_chips
 from proveout.devices.resident import Resident
-from proveout.errors import DeviceError, OutOfMemory
+from proveout.errors import OutOfMemory
 from proveout.kernels.cost import memory_use, program_ns, step_times
 from proveout.kernels.faithful import faithful
 from proveout.program import Program
@@ -29,11 +30,7 @@ class Sim:
         """Of calls made one by one; a Program says its own in its settings."""
 
     def load(self, program: Program, settings: Settings) -> Resident:
-        if program.chips > self.spec.chips:
-            raise DeviceError(
-                f"the Program is for {program.chips} chips and {self.name} has {self.spec.chips}. "
-                "Compile it for this device, or with parallel='none'."
-            )
+        check_chips(program, self.name, self.spec.chips)
         memory = memory_use(program, self.spec)
         if not memory.fits:
             raise OutOfMemory(memory.peak_at)
