@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from proveout import isolate
-from proveout.errors import ProveoutError
+from proveout.errors import CaptureError, ProveoutError
 from proveout.types import Comparison, Job, Record, Timing, from_json, to_json
 
 STEP_THRESHOLD = 0.97
@@ -62,6 +62,8 @@ def prove_here(job: Job) -> Record:
         compiled = compile(
             model, device=job.device, settings=job.settings, dry_run=only_plan, dump=dump, call=(args, kwargs)
         )
+        if not compiled.graphs and compiled.coverage.graph_breaks:
+            raise CaptureError(f"PyTorch captured nothing of the model: {'; '.join(compiled.coverage.graph_breaks)}")
         # Taken now: an evaluation on other batch sizes compiles further graphs, which are not this workload's.
         coverage, programs, memory = compiled.coverage, compiled.programs, compiled.memory
         fallbacks = compiled.fallbacks

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch._dynamo.exc import BackendCompilerFailed
+from torch._dynamo.utils import counters
 
 from proveout.compiler import CompiledGraph
 from proveout.compiler.dump import Dump
@@ -45,9 +47,19 @@ def compile(
     capture = Capture.of(device, chosen, dry=dry_run, keep=True, dump=Dump(dump) if dump else None)
     compiled = Compiled(model, capture)
     args, kwargs = call if call is not None else as_call(inputs)
+    met = Counter(counters["graph_break"])
     with undisturbed(model, (args, kwargs)):
         compiled(*args, **kwargs)
+    if not capture.breaks:
+        capture.breaks += _skipped_frames(Counter(counters["graph_break"]) - met)
     return compiled
+
+
+def _skipped_frames(reasons: Mapping[str, int]) -> list[str]:
+    """Where Dynamo gives up a whole function, its callees become graphs of their own and none of them ends early: why
+    is all that it tells."""
+    lines = [[line.strip() for line in reason.splitlines()] for reason in reasons]
+    return [f"a function that stays in eager: {' '.join(text[:2]).replace('Explanation: ', '')}" for text in lines]
 
 
 def as_call(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -116,7 +128,8 @@ class Compiled:
     def program(self) -> Program:
         """The model's Program; where it has several graphs, the one with the most Steps."""
         if not self.programs:
-            raise CompileError("the model calls no op, so there is no Program.")
+            why = "; ".join(self.coverage.graph_breaks) or "the model calls no op"
+            raise CompileError(f"there is no Program: {why}.")
         return max(self.programs, key=lambda p: len(p.steps))
 
     @property
