@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from proveout import isolate
+from proveout import isolate, recording
 from proveout.errors import ProveoutError
 from proveout.types import Comparison, Job, Record, Timing, from_json, to_json
 
@@ -59,8 +59,17 @@ def prove_here(job: Job) -> Record:
         stage = "compile"
         only_plan = job.do == ("compile",)
         dump = job.dump or None
+        record = Path(job.artifacts) if "perf" in job.do and job.artifacts else None
+        if record is not None:
+            recording.clear(record)
         compiled = compile(
-            model, device=job.device, settings=job.settings, dry_run=only_plan, dump=dump, call=(args, kwargs)
+            model,
+            device=job.device,
+            settings=job.settings,
+            dry_run=only_plan,
+            dump=dump,
+            record=record,
+            call=(args, kwargs),
         )
         # Taken now: an evaluation on other batch sizes compiles further graphs, which are not this workload's.
         coverage, programs, memory = compiled.coverage, compiled.programs, compiled.memory
@@ -69,7 +78,7 @@ def prove_here(job: Job) -> Record:
         if job.artifacts and "export" in job.do:
             with undisturbed(model, (args, kwargs)):
                 save_calls(compiled, args, kwargs, Path(job.artifacts))
-        elif job.artifacts:
+        elif job.artifacts and record is None:
             for number, program in enumerate(programs):
                 program.save(Path(job.artifacts, job.workload.name.replace("::", "."), f"program{number}"))
 

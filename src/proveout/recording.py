@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,9 +64,13 @@ def save(recorded: Recorded, folder: Path) -> None:
         "fallbacks": recorded.fallbacks,
     }
     (partial / "recorded.json").write_text(json.dumps(to_json(document), allow_nan=False))
-    if folder.exists():
-        _remove(folder)
     partial.rename(folder)
+
+
+def clear(folder: Path) -> None:
+    """Forget what was recorded below a folder before."""
+    for path in folder.rglob("recorded.json"):
+        shutil.rmtree(path.parent)
 
 
 def note_call(folder: Path) -> None:
@@ -96,9 +101,3 @@ def _read(folder: Path) -> Recorded:
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{folder} does not hold a recorded Program: {error}. Record it again.") from error
-
-
-def _remove(folder: Path) -> None:
-    import shutil
-
-    shutil.rmtree(folder)

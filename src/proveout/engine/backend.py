@@ -73,6 +73,11 @@ class Capture:
                 raise unknown("option", name, OPTIONS)
         return Capture.of(options.get("device", "sim"), options.get("settings"))
 
+    def stop_recording(self) -> None:
+        self.recorder = None
+        for graph in self.graphs:
+            graph.recorder = None
+
     def __repr__(self) -> str:
         return f"proveout on {self.device.name}"
 

@@ -39,7 +39,7 @@ def compile(
 
     All graphs of the model are captured by one call on these inputs; buffers, inputs and random state are put back
     afterwards. With `dry_run` nothing runs on the device, not even then. `dump` names a folder to leave each graph in
-    as it is after every pass; `record` one for the Programs that run and what is needed to plan them again.
+    as it is after every pass; `record` one for the Programs that this call runs and what is needed to plan them again.
     """
     if not isinstance(model, torch.nn.Module):
         raise UsageError(f"model must be a torch.nn.Module, not {type(model).__name__}.")
@@ -51,6 +51,8 @@ def compile(
     args, kwargs = call if call is not None else as_call(inputs)
     with undisturbed(model, (args, kwargs)):
         compiled(*args, **kwargs)
+    if record is not None:  # later calls may be on other shapes, which nobody asked about
+        capture.stop_recording()
     return compiled
 
 

@@ -16,7 +16,7 @@ from proveout.chip.time import DeviceOp, device_op_time
 from proveout.kernels.cost import StepTime, program_time, step_device_ops, step_times
 from proveout.program import FROM_TORCH, TO_TORCH
 from proveout.recording import Recorded
-from proveout.types import DeviceSpec, Settings
+from proveout.types import DeviceSpec
 
 LEAST = 0.002
 """Share of the call's time below which a saving is not worth a line."""
@@ -113,9 +113,9 @@ def _above_lofi(recorded: Recorded) -> bool:
     return recorded.settings.math_fidelity != "LoFi"
 
 
-def _differs(name: str, value: object) -> Callable[[Recorded], bool]:
+def _differs(name: str, value: Any) -> Callable[[Recorded], bool]:
     def applies(recorded: Recorded) -> bool:
-        chosen: Settings = replace(recorded.settings, **{name: value})
+        chosen = replace(recorded.settings, **{name: value})
         return chosen != recorded.settings and recorded.under(chosen) is not None
 
     return applies
@@ -252,4 +252,3 @@ def _host_ops(recorded: Sequence[Recorded]) -> list[Change]:
         )
         for line in lines
     ]
-

@@ -82,7 +82,7 @@ FIGURES = (("%", 5), ("µs", 7), ("n", 3), ("each (from–to)", 16), ("util.", 5
 """Title and width of each column of figures; the operation follows."""
 BOUNDS = {"compute": "compute", "bandwidth": "memory"}
 KEY = (
-    "%: of kernels and transfers. each: the predicted µs of one with their interval; ~ where no measurement backs them. "
+    "%: of kernels and transfers. each: the predicted µs of one with their interval; ~ where no measurement backs it. "
     "util.: PM ideal ÷ kernel × grid ÷ cores. bound: by ttnn's performance model."
 )
 
@@ -111,12 +111,12 @@ def _figures(line: Line, sheet: Sheet, busy: int) -> tuple[str, ...]:
     row, count = line.first, str(len(line.rows))
     if row.kind == "host":
         return "", "", count, "not modelled", "", "", row.kind
-    used = row.utilisation(sheet.chip)
+    used, mark = row.utilisation(sheet.chip), "" if row.time.calibrated else "~"
     return (
         f"{100 * line.ns / busy:.1f}",
         micro(line.ns),
         count,
-        f"{'' if row.time.calibrated else '~'}{micro(row.time.ns)} ({rough(row.time.low_ns)}–{rough(row.time.high_ns)})",
+        f"{mark}{micro(row.time.ns)} ({rough(row.time.low_ns)}–{rough(row.time.high_ns)})",
         "" if used is None else f"{used:.0%}",
         str(row.time.cores) if row.kind == "device" else "",
         BOUNDS.get(row.bound, row.kind),
@@ -131,7 +131,10 @@ def _advice(sheet: Sheet, advice: Sequence[Advice], width: int, colour: bool) ->
     text = ["", *_wrapped(head, width), _styled(columns, "1", colour), "─" * min(width, UNLIMITED)]
     for number, line in enumerate(advice, 1):
         alone = "" if line.alone_ns else " Alone it saves nothing."
-        words = [*_wrapped(f"{line.change}: {line.how}.{alone}", width - 23), *_wrapped(_listed(line.places), width - 23)]
+        words = [
+            *_wrapped(f"{line.change}: {line.how}.{alone}", width - 23),
+            *_wrapped(_listed(line.places), width - 23),
+        ]
         text.append(f"{number:>3} {time(line.saves_ns):>8} {time(line.then_ns):>8}  {words[0]}")
         text += [" " * 23 + more for more in words[1:]]
     return text

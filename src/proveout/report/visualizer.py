@@ -10,66 +10,28 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from proveout.chip.memory import Arena, bytes_per_bank
 from proveout.errors import OutOfMemory
-from proveout.kernels.cost import CIRCULAR_BYTES, CIRCULAR_TILES, arenas, prepared
+from proveout.kernels.cost import arenas, prepared
 from proveout.program import DEALLOCATE, Step
 from proveout.recording import Recorded
+from proveout.report.captured_graph import Buffer, captured_graph
 from proveout.report.perf_csv import MODELLED
 from proveout.report.perf_sheet import Row, Sheet, plain
+from proveout.report.visualizer_schema import (
+    BUFFER_LAYOUTS,
+    BUFFER_TYPES,
+    DEVICE,
+    PLAIN_TABLES,
+    SCHEMA_VERSION,
+    TABLES,
+    memory_config,
+)
 from proveout.types import HOST, Comparison, DeviceSpec, TensorSpec, versions
-
-SCHEMA_VERSION = "3.3"
-DEVICE = 0
-BUFFER_TYPES = {"dram": 0, "l1": 1, "host": 2}
-BUFFER_LAYOUTS = {"interleaved": 0, "height": 2, "width": 3, "block": 4}
-MEMORY_LAYOUTS = {
-    "interleaved": "INTERLEAVED",
-    "height": "HEIGHT_SHARDED",
-    "width": "WIDTH_SHARDED",
-    "block": "BLOCK_SHARDED",
-}
-
-TABLES: dict[str, str] = {
-    "devices": "device_id int, num_y_cores int, num_x_cores int, num_y_compute_cores int, num_x_compute_cores int, "
-    "worker_l1_size int, l1_num_banks int, l1_bank_size int, address_at_first_l1_bank int, "
-    "address_at_first_l1_cb_buffer int, num_banks_per_storage_core int, num_compute_cores int, num_storage_cores int, "
-    "total_l1_memory int, total_l1_for_tensors int, total_l1_for_interleaved_buffers int, "
-    "total_l1_for_sharded_buffers int, cb_limit int",
-    "operations": "operation_id int, name text, duration float",
-    "operation_arguments": "operation_id int, name text, value text",
-    "tensors": "tensor_id int, shape text, dtype text, layout text, memory_config text, device_id int, address int, "
-    "buffer_type int",
-    "device_tensors": "tensor_id int, device_id int, address int",
-    "buffers": "operation_id int, device_id int, address int, max_size_per_bank int, buffer_type int, "
-    "buffer_layout int",
-    "buffer_chunks": "operation_id int, device_id int, address int, bank_id int, core_x int, core_y int, "
-    "chunk_address int, chunk_size int, page_size int, num_pages int, buffer_type int",
-    "input_tensors": "operation_id int, input_index int, tensor_id int",
-    "output_tensors": "operation_id int, output_index int, tensor_id int",
-    "local_tensor_comparison_records": "tensor_id int, golden_tensor_id int, matches bool, desired_pcc bool, "
-    "actual_pcc float",
-    "global_tensor_comparison_records": "tensor_id int, golden_tensor_id int, matches bool, desired_pcc bool, "
-    "actual_pcc float",
-    "captured_graph": "operation_id int, captured_graph text",
-    "stack_traces": "operation_id int, stack_trace text, source_file_id int",
-    "errors": "operation_id int, operation_name text, error_type text, error_message text, stack_trace text, "
-    "timestamp text",
-    "tensor_lifetime": "tensor_id int, producer_operation_id int, last_use_operation_id int, "
-    "deallocate_operation_id int, producer_source_file text, producer_source_line int, last_use_source_file text, "
-    "last_use_source_line int",
-    "tensor_consumers": "tensor_id int, operation_id int, input_index int",
-    "tensor_producers": "tensor_id int, operation_id int, output_index int",
-    "nodes": "operation_id int, unique_id int, node_operation_id int, name text",
-    "edges": "operation_id int, source_unique_id int, sink_unique_id int, source_output_index int, "
-    "sink_input_index int, key int",
-}
-"""Columns of each table; all of these end with the host's rank."""
-PLAIN_TABLES = {"source_files": "id int, path text, contents text", "report_metadata": "key text, value text"}
 
 
 def write_memory(sheet: Sheet, folder: Path, captured_ns: int, comparisons: Sequence[Comparison] = ()) -> Path:
@@ -117,15 +79,6 @@ def _cluster(chip: DeviceSpec) -> str:
     lines += ["", "ethernet_connections: []", "", "chips_with_mmio: [", "   0: 0,", "]"]
     lines += ["", "boardtype: {", f"   0: {board},", "}", ""]
     return "\n".join(lines)
-
-
-@dataclass(frozen=True)
-class Buffer:
-    """One buffer as the allocator placed it: the same address in every bank."""
-
-    spec: TensorSpec
-    address: int
-    size: int
 
 
 class _Report:
@@ -176,7 +129,7 @@ class _Report:
                 self.tables["output_tensors"].append((self.operation, index, ids[name]))
                 self.tables["tensor_producers"].append((ids[name], self.operation, index))
             self._snapshot(live)
-            graph = _graph(step, taken, [ids[n] for n in step.uses], made, self.chip)
+            graph = captured_graph(step, taken, [ids[n] for n in step.uses], made, self.chip)
             self.tables["captured_graph"].append((self.operation, json.dumps(graph)))
         self._lifetimes(program.body, ids, first)
         self._comparisons(program.specs, ids, comparisons)
@@ -234,8 +187,10 @@ class _Report:
                 continue
             page = buffer.spec.page_bytes
             self.tables["buffer_chunks"] += [
-                (self.operation, DEVICE, buffer.address, bank, bank % columns, bank // columns)
-                + (buffer.address, pages * page, page, pages, kind)
+                (
+                    *(self.operation, DEVICE, buffer.address, bank, bank % columns, bank // columns),
+                    *(buffer.address, pages * page, page, pages, kind),
+                )
                 for bank, pages in enumerate(_pages(buffer.spec, self.chip.cores))
                 if pages
             ]
@@ -244,9 +199,9 @@ class _Report:
         made: dict[str, int] = {}
         used: dict[str, int] = {}
         freed: dict[str, int] = {}
-        for operation, step in enumerate(body, first):
-            made.update((n, operation) for n in step.outputs)
-            (freed if step.kernel == DEALLOCATE else used).update((n, operation) for n in step.uses)
+        for number, step in enumerate(body, first):
+            made.update((n, number) for n in step.outputs)
+            (freed if step.kernel == DEALLOCATE else used).update((n, number) for n in step.uses)
         for name, tensor in ids.items():
             places: list[Any] = []
             for operation in (made.get(name), used.get(name)):
@@ -308,22 +263,6 @@ class _Live:
         return made
 
 
-def memory_config(spec: TensorSpec) -> str | None:
-    """As ttnn prints it."""
-    if spec.memory == HOST:
-        return None
-    shard = "std::nullopt"
-    if spec.memory.shard is not None:
-        (height, width), (columns, rows) = spec.memory.shard.shape, spec.memory.shard.grid
-        grid = f"{{[(x=0,y=0) - (x={columns - 1},y={rows - 1})]}}"
-        shard = f"ShardSpec(grid={grid},shape={{{height}, {width}}},orientation=ShardOrientation::ROW_MAJOR)"
-    layout, buffer = MEMORY_LAYOUTS[spec.memory.sharding], spec.memory.buffer.upper()
-    return (
-        f"MemoryConfig(memory_layout=TensorMemoryLayout::{layout},buffer_type=BufferType::{buffer},shard_spec={shard},"
-        "nd_shard_spec=std::nullopt,created_with_nd_shard_spec=0)"
-    )
-
-
 def _pages(spec: TensorSpec, banks: int) -> Iterator[int]:
     """Pages in each bank: round robin, or a shard a core."""
     if spec.memory.shard is not None:
@@ -350,71 +289,3 @@ def _contents(file: str) -> str:
         return Path(file).read_text(errors="replace")
     except OSError:
         return ""
-
-
-# ------------------------------------------------------------------------------------- the captured graph
-
-
-def _graph(
-    step: Step, taken: Sequence[Row], tensors: Sequence[int], made: Sequence[Buffer], chip: DeviceSpec
-) -> list[dict[str, Any]]:
-    """The call and, nested in it, its device operations with their circular buffers; then what it allocated."""
-    nodes: list[dict[str, Any]] = []
-    name = step.kernel if not step.on_host else f"(torch) {step.kernel}"
-
-    def add(kind: str, level: int, **params: Any) -> int:
-        number = len(nodes)
-        nodes.append(
-            {
-                "counter": number,
-                "id": number,
-                "node_type": kind,
-                "params": params,
-                "connections": [],
-                "arguments": [],
-                "input_tensors": [],
-                "stacking_level": level,
-            }
-        )
-        if number:
-            nodes[number - 1]["connections"].append(number)
-        return number
-
-    add("capture_start", 0)
-    call = add("function_start", 1, name=name, inputs=str(len(step.uses)))
-    nodes[call]["arguments"] = [plain(value) for _, value in step.attrs]
-    nodes[call]["input_tensors"] = list(tensors)
-    for row in taken:
-        if row.kind != "device":
-            continue
-        add("function_start", 2, name=row.code, inputs=str(len(row.inputs)))
-        cores = f"{{[(x=0,y=0) - (x={chip.grid[0] - 1},y={-(-row.time.cores // chip.grid[0]) - 1})]}}"
-        add(
-            "circular_buffer_allocate",
-            3,
-            address=str(chip.l1_per_core - chip.l1_allocatable),
-            size=str(CIRCULAR_BYTES),
-            core_range_set=cores,
-            num_tiles=str(CIRCULAR_TILES),
-            device_id=str(DEVICE),
-            globally_allocated="false",
-        )
-        add("circular_buffer_deallocate_all", 3)
-        add("function_end", 2, name=row.code)
-    for buffer in made:
-        add(
-            "buffer_allocate",
-            2,
-            address=str(buffer.address),
-            size=str(buffer.spec.nbytes),
-            type=buffer.spec.memory.buffer.upper(),
-            layout=MEMORY_LAYOUTS[buffer.spec.memory.sharding],
-            page_size=str(buffer.spec.page_bytes),
-            num_cores=str(chip.cores if buffer.spec.memory.buffer == "l1" else 0),
-            device_id=str(DEVICE),
-        )
-    if step.kernel == DEALLOCATE:
-        add("buffer_deallocate", 2, device_id=str(DEVICE))
-    add("function_end", 1, name=name)
-    add("capture_end", 0)
-    return nodes
