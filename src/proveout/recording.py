@@ -69,7 +69,7 @@ def save(recorded: Recorded, folder: Path) -> None:
 
 def clear(folder: Path) -> None:
     """Forget what was recorded below a folder before."""
-    for path in folder.rglob("recorded.json"):
+    for path in list(folder.rglob("recorded.json")):
         shutil.rmtree(path.parent)
 
 

@@ -112,11 +112,12 @@ def _of_command(request: Request, command: str, name: str, chosen: dict[str, Any
     environment = {recording.VARIABLE: str(folder)}
     outcome = isolate.run_command(command, output=sys.stderr, timeout_s=request.timeout, environment=environment)
     found = [dataclasses.replace(r, settings=dataclasses.replace(r.settings, **chosen)) for r in recording.load(folder)]
-    if not outcome.ok:
-        note(f"the command {outcome.story}")
     if not found:
-        why = "ran no Program on a modelled chip" if outcome.ok else outcome.story
-        raise ScriptError(f"the command {why}, so there is nothing to show. It must compile for a `sim` device.")
+        if outcome.ok:
+            raise ScriptError("the command ran no Program on a modelled chip: it must compile for a `sim` device.")
+        raise ScriptError(f"the command {outcome.story} before it ran a Program; what it printed is above.")
+    if not outcome.ok:
+        note(f"the command {outcome.story}; these are the Programs it had run")
     by_device: dict[str, list[Recorded]] = {}
     for one in found:
         by_device.setdefault(one.device, []).append(one)

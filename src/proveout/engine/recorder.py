@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 from collections.abc import Callable, Iterator
@@ -31,9 +32,9 @@ class Recorder:
 
     @staticmethod
     def of_environment() -> Recorder | None:
-        """Processes that record into the same folder keep their Programs apart."""
+        """The one of this process, if it is to record at all."""
         folder = recording.wanted()
-        return Recorder(folder, f"process{os.getpid()}-program") if folder else None
+        return _of_process(folder, os.getpid()) if folder else None
 
     def ran(self, compiled: CompiledGraph, device: str, again: Again) -> None:
         """Note one run. `again` compiles the graph under other settings."""
@@ -47,6 +48,12 @@ class Recorder:
             found = Recorded(device, compiled.chip, compiled.settings, compiled.program, alternatives, fallbacks)
             recording.save(found, folder)
         recording.note_call(self._seen[id(compiled)][1])
+
+
+@functools.cache
+def _of_process(folder: Path, pid: int) -> Recorder:
+    """Processes that record into the same folder keep their Programs apart."""
+    return Recorder(folder, f"process{pid}-program")
 
 
 def _alternatives(settings: Settings, again: Again) -> Iterator[tuple[Settings, Any]]:

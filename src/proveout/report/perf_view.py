@@ -37,7 +37,8 @@ class Line:
 def render(sheet: Sheet, advice: Sequence[Advice], width: int | None = None, colour: bool = False) -> str:
     """Totals, the operations sorted by cost, and the advice."""
     width = width or shutil.get_terminal_size((UNLIMITED, 24)).columns
-    return "\n".join([*totals(sheet), "", *_table(sheet, width, colour), *_advice(sheet, advice, width, colour)])
+    head = [more for line in totals(sheet) for more in _wrapped(line, width)]
+    return "\n".join([*head, "", *_table(sheet, width, colour), *_advice(sheet, advice, width, colour)])
 
 
 def totals(sheet: Sheet) -> list[str]:
@@ -48,11 +49,12 @@ def totals(sheet: Sheet) -> list[str]:
     ideal = sum(row.ideal_ns for row in sheet.device_rows)
     transfers = sum(row.kind == "transfer" for row in sheet.rows)
     hosted = sum(row.kind == "host" for row in sheet.rows)
+    each = " of each Program" if len(sheet.recorded) > 1 else ""
     how = [text for on, text in ((_all(sheet, "trace", True), "traced"), (_all(sheet, "queues", 2), "2 queues")) if on]
     lines = [
         f"{sheet.name} on {sheet.device}: {columns}×{rows} cores at {chip.clock_ghz:g} GHz"
         f"{''.join(f', {text}' for text in how)}. All times are modelled, none is measured.",
-        f"One call takes {time(sheet.total_ns)}, between {time(low)} and {time(high)}; "
+        f"One call{each} takes {time(sheet.total_ns)}, between {time(low)} and {time(high)}; "
         f"{share:.0%} of kernels and transfers is calibrated.",
         f"  kernels {time(sheet.kernel_ns)} in {len(sheet.device_rows)} device operations (PM ideal {time(ideal)})",
         f"  waits between them {time(sheet.wait_ns)}",
@@ -62,7 +64,7 @@ def totals(sheet: Sheet) -> list[str]:
         lines.append(f"  {hosted} op{'s' * (hosted > 1)} on the host, whose own time is not modelled")
     if len(sheet.recorded) > 1:
         calls = ", ".join(f"{r.program.name} ×{r.calls}" for r in sheet.recorded)
-        lines.append(f"  {len(sheet.recorded)} Programs, one call of each; they were called: {calls}")
+        lines.append(f"  {len(sheet.recorded)} Programs; calls of each: {calls}")
     return lines
 
 
