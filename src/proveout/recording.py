@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +38,16 @@ class Recorded:
         known = ((self.settings, self.program), *self.alternatives)
         return next((program for given, program in known if _shape(given) == _shape(settings)), None)
 
+    def as_under(self, settings: Settings) -> Recorded:
+        """The same run as it would have been under other settings, where an alternative knows it."""
+        program = self.under(settings)
+        known = (*self.alternatives, (self.settings, self.program))
+        return self if program is None else replace(self, settings=settings, program=program, alternatives=known)
+
 
 def _shape(settings: Settings) -> tuple[object, ...]:
-    """The settings that decide which calls a Program makes; trace, queues and fidelity only change how they run."""
-    return settings.precision, settings.weights, settings.overrides, settings.memory
+    """The settings that decide which calls a Program makes; queues and fidelity change how they run."""
+    return settings.precision, settings.weights, settings.overrides, settings.memory, settings.trace
 
 
 def wanted() -> Path | None:

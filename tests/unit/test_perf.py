@@ -184,8 +184,19 @@ def test_each_saving_is_what_the_plan_made_again_saves(recorded: Recorded) -> No
         now = line.then_ns
     trace = next(line for line in advice if line.change == "capture a trace")
     traced = replace(SETTINGS, trace=True)
-    again = program_time(step_times(recorded.program, recorded.chip, traced), traced).ns
+    with_trace = recorded.under(traced)
+    assert with_trace is not None
+    again = program_time(step_times(with_trace, recorded.chip, traced), traced).ns
     assert trace.alone_ns == make_sheet("x", [recorded]).total_ns - again
+
+
+def test_changes_of_different_operations_add_up(recorded: Recorded) -> None:
+    advice = {a.change: a for a in advise([replace(recorded, settings=replace(SETTINGS, trace=True))])}
+    norm, fused = (
+        advice[c] for c in ("norms and softmaxes over all cores", "activations inside their matrix products")
+    )
+    assert (norm.saves_ns, fused.saves_ns) == (norm.alone_ns, fused.alone_ns)
+    assert norm.places == ("norm",)
 
 
 def test_what_is_on_already_is_not_advised(recorded: Recorded) -> None:
@@ -196,9 +207,10 @@ def test_what_is_on_already_is_not_advised(recorded: Recorded) -> None:
 
 def test_lower_weights_are_advised_by_a_program_compiled_so(recorded: Recorded) -> None:
     """One large product: its weights are most of what it reads."""
-    packed = replace(SETTINGS, weights="bfloat8_b")
+    traced = replace(SETTINGS, trace=True)
+    packed = replace(traced, weights="bfloat8_b")
     program, other = _product("bfloat16"), _product("bfloat8_b")
-    one = replace(recorded, settings=replace(SETTINGS, trace=True), program=program, fallbacks=())
+    one = replace(recorded, settings=traced, program=program, fallbacks=())
     without = {line.change for line in advise([replace(one, alternatives=())])}
     line = next(
         a for a in advise([replace(one, alternatives=((packed, other),))]) if a.change == "weights in bfloat8_b"
@@ -335,9 +347,11 @@ def test_programs_of_a_process_are_recorded_in_order_with_their_calls(
 
 
 def test_a_recorded_program_has_its_alternatives_under_other_settings(recorded: Recorded) -> None:
-    assert [s.weights for s, _ in recorded.alternatives] == ["bfloat8_b"]
-    assert recorded.under(replace(SETTINGS, trace=True)) is recorded.program
-    assert recorded.under(replace(SETTINGS, weights="bfloat8_b")) == recorded.alternatives[0][1]
+    made = [(s.trace, s.weights) for s, _ in recorded.alternatives]
+    assert made == [(True, "same"), (False, "bfloat8_b"), (True, "bfloat8_b")]
+    assert recorded.under(replace(SETTINGS, queues=2)) is recorded.program
+    assert recorded.as_under(replace(SETTINGS, trace=True)).program == recorded.alternatives[0][1]
+    assert recorded.under(replace(SETTINGS, weights="bfloat8_b")) == recorded.alternatives[1][1]
     assert recorded.under(replace(SETTINGS, weights="bfloat4_b")) is None
 
 

@@ -111,7 +111,7 @@ def _of_command(request: Request, command: str, name: str, chosen: dict[str, Any
     recording.clear(folder)
     environment = {recording.VARIABLE: str(folder)}
     outcome = isolate.run_command(command, output=sys.stderr, timeout_s=request.timeout, environment=environment)
-    found = [dataclasses.replace(r, settings=dataclasses.replace(r.settings, **chosen)) for r in recording.load(folder)]
+    found = [r.as_under(dataclasses.replace(r.settings, **chosen)) for r in recording.load(folder)]
     if not found:
         if outcome.ok:
             raise ScriptError("the command ran no Program on a modelled chip: it must compile for a `sim` device.")

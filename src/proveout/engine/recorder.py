@@ -18,7 +18,7 @@ from proveout.recording import Recorded
 from proveout.types import Settings
 
 Again = Callable[[Settings], CompiledGraph]
-CHANGES: tuple[dict[str, Any], ...] = ({"weights": "bfloat8_b"}, {"precision": "bfloat16"}, {"memory": "auto"})
+CHANGES: dict[str, Any] = {"trace": True, "weights": "bfloat8_b", "precision": "bfloat16", "memory": "auto"}
 """Settings that make another Program of the same graph, and maybe a quicker one."""
 
 
@@ -57,10 +57,12 @@ def _of_process(folder: Path, pid: int) -> Recorder:
 
 
 def _alternatives(settings: Settings, again: Again) -> Iterator[tuple[Settings, Any]]:
-    changes = [c for c in CHANGES if replace(settings, **c) != settings and not (settings.overrides and "weights" in c)]
-    together: dict[str, Any] = {k: v for change in changes for k, v in change.items()}
-    for change in [*changes, together] if len(changes) > 1 else changes:
-        chosen = replace(settings, **change)
+    """The graph under every combination of the changes that are not there yet."""
+    left = {
+        k: v for k, v in CHANGES.items() if getattr(settings, k) != v and not (k == "weights" and settings.overrides)
+    }
+    for names in itertools.chain.from_iterable(itertools.combinations(left, n) for n in range(1, len(left) + 1)):
+        chosen = replace(settings, **{name: left[name] for name in names})
         try:
             compiled = again(chosen)
         except ProveoutError:

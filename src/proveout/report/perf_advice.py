@@ -6,7 +6,7 @@ dispatch is what the chip waits for, and a lot inside a trace.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,7 +23,8 @@ LEAST = 0.002
 PLACES = 3
 """Places in the model that a line names."""
 
-Times = list[StepTime]
+OpNs = Callable[[DeviceOp, DeviceSpec, int, str], int | None]
+"""(operation, chip, its position in its call, the call) to the ns it takes after a change; None where it stays."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,10 @@ class Change:
     how: str
     settings: dict[str, Any] = field(default_factory=dict)
     applies: Callable[[Recorded], bool] = lambda recorded: True
-    rewrite: Callable[[Recorded, Times], Times] | None = None
-    places: Callable[[Recorded], Iterable[str]] = lambda recorded: ()
+    op_ns: OpNs | None = None
     saved_ns: int = 0
+    modules: tuple[str, ...] = ()
+    """Where it is, of a change whose saving is known already."""
 
 
 def advise(recorded: Sequence[Recorded]) -> tuple[Advice, ...]:
@@ -69,8 +71,8 @@ def advise(recorded: Sequence[Recorded]) -> tuple[Advice, ...]:
             break
         alone = max(0, whole - _total(recorded, (best,)))
         now = after[id(best)]
-        places = tuple(dict.fromkeys(p for r in recorded if best.applies(r) for p in best.places(r)))
-        found.append(Advice(best.title, saved, alone, now, best.how, places))
+        places = [*best.modules, *(p for r in recorded if best.op_ns for p in _places(r, best.op_ns))]
+        found.append(Advice(best.title, saved, alone, now, best.how, tuple(dict.fromkeys(places))))
         left.remove(best)
         done.append(best)
     return tuple(found)
@@ -90,10 +92,7 @@ def _planned(recorded: Recorded, changes: Sequence[Change]) -> int:
         if other is not None:
             settings, program = chosen, other
     again = replace(recorded, settings=settings, program=program)
-    times = step_times(program, recorded.chip, settings)
-    for change in applied:
-        if change.rewrite is not None:
-            times = change.rewrite(again, times)
+    times = _rewritten(again, [change.op_ns for change in applied if change.op_ns is not None])
     return program_time(times, settings).ns
 
 
@@ -128,21 +127,26 @@ def _set(name: str, value: str) -> str:
 # ----------------------------------------------------------------------------------- device operations
 
 
-def _rewritten(
-    recorded: Recorded, times: Times, change: Callable[[DeviceOp, DeviceSpec, int, str], int | None]
-) -> Times:
-    """The times with some device operations quicker or gone: `change` gives an operation's new ns, or None."""
+def _rewritten(recorded: Recorded, changes: Sequence[OpNs]) -> list[StepTime]:
+    """The Steps' times with each device operation as quick as the quickest of these changes makes it."""
     found = []
-    for time in times:
-        if time.kernel is None or len(time.kernel.ops) == 0:
-            found.append(time)
-            continue
-        ops = step_device_ops(time.step, recorded.program.specs, recorded.chip, recorded.settings)
-        olds = [estimate.ns for _, estimate in time.kernel.ops]
-        news = [change(op, recorded.chip, i, str(time.step.kernel)) for i, op in enumerate(ops)]
-        ns = sum(old if new is None else min(old, new) for old, new in zip(olds, news))
-        found.append(replace(time, ns=ns, low_ns=min(time.low_ns, ns), high_ns=max(ns, time.high_ns)))
+    for time in step_times(recorded.program, recorded.chip, recorded.settings):
+        if time.kernel is not None and changes:
+            ops = step_device_ops(time.step, recorded.program.specs, recorded.chip, recorded.settings)
+            ns = 0
+            for index, (op, (_, estimate)) in enumerate(zip(ops, time.kernel.ops, strict=True)):
+                after = [change(op, recorded.chip, index, time.step.kernel) for change in changes]
+                ns += min(estimate.ns, *(value for value in after if value is not None), estimate.ns)
+            time = replace(time, ns=ns, low_ns=min(time.low_ns, ns), high_ns=max(ns, time.high_ns))
+        found.append(time)
     return found
+
+
+def _places(recorded: Recorded, change: OpNs) -> Iterator[str]:
+    """The modules where a change saves time, the most first."""
+    pairs = zip(_rewritten(recorded, ()), _rewritten(recorded, (change,)), strict=True)
+    gains = sorted(((before.ns - after.ns, after.step) for before, after in pairs), key=lambda gain: -gain[0])
+    yield from (step.origin.module or step.outputs[0] for gain, step in gains if gain > 0)
 
 
 def _tuned_ns(op: DeviceOp, chip: DeviceSpec, index: int, kernel: str) -> int | None:
@@ -151,8 +155,10 @@ def _tuned_ns(op: DeviceOp, chip: DeviceSpec, index: int, kernel: str) -> int | 
         return None
     product = product_of(op)
     blocks = matmul.blocks_for(product, chip, tuned=True)
-    if blocks.kind != "2d" or blocks.k < 2 or product.batch > 1:
-        return None  # no hand-tuned measurement stands behind other cuts
+    backing = calibration.backing("matmul", chip, "tuned")
+    covered = backing is not None and backing.covers(product.m * product.k * product.n)
+    if not covered or blocks.kind != "2d" or blocks.k < 2 or product.batch > 1:
+        return None  # no hand-tuned measurement stands behind it
     parameters = calibration.matmul_parameters(chip.arch, "tuned")
     ns = float(matmul.kernel_ns(matmul.features(product, blocks), parameters, chip.clock_ghz))
     return round(max(ns, op.engine_cycles(chip) / chip.clock_ghz))
@@ -171,27 +177,9 @@ def _wide_ns(op: DeviceOp, chip: DeviceSpec, index: int, kernel: str) -> int | N
     return device_op_time(replace(op, cores=pieces), chip).ns
 
 
-def _rewrite(change: Callable[[DeviceOp, DeviceSpec, int, str], int | None]) -> dict[str, Any]:
-    """What a Change of single operations needs: the new times, and the modules where they are."""
-
-    def places(recorded: Recorded) -> Iterator[str]:
-        times = step_times(recorded.program, recorded.chip, recorded.settings)
-        after = _rewritten(recorded, times, change)
-        gains = sorted(((a.ns - b.ns, b.step) for a, b in zip(times, after) if b.ns < a.ns), key=lambda g: -g[0])
-        yield from (step.origin.module or step.outputs[0] for _, step in gains)
-
-    return {"rewrite": lambda recorded, times: _rewritten(recorded, times, change), "places": places}
-
-
-def _without_conversions(recorded: Recorded, times: Times) -> Times:
+def _same_layout_ns(op: DeviceOp, chip: DeviceSpec, index: int, kernel: str) -> int | None:
     """Every tensor comes in the layout that its reader takes."""
-    return [t for t in times if t.step.kernel != "ttnn.to_layout"]
-
-
-def _conversions(recorded: Recorded) -> Iterator[str]:
-    for step in recorded.program.body:
-        if step.kernel == "ttnn.to_layout":
-            yield step.origin.module or step.outputs[0]
+    return 0 if kernel == "ttnn.to_layout" else None
 
 
 CHANGES: tuple[Change, ...] = (
@@ -219,23 +207,22 @@ CHANGES: tuple[Change, ...] = (
     Change(
         "hand-tuned program configs for matrix products",
         "program_config= of these calls in the exported script: proveout export",
-        **_rewrite(_tuned_ns),
+        op_ns=_tuned_ns,
     ),
     Change(
         "activations inside their matrix products",
         "fused_activation in the program_config of these calls: proveout export",
-        **_rewrite(_fused_ns),
+        op_ns=_fused_ns,
     ),
     Change(
         "norms and softmaxes over all cores",
         "a sharded memory_config for these calls: proveout export",
-        **_rewrite(_wide_ns),
+        op_ns=_wide_ns,
     ),
     Change(
         "no change of layout on the way",
         "at most this, where neighbours take the same layout: proveout export",
-        rewrite=_without_conversions,
-        places=_conversions,
+        op_ns=_same_layout_ns,
     ),
 )
 
@@ -248,7 +235,7 @@ def _host_ops(recorded: Sequence[Recorded]) -> list[Change]:
             f"{line.aten} on the device (its transfers go; its kernel's time is not counted)",
             line.fix,
             saved_ns=line.saved_ns or 0,
-            places=lambda recorded, modules=line.modules: modules,  # type: ignore[misc]
+            modules=line.modules,
         )
         for line in lines
     ]

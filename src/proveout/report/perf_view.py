@@ -85,7 +85,8 @@ FIGURES = (("%", 5), ("µs", 7), ("n", 3), ("each (from–to)", 16), ("util.", 5
 BOUNDS = {"compute": "compute", "bandwidth": "memory"}
 KEY = (
     "%: of kernels and transfers. each: the predicted µs of one with their interval; ~ where no measurement backs it. "
-    "util.: PM ideal ÷ kernel × grid ÷ cores. bound: by ttnn's performance model."
+    "util.: PM ideal ÷ kernel × grid ÷ cores; above 100% where the ideal counts bytes that are not read, or few cores "
+    "have all of the DRAM. bound: by ttnn's performance model."
 )
 
 
@@ -98,7 +99,7 @@ def _table(sheet: Sheet, width: int, colour: bool) -> list[str]:
     for line in lines[:MOST_LINES]:
         figures = " ".join(f"{cell:>{size}}" for cell, (_, size) in zip(_figures(line, sheet, busy), FIGURES))
         row = line.first
-        what = _wrapped(f"{row.code.removesuffix(SUFFIX)}  {_operands(row)}", width - indent)
+        what = _wrapped(f"{row.code.removesuffix(SUFFIX)} {_operands(row)}", width - indent)
         text.append(f"{figures}  {what[0]}".rstrip())
         text += [" " * indent + more for more in what[1:]]
         text += [" " * indent + _styled(place, "2", colour) for place in _wrapped(_where(line.rows), width - indent)]
@@ -119,7 +120,7 @@ def _figures(line: Line, sheet: Sheet, busy: int) -> tuple[str, ...]:
         micro(line.ns),
         count,
         f"{mark}{micro(row.time.ns)} ({rough(row.time.low_ns)}–{rough(row.time.high_ns)})",
-        "" if used is None else f"{used:.0%}",
+        "" if used is None else f"{used:.0%}" if used <= 1 else ">100%",
         str(row.time.cores) if row.kind == "device" else "",
         BOUNDS.get(row.bound, row.kind),
     )
@@ -144,14 +145,15 @@ def _advice(sheet: Sheet, advice: Sequence[Advice], width: int, colour: bool) ->
 
 def _wrapped(text: str, width: int) -> list[str]:
     """Lines of at most this width; what is longer than a line, as a module's path may be, breaks at its dots."""
+    indent = " " * (len(text) - len(text.lstrip()))
     lines: list[str] = []
-    for word in text.split(" "):
+    for word in text.split():
         for part in [word] if len(word) <= width else re.split(r"(?<=\.)", word):
             glue = "" if part is not word and lines and lines[-1].endswith(".") else " "
             if lines and len(lines[-1]) + len(glue) + len(part) <= width:
                 lines[-1] += glue + part
             elif part:
-                lines.append(part)
+                lines.append(indent + part)
     return lines
 
 
