@@ -2,11 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test check bench lint clean
+.PHONY: help demo test test-interop interop-tools check bench lint clean
 
 help:
 	@echo "make demo    install, then compile, check and benchmark the selftest corpus; leaves demo/report.html"
 	@echo "make test    every test that runs here"
+	@echo "make test-interop   only those that hand our exports to the real tt-perf-report and ttnn-visualizer"
 	@echo "make check   the quick part of it (about 2 minutes)"
 	@echo "make bench   the benchmarks: ratios measured in one run"
 
@@ -35,8 +36,20 @@ demo: .venv/installed
 
 # All of PyTorch's operator samples are left out of it (tens of minutes); a run that stops goes on where it was:
 #   .venv/bin/python -m pytest -n 2 -m whole_table tests/ops
-test: .venv/installed-test lint
+test: .venv/installed-test lint interop-tools
 	$(BIN)/python -m pytest -n 2 tests
+
+test-interop: .venv/installed-test interop-tools
+	$(BIN)/python -m pytest -m interop tests/interop
+
+# Each tool pins its own versions of the same packages, so each has an environment of its own, made once. Without PyPI
+# there is none, and the tests that need it say so and are skipped.
+interop-tools: .venv-interop/tt-perf-report/made .venv-interop/ttnn-visualizer/made
+
+.venv-interop/%/made: tests/interop/%.txt
+	@$(PYTHON) -m venv .venv-interop/$* && \
+	  .venv-interop/$*/bin/python -m pip install --quiet --requirement $< && touch $@ || \
+	  echo "no $*: the tests marked 'interop' that need it will say so"
 
 check: .venv/installed-test lint
 	$(BIN)/python -m pytest -n 2 -m "not slow and not e2e and not browser" tests/test_tiny.py tests/test_architecture.py tests/unit tests/models
@@ -52,4 +65,4 @@ bench: .venv/installed-test
 	$(BIN)/python tests/bench/predict_speed.py
 
 clean:
-	rm -rf .venv demo build dist src/*.egg-info
+	rm -rf .venv .venv-interop demo build dist src/*.egg-info

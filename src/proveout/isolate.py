@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any
 
 LOG_LINES = 40
 
@@ -73,20 +74,41 @@ def run_python(
                 start_new_session=True,
                 preexec_fn=limit,
             )
-            timed_out = False
-            try:
-                child.wait(timeout=timeout_s)
-            except subprocess.TimeoutExpired:
-                timed_out = True
-            finally:
-                kill_group(child.pid)
-                child.wait()
+            timed_out = _wait(child, timeout_s)
         lines = log.read_text(errors="replace").splitlines()
     return Outcome(child.returncode, time.monotonic() - started, timed_out, "\n".join(lines[-LOG_LINES:]))
 
 
+def run_command(command: str, *, output: IO[str], timeout_s: float, environment: Mapping[str, str]) -> Outcome:
+    """Run a shell's command line in its own process group; what it prints goes to `output` as it comes."""
+    started = time.monotonic()
+    child = subprocess.Popen(
+        command,
+        shell=True,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, **environment},
+        start_new_session=True,
+    )
+    timed_out = _wait(child, timeout_s)
+    return Outcome(child.returncode, time.monotonic() - started, timed_out, "")
+
+
+def _wait(child: subprocess.Popen[Any], timeout_s: float) -> bool:
+    """Wait for a child, then end whatever is left of its group; tells whether it was too slow."""
+    try:
+        child.wait(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        return True
+    finally:
+        kill_group(child.pid)
+        child.wait()
+    return False
+
+
 def kill_group(pid: int) -> None:
-    """End every process of a group that `run_python` made; already gone is fine."""
+    """End every process of a child's group; already gone is fine."""
     try:
         os.killpg(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from proveout import isolate
+from proveout import isolate, recording
 from proveout.errors import CaptureError, ProveoutError
 from proveout.types import Comparison, Job, Record, Timing, from_json, to_json
 
@@ -60,8 +60,17 @@ def prove_here(job: Job) -> Record:
         stage = "compile"
         only_plan = job.do == ("compile",)
         dump = job.dump or None
+        record = Path(job.artifacts) if "perf" in job.do and job.artifacts else None
+        if record is not None:
+            recording.clear(record)
         compiled = compile(
-            model, device=job.device, settings=job.settings, dry_run=only_plan, dump=dump, call=(args, kwargs)
+            model,
+            device=job.device,
+            settings=job.settings,
+            dry_run=only_plan,
+            dump=dump,
+            record=record,
+            call=(args, kwargs),
         )
         if not compiled.graphs and compiled.coverage.graph_breaks:
             raise CaptureError(f"PyTorch captured nothing of the model: {'; '.join(compiled.coverage.graph_breaks)}")
@@ -72,7 +81,7 @@ def prove_here(job: Job) -> Record:
         if job.artifacts and "export" in job.do:
             with undisturbed(model, (args, kwargs)):
                 save_calls(compiled, args, kwargs, Path(job.artifacts))
-        elif job.artifacts:
+        elif job.artifacts and record is None:
             for number, program in enumerate(programs):
                 program.save(Path(job.artifacts, job.workload.name.replace("::", "."), f"program{number}"))
 

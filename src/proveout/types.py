@@ -273,7 +273,7 @@ class Job:
     workload: Workload
     device: str = "sim"
     settings: Settings = Settings(precision="bfloat16")
-    do: tuple[Literal["compile", "run", "export", "check", "benchmark"], ...] = ("check", "benchmark")
+    do: tuple[Literal["compile", "run", "export", "check", "benchmark", "perf"], ...] = ("check", "benchmark")
     """`compile` alone runs nothing on the device; the others compile too."""
     iterations: int = 20
     warmup: int = 3

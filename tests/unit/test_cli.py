@@ -52,6 +52,12 @@ def run(*words: str, cache: Path | None = None, **more: Any) -> subprocess.Compl
         (["nowhere.py"], "no script 'nowhere.py'"),
         (["report"], "Run: proveout benchmark SCRIPT.py"),
         (["query", "select nonsense from records"], "Tables: records (key, model, "),
+        (["perf", "-n", "x"], "-n NAME is for -c"),
+        (["perf", "x.py", "-c", "true"], "scripts cannot be given with -c"),
+        (["perf", "-c", "true", "--device", "sim:p150"], "--device cannot be given with -c"),
+        (["perf", "x.py", "--trace", "--set", "trace=true"], "say the same thing twice"),
+        (["perf", "x.py", "--queues", "3"], "'--queues'"),
+        (["perf", "x.py", "--device", "cpu"], "device 'cpu' has no modelled chip"),
         (["ops", "frobnicate"], "no op in the table has 'frobnicate' in its name"),
     ],
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from proveout.cli import benchmark, check, compile, devices, discover, export, ops, query, report, version
+from proveout.cli import benchmark, check, compile, devices, discover, export, ops, perf, query, report, version
 from proveout.cli.output import emit_json, note
 from proveout.errors import ProveoutError
 
@@ -19,6 +19,7 @@ VERBS: dict[str, Callable[..., int]] = {
     "compile": compile.verb,
     "check": check.verb,
     "export": export.verb,
+    "perf": perf.verb,
     "discover": discover.verb,
     "query": query.verb,
     "ops": ops.verb,

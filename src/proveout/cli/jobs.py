@@ -21,7 +21,7 @@ from proveout.types import Job, Record, Settings, Workload, versions
 if TYPE_CHECKING:
     from proveout.capture import Discovery
 
-Do = tuple[Literal["compile", "run", "export", "check", "benchmark"], ...]
+Do = tuple[Literal["compile", "run", "export", "check", "benchmark", "perf"], ...]
 
 
 class Interrupted(ProveoutError):
@@ -45,8 +45,8 @@ def run(request: Request, do: Do, artifacts: Path | None = None, dump: Path | No
     from proveout.capture import resolve
 
     checked = check(request)
-    _check_artifacts(artifacts)
-    _check_artifacts(dump, "--dump DIR")
+    check_folder(artifacts)
+    check_folder(dump, "--dump DIR")
     scripts = resolve(request.scripts or [], request.search_dir or [], request.all_scripts)
     jobs, results = _find(checked, scripts, do, artifacts)
     jobs = [_in_folder(job, "dump", dump) for job in jobs]
@@ -236,7 +236,8 @@ def _refuse_missing(missing: Sequence[Job], total: int, store: Store) -> None:
         )
 
 
-def _check_artifacts(folder: Path | None, option: str = "-o DIR") -> None:
+def check_folder(folder: Path | None, option: str = "-o DIR") -> None:
+    """Refuse a folder that cannot be made, before any work."""
     if folder is None:
         return
     try:

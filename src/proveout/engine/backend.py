@@ -18,6 +18,7 @@ from proveout.compiler.decompositions import decompositions, kept_whole
 from proveout.compiler.dump import Dump
 from proveout.devices.registry import DeviceInfo, find, info_of, open_device
 from proveout.engine.graph import GraphFunction, Tally
+from proveout.engine.recorder import Recorder
 from proveout.errors import UsageError, unknown
 from proveout.program import Device
 from proveout.types import Settings
@@ -46,6 +47,7 @@ class Capture:
     """Where Dynamo cut the model into several graphs: the user's line and the reason."""
     keep: bool = False
     dump: Dump | None = None
+    recorder: Recorder | None = field(default_factory=Recorder.of_environment)
     tally: Tally = field(default_factory=Tally)
 
     @staticmethod
@@ -71,6 +73,11 @@ class Capture:
                 raise unknown("option", name, OPTIONS)
         return Capture.of(options.get("device", "sim"), options.get("settings"))
 
+    def stop_recording(self) -> None:
+        self.recorder = None
+        for graph in self.graphs:
+            graph.recorder = None
+
     def __repr__(self) -> str:
         return f"proveout on {self.device.name}"
 
@@ -92,7 +99,7 @@ class Capture:
             weights = _resident_positions(phase)
             name = f"graph{next(_numbers)}_{phase}"
             function = GraphFunction(gm, weights, self.device, self.info, self.settings, name)
-            function.dry, function.dump = self.dry, self.dump
+            function.dry, function.dump, function.recorder = self.dry, self.dump, self.recorder
             if self.keep:
                 function.tally = self.tally
                 self.graphs.append(function)

@@ -19,6 +19,7 @@ from proveout.compiler.ledger import ledger
 from proveout.compiler.plan import Plan
 from proveout.engine.backend import Capture
 from proveout.engine.graph import Tally, Variant
+from proveout.engine.recorder import Recorder
 from proveout.errors import CaptureError, CompileError, ProveoutError, UsageError
 from proveout.program import Device, Program
 from proveout.types import Coverage, Fallback, MemoryUse, Settings
@@ -32,6 +33,7 @@ def compile(
     settings: Settings | Mapping[str, Any] | None = None,
     dry_run: bool = False,
     dump: str | Path | None = None,
+    record: str | Path | None = None,
     call: tuple[Sequence[Any], Mapping[str, Any]] | None = None,
 ) -> Compiled:
     """Compile a model for the given inputs (a tensor, a tuple of positional or a dict of keyword arguments; `call`
@@ -39,12 +41,14 @@ def compile(
 
     All graphs of the model are captured by one call on these inputs; buffers, inputs and random state are put back
     afterwards. With `dry_run` nothing runs on the device, not even then. `dump` names a folder to leave each graph in
-    as it is after every pass.
+    as it is after every pass; `record` one for the Programs that this call runs and what is needed to plan them again.
     """
     if not isinstance(model, torch.nn.Module):
         raise UsageError(f"model must be a torch.nn.Module, not {type(model).__name__}.")
     chosen = dict(settings) if isinstance(settings, Mapping) else settings
     capture = Capture.of(device, chosen, dry=dry_run, keep=True, dump=Dump(dump) if dump else None)
+    if record is not None:
+        capture.recorder = Recorder(Path(record))
     compiled = Compiled(model, capture)
     args, kwargs = call if call is not None else as_call(inputs)
     met = Counter(counters["graph_break"])
@@ -52,6 +56,8 @@ def compile(
         compiled(*args, **kwargs)
     if not capture.breaks:
         capture.breaks += _skipped_frames(Counter(counters["graph_break"]) - met)
+    if record is not None:  # later calls may be on other shapes, which nobody asked about
+        capture.stop_recording()
     return compiled
 
 

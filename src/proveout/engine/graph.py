@@ -21,6 +21,7 @@ from proveout.compiler.pipeline import stage
 from proveout.compiler.profile import Profile
 from proveout.devices.registry import DeviceInfo
 from proveout.engine import cache
+from proveout.engine.recorder import Recorder
 from proveout.engine.watch import Watch
 from proveout.errors import OutOfMemory
 from proveout.program import Device, Loaded, Program
@@ -47,6 +48,7 @@ class GraphFunction:
         """Called with each run's variant and arguments, before it runs: how checks replay a call Step by Step."""
         self.dry = False
         self.dump: Dump | None = None
+        self.recorder: Recorder | None = None
         self.tally = Tally()
         self.is_static = not _has_symbols(gm)
 
@@ -65,6 +67,8 @@ class GraphFunction:
                 self.on_run(variant, arguments)
             outputs = variant.run(arguments)
             self.tally.add(variant)
+            if self.recorder is not None:
+                self.recorder.ran(variant.compiled, self.device.name, functools.partial(self._again, arguments))
         if self.is_static:
             outputs = [_with_strides(o, s) for o, s in zip(outputs, self.strides)]
             for index, (base, view) in self.views.items():
@@ -122,6 +126,15 @@ class GraphFunction:
             with stage(compiled.stages_s, "save"):
                 cache.save(key, compiled)
         return compiled
+
+    def _again(self, arguments: Sequence[Any], settings: Settings) -> CompiledGraph:
+        """The graph for these arguments under other settings."""
+        gm = self.gm if self.is_static else _specialise(self.gm, arguments)
+        assert not isinstance(gm, str)  # it ran
+        profile = replace(self.profile, precision=settings.precision)
+        return compile_graph(
+            gm, weights=self.weights, profile=profile, settings=settings, chip=self.device.spec, name=self.name
+        )
 
     def _replay(self, program: Program, inputs: Sequence[Any], weights: Mapping[str, Any]) -> Sequence[Any]:
         # A witness judges passes, not the chip's rounding.

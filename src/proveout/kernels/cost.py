@@ -11,8 +11,10 @@ from proveout.chip.memory import Arena, bytes_per_bank
 from proveout.chip.time import (
     HOST_NS,
     TRACED_GAP_NS,
+    DeviceOp,
     Estimate,
     KernelTime,
+    Work,
     default_fidelity,
     ethernet_time,
     kernel_time,
@@ -20,7 +22,7 @@ from proveout.chip.time import (
 )
 from proveout.errors import OutOfMemory
 from proveout.kernels.device_ops import device_ops
-from proveout.kernels.table import flat_specs, kernels, specs_of
+from proveout.kernels.table import Specs, flat_specs, kernels, specs_of
 from proveout.program import DEALLOCATE, FROM_TORCH, TO_DEVICE, TO_TORCH, Program, Step, refs
 from proveout.types import DRAM, HOST, DeviceSpec, Fidelity, MemoryUse, Settings, TensorSpec
 
@@ -96,6 +98,14 @@ def _with_wire(time: KernelTime, wire: Estimate) -> KernelTime:
     )
 
 
+def step_device_ops(
+    step: Step, specs: Mapping[str, TensorSpec], chip: DeviceSpec, settings: Settings
+) -> tuple[DeviceOp, ...]:
+    """The device operations that the time of one Step is made of, in order."""
+    outputs = tuple(specs[n] for n in step.outputs)
+    return _call_ops(step.kernel, specs_of(step, specs), outputs, chip, settings.math_fidelity)[1]
+
+
 @functools.lru_cache(maxsize=65536)
 def _call_time(
     kernel: str,
@@ -106,10 +116,18 @@ def _call_time(
 ) -> KernelTime:
     specs = dict(attrs)
     operands = [s for v in specs.values() for s in flat_specs(v)]
-    fidelity = asked or default_fidelity([s.dtype for s in operands], chip)
-    work = kernels()[kernel].work(specs, outputs)
-    ops = device_ops(kernel, specs, outputs, work, fidelity)
+    (work, fidelity), ops = _call_ops(kernel, specs, outputs, chip, asked)
     return kernel_time(work, [*operands, *outputs], chip, fidelity, ops)
+
+
+def _call_ops(
+    kernel: str, specs: Specs, outputs: tuple[TensorSpec, ...], chip: DeviceSpec, asked: Fidelity | None
+) -> tuple[tuple[Work, str], tuple[DeviceOp, ...]]:
+    """The call's own arithmetic and fidelity, and its device operations."""
+    dtypes = [s.dtype for v in specs.values() for s in flat_specs(v)]
+    fidelity = asked or default_fidelity(dtypes, chip)
+    work = kernels()[kernel].work(specs, outputs)
+    return (work, fidelity), device_ops(kernel, specs, outputs, work, fidelity)
 
 
 def _transfer(step: Step, time: Estimate, pieces: int) -> StepTime:

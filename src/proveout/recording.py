@@ -1,0 +1,109 @@
+"""Programs that ran, kept in a folder with what is needed to plan them again: for those who look at them afterwards.
+
+A process that finds a folder in the variable `PROVEOUT_RECORD` records every Program it runs; others record nothing.
+One folder a Program: itself, `recorded.json`, its alternatives under other settings, and `calls`, a line for each run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from proveout.errors import UsageError
+from proveout.program import Program
+from proveout.types import DeviceSpec, Fallback, Settings, from_json, to_json
+
+VARIABLE = "PROVEOUT_RECORD"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One Program that ran on a modelled chip."""
+
+    device: str
+    chip: DeviceSpec
+    settings: Settings
+    program: Program
+    alternatives: tuple[tuple[Settings, Program], ...] = ()
+    """The same graph compiled under other settings."""
+    fallbacks: tuple[Fallback, ...] = ()
+    calls: int = 1
+
+    def under(self, settings: Settings) -> Program | None:
+        """The graph compiled under settings that differ at most in what a Program does not depend on."""
+        known = ((self.settings, self.program), *self.alternatives)
+        return next((program for given, program in known if _shape(given) == _shape(settings)), None)
+
+    def as_under(self, settings: Settings) -> Recorded:
+        """The same run as it would have been under other settings, where an alternative knows it."""
+        program = self.under(settings)
+        known = (*self.alternatives, (self.settings, self.program))
+        return self if program is None else replace(self, settings=settings, program=program, alternatives=known)
+
+
+def _shape(settings: Settings) -> tuple[object, ...]:
+    """The settings that decide which calls a Program makes; queues and fidelity change how they run."""
+    return settings.precision, settings.weights, settings.overrides, settings.memory, settings.trace
+
+
+def wanted() -> Path | None:
+    """The folder that this process is to record into."""
+    named = os.environ.get(VARIABLE)
+    return Path(named) if named else None
+
+
+def save(recorded: Recorded, folder: Path) -> None:
+    """Write one Program; its folder appears under its name when it is whole."""
+    partial = folder.with_name(f".{folder.name}.part")
+    recorded.program.save(partial)
+    for number, (_, program) in enumerate(recorded.alternatives):
+        program.save(partial / f"alternative{number}")
+    document = {
+        "device": recorded.device,
+        "chip": recorded.chip,
+        "settings": recorded.settings,
+        "alternatives": [settings for settings, _ in recorded.alternatives],
+        "fallbacks": recorded.fallbacks,
+    }
+    (partial / "recorded.json").write_text(json.dumps(to_json(document), allow_nan=False))
+    partial.rename(folder)
+
+
+def clear(folder: Path) -> None:
+    """Forget what was recorded below a folder before."""
+    for path in list(folder.rglob("recorded.json")):
+        shutil.rmtree(path.parent)
+
+
+def note_call(folder: Path) -> None:
+    """One more run of a recorded Program."""
+    with (folder / "calls").open("a") as calls:
+        calls.write("1\n")
+
+
+def load(folder: Path) -> list[Recorded]:
+    """Every Program recorded below a folder, in the order of their first runs."""
+    found = sorted(folder.rglob("recorded.json"), key=lambda p: (p.stat().st_mtime_ns, str(p)))
+    return [_read(path.parent) for path in found if not path.parent.name.startswith(".")]
+
+
+def _read(folder: Path) -> Recorded:
+    try:
+        document: dict[str, Any] = json.loads((folder / "recorded.json").read_text())
+        settings = [from_json(Settings, given) for given in document["alternatives"]]
+        calls = folder / "calls"
+        return Recorded(
+            device=document["device"],
+            chip=from_json(DeviceSpec, document["chip"]),
+            settings=from_json(Settings, document["settings"]),
+            program=Program.load(folder),
+            alternatives=tuple((s, Program.load(folder / f"alternative{i}")) for i, s in enumerate(settings)),
+            fallbacks=tuple(from_json(Fallback, line) for line in document["fallbacks"]),
+            calls=len(calls.read_text().split()) if calls.exists() else 1,
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{folder} does not hold a recorded Program: {error}. Record it again.") from error

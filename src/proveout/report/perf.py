@@ -1,0 +1,37 @@
+"""The perf sheet's files: `performance/` and `memory/`, as tt-perf-report and ttnn-visualizer read them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from proveout.errors import EnvironmentFault
+from proveout.report.perf_advice import Advice
+from proveout.report.perf_csv import render_csv, render_device_log
+from proveout.report.perf_sheet import Sheet
+from proveout.report.perf_view import document
+from proveout.report.visualizer import write_memory
+from proveout.types import Comparison, to_json
+
+STAMP = "%Y_%m_%d_%H_%M_%S"
+
+
+def write(
+    sheet: Sheet, advice: Sequence[Advice], folder: Path, when: datetime, comparisons: Sequence[Comparison] = ()
+) -> dict[str, Path]:
+    """Leave `performance/<time>/`, `memory/<name>/` and `perf.json` in a folder; gives the path of each."""
+    stamp = when.strftime(STAMP)
+    performance = folder / "performance" / stamp
+    table = performance / f"ops_perf_results_{stamp}.csv"
+    whole = folder / "perf.json"
+    try:
+        performance.mkdir(parents=True, exist_ok=True)
+        table.write_text(render_csv(sheet))
+        (performance / "profile_log_device.csv").write_text(render_device_log(sheet))
+        memory = write_memory(sheet, folder / "memory" / sheet.name, int(when.timestamp() * 1e9), comparisons).parent
+        whole.write_text(json.dumps(to_json(document(sheet, advice)), indent=1, allow_nan=False) + "\n")
+    except OSError as error:
+        raise EnvironmentFault(f"cannot write to {folder}: {error.strerror}. Choose another with -o DIR.") from error
+    return {"csv": table, "performance": performance, "memory": memory, "sheet": whole}
