@@ -15,7 +15,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from proveout.compiler.dump import Observe, unobserved
 from proveout.compiler.graph_passes import GRAPH_PASSES
-from proveout.compiler.lower import Lowered, lower, origin_of, variation
+from proveout.compiler.lower import NO_STATE, Lowered, lower, origin_of, variation
 from proveout.compiler.plan import Plan, make_plan
 from proveout.compiler.profile import Profile
 from proveout.compiler.program_passes import (
@@ -31,6 +31,7 @@ from proveout.compiler.program_passes import (
     pack_weights,
     place,
     prune,
+    settle_state,
     sink,
     split,
 )
@@ -73,6 +74,7 @@ def compile_graph(
     gm: GraphModule,
     *,
     weights: frozenset[int],
+    state: Mapping[int, int] = NO_STATE,
     profile: Profile,
     settings: Settings,
     chip: DeviceSpec | None,
@@ -81,11 +83,12 @@ def compile_graph(
     observe: Observe = unobserved,
 ) -> CompiledGraph:
     """Compile a functional ATen graph for one target. The graph is not changed; `observe` sees it after each pass.
+    `state` are weights that calls write to: position -> the output (of the last ones) that holds its new value.
 
     With `settings.verify`, every pass's result is checked by the verifier and, given `replay`, run on random inputs.
     """
     stages: dict[str, float] = {}
-    witness = Witness(gm, replay, weights) if settings.verify and replay else None
+    witness = Witness(gm, replay, weights, len(state)) if settings.verify and replay else None
 
     def see(stage: str, result: GraphModule | Program) -> None:
         observe(stage, result)
@@ -97,10 +100,10 @@ def compile_graph(
     with stage(stages, "graph passes"):
         gm, removed = _run_graph_passes(gm, see)
     with stage(stages, "lower"):
-        lowered = lower(gm, weights, profile, settings, name)
+        lowered = lower(gm, weights, profile, settings, name, state=state)
         if chip is not None:
             kept = better_on_host(gm, weights, lowered, chip)
-            lowered = lower(gm, weights, profile, settings, name, kept) if kept else lowered
+            lowered = lower(gm, weights, profile, settings, name, kept, state) if kept else lowered
     if witness:
         witness.positions = lowered.input_positions, lowered.weight_positions
     see("lower", lowered.program)
@@ -113,13 +116,13 @@ def compile_graph(
             see(_name(program_pass), program)
     coverage = Coverage(_counted(gm, lowered, removed, gone), program.num_transfers, num_graphs=1)
     positions = lowered.input_positions, lowered.weight_positions
-    return CompiledGraph(program, coverage, chip, settings, *positions, stages, _remedies(gm, weights, profile))
+    return CompiledGraph(program, coverage, chip, settings, *positions, stages, _remedies(gm, weights, profile, state))
 
 
-def _remedies(gm: GraphModule, weights: frozenset[int], profile: Profile) -> Remedies:
+def _remedies(gm: GraphModule, weights: frozenset[int], profile: Profile, state: Mapping[int, int]) -> Remedies:
     def compile_again(graph: GraphModule, settings: Settings, chip: DeviceSpec) -> Program:
         precise = replace(profile, precision=settings.precision)
-        program = lower(graph, weights, precise, settings, "again").program
+        program = lower(graph, weights, precise, settings, "again", state=state).program
         for program_pass in program_passes(precise, settings, chip):
             program = program_pass(program)
         return program
@@ -187,7 +190,7 @@ def program_passes(profile: Profile, settings: Settings, chip: DeviceSpec | None
         passes.append(hoist)
         if settings.packs_weights:  # before products are joined: each weight's format is its own module's
             passes += [partial(pack_weights, settings=settings), prune]
-        passes += [*formulas, *moves, *products, prune]
+        passes += [*formulas, *moves, *products, prune, settle_state]
         if chip is not None:
             passes.append(partial(split, chip=chip))
             if settings.memory == "auto":

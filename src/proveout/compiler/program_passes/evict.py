@@ -58,7 +58,13 @@ def evict(program: Program, chip: DeviceSpec, settings: Settings) -> Program:
 def _by_cost_of_streaming(program: Program) -> list[str]:
     """Setup results that the body reads from the device: those read least often first, of those the largest."""
     moved = prepared(program)
-    made = {n for s in program.setup for n in s.outputs if program.specs[n].memory != HOST or n in moved}
+    written = {weight for weight, _ in program.state}
+    made = {
+        n
+        for s in program.setup
+        for n in s.outputs
+        if (program.specs[n].memory != HOST or n in moved) and written.isdisjoint(s.uses)
+    }
     reads: dict[str, int] = {}
     for step in program.body:
         for name in made.intersection(step.uses):
@@ -83,6 +89,8 @@ class _Eviction:
         self.resident: frozenset[str] = frozenset()
         self.weights = frozenset(n for s in program.setup for n in s.outputs)
         self.shares = sharing(program.steps)
+        self.kept = frozenset(value for _, value in program.state)
+        """What the next call finds on the device."""
         self.steps: list[Step] = []
         self.position = 0
         self.reads: dict[str, list[int]] = {}
@@ -195,7 +203,7 @@ class _Eviction:
 
     def _movable(self, busy: Collection[str]) -> list[str]:
         """Values in DRAM that may leave: not what a Step needs or may share buffers with, nor what setup left there."""
-        needed = {self.shares.get(v, v) for v in busy}
+        needed = {self.shares.get(v, v) for v in (*busy, *self.kept)}
         return [
             value
             for value, name in self.at.items()
