@@ -103,8 +103,8 @@ class Program:
     body: tuple[Step, ...]
     specs: Mapping[str, TensorSpec]
     state: tuple[tuple[str, str], ...] = ()
-    """(weight, value): what the body writes to. Its copy on the device is made once; after each call the value takes the
-    copy's place, and the caller writes the same to the weight."""
+    """(weight, value): what the body writes to. Its copy on the device is made once; after each call the value takes
+    the copy's place, and the caller writes the same to the weight."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "specs", MappingProxyType(dict(self.specs)))

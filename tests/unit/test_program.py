@@ -15,9 +15,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proveout.kernels.table import constant_tensor
 from proveout.errors import UsageError
-from proveout.kernels.table import dtype_name, infer
+from proveout.kernels.table import constant_tensor, dtype_name, infer
 from proveout.program import Constant, InvalidProgram, Name, Program, Ref, Step, map_refs, refs, verify, with_refs
 from proveout.types import DRAM, L1, Origin, TensorSpec
 

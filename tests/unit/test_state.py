@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import proveout
+from proveout.engine import watch
 from proveout.engine.backend import Capture
 from proveout.engine.writes import take_writes
 from proveout.program import FROM_TORCH, TO_TORCH, InvalidProgram, Program, verify
@@ -263,7 +264,9 @@ def test_two_models_that_share_a_buffer_see_each_others_writes(settings):
 
 
 @both
-def test_inference_tensors_have_no_versions_and_are_still_never_stale(settings):
+@pytest.mark.parametrize("exact_bytes", [64 << 20, 4096], ids=["all looked at", "a part looked at"])
+def test_inference_tensors_have_no_versions_and_are_still_never_stale(settings, exact_bytes, monkeypatch):
+    monkeypatch.setattr(watch, "EXACT_BYTES", exact_bytes)
     with torch.inference_mode():
         ours, theirs = pair(by_index)
         other = Cache(whole).eval()
@@ -416,6 +419,32 @@ def test_buffers_written_from_each_other_keep_their_order(settings):
             torch.testing.assert_close(dict(ours.named_buffers()), dict(theirs.named_buffers()))
 
 
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_views_of_a_buffer_are_written_before_the_buffer_changes(first):
+    """Integers stay on the host, where a transpose is a view of the live buffer."""
+
+    class Turn(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("a", torch.arange(16).view(4, 4))
+            self.register_buffer("b", -torch.arange(16).view(4, 4))
+
+        def forward(self, x):
+            to, source = (self.a, self.b) if first == "a" else (self.b, self.a)
+            old = to.clone()
+            to.copy_(source.t())
+            source.copy_(old.t())
+            return to + source + x
+
+    ours, theirs = Turn().eval(), Turn().eval()
+    function, _ = compiled_with(ours, LIVE)
+    with torch.no_grad():
+        for n in range(3):
+            assert torch.equal(function(torch.tensor(n)), theirs(torch.tensor(n)))
+            assert torch.equal(ours.a, theirs.a)
+            assert torch.equal(ours.b, theirs.b)
+
+
 @both
 @pytest.mark.parametrize("training", [False, True], ids=["no_grad", "training"])
 def test_batch_norm_statistics(settings, training):
@@ -486,7 +515,9 @@ def test_threads_take_turns(settings):
         try:
             with torch.no_grad():
                 for step in range(8):
-                    function(torch.full((2, 32), float(first)), torch.tensor([first * 16 + step, first * 16 + step + 8]))
+                    function(
+                        torch.full((2, 32), float(first)), torch.tensor([first * 16 + step, first * 16 + step + 8])
+                    )
         except BaseException as error:
             failures.append(error)
 
@@ -541,20 +572,24 @@ def test_what_is_added_to_the_old_value_is_read_back_and_not_added_again():
     assert [w.call for w in writes.writes] == [torch.ops.aten.copy_.default]
 
 
-@both
-@pytest.mark.parametrize("architecture", ["gpt2", "llama"])
-def test_a_decode_step_does_not_transfer_the_static_cache(architecture, settings, monkeypatch):
+def small_model(architecture):
     transformers = pytest.importorskip("transformers")
     ids = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2, "vocab_size": 96}
     if architecture == "gpt2":
-        model = transformers.GPT2LMHeadModel(
-            transformers.GPT2Config(n_embd=32, n_layer=1, n_head=2, n_positions=64, **ids)
-        ).eval()
+        config = transformers.GPT2Config(n_embd=32, n_layer=1, n_head=2, n_positions=64, **ids)
+        model = transformers.GPT2LMHeadModel(config).eval()
     else:
         sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2}
         config = transformers.LlamaConfig(**sizes, intermediate_size=64, max_position_embeddings=64, **ids)
         model = transformers.LlamaForCausalLM(config).eval()
     model.generation_config.eos_token_id = None
+    return model
+
+
+@both
+@pytest.mark.parametrize("architecture", ["gpt2", "llama"])
+def test_a_decode_step_does_not_transfer_the_static_cache(architecture, settings, monkeypatch):
+    model = small_model(architecture)
     prompt = torch.randint(3, 96, (2, 7))
     how = {"max_new_tokens": 6, "do_sample": False, "cache_implementation": "static", "disable_compile": True}
     wanted = [model.generate(p, attention_mask=torch.ones_like(p), **how) for p in (prompt, prompt.flip(0))]
@@ -565,10 +600,53 @@ def test_a_decode_step_does_not_transfer_the_static_cache(architecture, settings
     assert settings is COPIED or all(map(torch.equal, found, wanted))
     program = program_of(capture)
     assert len(program.state) == 2
-    cache = max(program.specs[w].nbytes for w, _ in program.state)
-    assert max(crossing(program)) < cache
-    counts = {sent.count((program.name, weight)) for weight, _ in program.state}
-    assert counts == {2}, "once for each cache"
+    assert max(crossing(program)) < max(program.specs[w].nbytes for w, _ in program.state)
+    assert {sent.count((program.name, weight)) for weight, _ in program.state} == {2}, "once for each cache"
+
+
+@pytest.mark.parametrize("prefill", ["eager", "compiled"])
+def test_a_cache_that_is_read_and_reset_between_calls(prefill):
+    transformers = pytest.importorskip("transformers")
+    model = small_model("llama")
+    function, capture = compiled_with(model, LIVE)
+    ours, theirs = (transformers.StaticCache(config=model.config, max_cache_len=32) for _ in range(2))
+    with torch.no_grad():
+        for length in (7, 5, 7):
+            tokens = torch.randint(3, 96, (2, length))
+            first = function if prefill == "compiled" else model
+            first(input_ids=tokens, past_key_values=ours)
+            model(input_ids=tokens, past_key_values=theirs)
+            for _ in range(3):
+                tokens = torch.randint(3, 96, (2, 1))
+                found = function(input_ids=tokens, past_key_values=ours).logits
+                torch.testing.assert_close(found, model(input_ids=tokens, past_key_values=theirs).logits)
+                for name in ("keys", "values"):
+                    a, b = (getattr(cache.layers[0], name) for cache in (ours, theirs))
+                    torch.testing.assert_close(a, b)
+            for cache in (ours, theirs):
+                cache.reset()
+    assert any(len(c.program.state) == 2 for c in capture.compiled)
+
+
+@both
+def test_parameters_that_are_updated_without_autograd(settings):
+    class Average(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.mean = nn.Parameter(torch.zeros(4, 32))
+
+        def forward(self, x):
+            self.mean.mul_(0.5).add_(x)
+            return self.mean * 2
+
+    ours, theirs = Average().eval(), Average().eval()
+    function, capture = compiled_with(ours, settings)
+    with torch.no_grad():
+        for n in range(4):
+            x = torch.full((4, 32), float(n))
+            torch.testing.assert_close(function(x), theirs(x))
+            torch.testing.assert_close(ours.mean, theirs.mean)
+    assert len(program_of(capture).state) == 1
 
 
 def as_operand(kept, x, where):
@@ -602,7 +680,9 @@ def transposed(kept, x, where):
 READS = [as_operand, as_bias, as_table, as_table_index, as_scale, as_filter, transposed]
 
 
-@pytest.mark.parametrize("settings", [LIVE, COPIED, COPIED | {"weights": "bfloat8_b"}], ids=["live", "copied", "packed"])
+@pytest.mark.parametrize(
+    "settings", [LIVE, COPIED, COPIED | {"weights": "bfloat8_b"}], ids=["live", "copied", "packed"]
+)
 @pytest.mark.parametrize("read", READS, ids=lambda r: r.__name__)
 def test_what_is_read_before_the_write_is_the_last_calls_value(read, settings):
     class Reader(nn.Module):
@@ -651,3 +731,54 @@ def test_buffers_that_overlap_are_right():
             torch.testing.assert_close(function(x), theirs(x))
             torch.testing.assert_close(ours.low, theirs.low)
             torch.testing.assert_close(ours.high, theirs.high)
+
+
+class Deep(nn.Module):
+    """Layers whose weights and activations crowd a small chip, and a cache between them."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(64, 64, bias=False) for _ in range(3))
+        self.register_buffer("kept", torch.zeros(64, 64))
+        for index, parameter in enumerate(self.parameters()):
+            parameter.data = torch.randint(-1, 2, (64, 64), generator=torch.Generator().manual_seed(index)).float()
+
+    def forward(self, x, where):
+        early = y = x
+        for layer in self.layers:
+            y = torch.clamp(layer(y), -2, 2)
+            self.kept[where] = y
+            y = torch.clamp(y @ self.kept, -2, 2)
+        return torch.relu(y + early)
+
+
+def on_small_chip(tiles):
+    """Of 4 KiB, as float32 takes: a weight or the cache is 4 of them."""
+    from dataclasses import replace
+
+    from proveout.chip.specs import CHIPS
+    from proveout.devices.sim import Sim
+
+    sizes = {"l1_allocatable": 0, "dram_bank_bytes": tiles * 4096}
+    return Sim(replace(CHIPS["n150"], name="tiny", grid=(1, 1), dram_banks=1, **sizes))
+
+
+@both
+@pytest.mark.parametrize(
+    ("tiles", "keeps", "moves"),
+    [(200, True, False), (30, True, True), (14, False, True)],
+    ids=["room for all", "room for the cache", "no room"],
+)
+def test_a_cache_stays_where_others_give_way_and_gives_way_itself_at_last(tiles, keeps, moves, settings):
+    ours, theirs = Deep().eval(), Deep().eval()
+    tiles = tiles if settings is LIVE else tiles // 2
+    capture = Capture.of(on_small_chip(tiles), settings | {"verify": True}, keep=True)
+    function = torch.compile(ours, backend=capture)
+    with torch.no_grad():
+        for step in range(3):
+            x, where = torch.randint(-2, 3, (32, 64)).float(), torch.arange(32) + step * 7
+            assert torch.equal(function(x, where), theirs(x, where))
+            assert torch.equal(ours.kept, theirs.kept)
+    program = program_of(capture)
+    assert bool(program.state) == keeps
+    assert any(s.kernel == "ttnn.to_device" for s in program.body) == moves

@@ -23,7 +23,6 @@ from proveout.ops.table import Op, Refused, Value, ops
 from proveout.program import FROM_TORCH, Arg, Name, Program, Ref
 from proveout.types import OpState, OpStatus, Origin, Settings, TensorSpec, short_dtype
 
-
 NO_STATE: Mapping[int, int] = MappingProxyType({})
 
 

@@ -76,8 +76,8 @@ class Transfers:
 def body_function(
     program: Program, stable: Sequence[str], transfers: Transfers, meanings: Meanings
 ) -> Callable[..., list[Any]]:
-    """The body as `f(*inputs, *stable) -> [*outputs, *state]`; `stable` are the values that setup, weights and constants
-    give."""
+    """The body as `f(*inputs, *stable) -> [*outputs, *state]`; `stable` are the values that setup, weights and
+    constants give."""
     used = {n for s in program.body for n in s.uses} | program.results
     params = [*program.inputs, *stable]
     variable = {name: f"v{i}" for i, name in enumerate(program.specs)}

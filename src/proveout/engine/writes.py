@@ -187,10 +187,9 @@ def _size(args: Any) -> float:
 
 def _apart(output: Any, written: set[int]) -> Any:
     """An output is the value from before the writes, and keeps it."""
-    if isinstance(output, torch.Tensor) and output.layout == torch.strided:
-        if output.untyped_storage().data_ptr() in written:
-            return output.clone()
-    return output
+    if not isinstance(output, torch.Tensor) or output.layout != torch.strided:
+        return output
+    return output.clone() if output.untyped_storage().data_ptr() in written else output
 
 
 @contextlib.contextmanager

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from proveout.chip.memory import bytes_per_bank
 from proveout.chip.time import transfer_time
-from proveout.compiler.program_passes.deallocate import sharing
+from proveout.compiler.program_passes.deallocate import deallocate, sharing
+from proveout.compiler.program_passes.settle_state import without_state
 from proveout.errors import OutOfMemory
 from proveout.kernels.cost import arenas, memory_use, prepared, program_ns, step_times
 from proveout.kernels.table import MEMORY_NAMES, infer
@@ -48,11 +49,19 @@ def evict(program: Program, chip: DeviceSpec, settings: Settings) -> Program:
 
     tried = sorted({0, len(weights), *(2**n for n in range(len(weights).bit_length()))})
     failed = [n for n in tried if not fits(n)]
+    if not found and program.state:
+        return evict(_giving_up_state(program), chip, settings)
     if not found:
         return program  # the plan says what is short
     between = range(max((n for n in failed if n < min(found)), default=0) + 1, min(found))
     bisect.bisect_left(between, True, key=fits)
     return min(found.values(), key=lambda p: program_ns(step_times(p, chip, settings), settings))
+
+
+def _giving_up_state(program: Program) -> Program:
+    """What must stay from call to call leaves too little room: send it at every call, free it after its last use."""
+    setup, body = (tuple(s for s in steps if s.kernel != DEALLOCATE) for steps in (program.setup, program.body))
+    return deallocate(without_state(replace(program, setup=setup, body=body)))
 
 
 def _by_cost_of_streaming(program: Program) -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from proveout.kernels.cost import program_ns, step_time
 from proveout.kernels.table import FLOAT, infer, kernels, refusal, specs_of
-from proveout.program import Arg, Program, Ref, Step, refs
+from proveout.program import Arg, Program, Ref, Step
 from proveout.types import DeviceSpec, Settings, TensorSpec
 
 

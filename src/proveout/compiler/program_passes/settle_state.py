@@ -13,6 +13,7 @@ from proveout.types import HOST
 
 
 def settle_state(program: Program) -> Program:
+    """The Program with every state that can be one, converted at the end of the body where need be."""
     specs = dict(program.specs)
     state: list[tuple[str, str]] = []
     sent: list[Step] = []
@@ -32,3 +33,15 @@ def settle_state(program: Program) -> Program:
         state.append((weight, value))
     setup = tuple(s for s in program.setup if s not in sent)
     return replace(program, setup=setup, body=(*sent, *program.body, *converted), specs=specs, state=tuple(state))
+
+
+def without_state(program: Program) -> Program:
+    """The same with nothing kept between calls: each weight that the body writes to is sent before its first use."""
+    written = {weight for weight, _ in program.state}
+    copies = {s.outputs[0]: s for s in program.setup if not written.isdisjoint(s.uses)}
+    body: list[Step] = []
+    for step in program.body:
+        body += [copies.pop(name) for name in step.uses if name in copies]
+        body.append(step)
+    setup = tuple(s for s in program.setup if written.isdisjoint(s.uses))
+    return replace(program, setup=setup, body=tuple(body), state=())
