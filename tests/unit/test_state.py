@@ -153,7 +153,10 @@ def test_every_pass_keeps_the_meaning(write, settings):
     ours, theirs = pair(write)
     function, capture = compiled_with(ours, {**settings, "verify": True})
     assert_same(function, ours, theirs, steps=2)
-    verify(program_of(capture))
+    program = program_of(capture)
+    verify(program)
+    copies = {s.uses[0]: s.outputs[0] for s in program.setup if s.kernel == FROM_TORCH}
+    assert all(program.specs[value] == program.specs[copies[weight]] for weight, value in program.state)
 
 
 @both
@@ -782,3 +785,31 @@ def test_a_cache_stays_where_others_give_way_and_gives_way_itself_at_last(tiles,
     program = program_of(capture)
     assert bool(program.state) == keeps
     assert any(s.kernel == "ttnn.to_device" for s in program.body) == moves
+
+
+@both
+def test_a_cache_that_is_written_in_pieces_is_sent_at_every_call(settings):
+    """No chip of this size adds to the whole of it at once."""
+    ours, theirs = pair(whole, rows=256)
+    capture = Capture.of(on_small_chip(16 if settings is LIVE else 8), settings | {"verify": True}, keep=True)
+    assert_same(torch.compile(ours, backend=capture), ours, theirs)
+    program = program_of(capture)
+    assert any(s.kernel == "aten.slice.Tensor" for s in program.body)
+    assert program.state == ()
+
+
+def test_a_model_that_returns_its_buffer_returns_the_buffer_itself():
+    class Returning(Cache):
+        def forward(self, x, where):
+            super().forward(x, where)
+            return self.kept, self.kept.view(-1)
+
+    ours, theirs = Returning(by_index).eval(), Returning(by_index).eval()
+    theirs.load_state_dict(ours.state_dict())
+    function, _ = compiled_with(ours, COPIED)
+    with torch.no_grad():
+        for step in range(3):
+            found, wanted = (f(*g) for g in [given(step)] for f in (function, theirs))
+            assert found[0] is ours.kept
+            assert torch.equal(found[1], wanted[1])
+            found[1][5] = wanted[1][5] = 7

@@ -89,10 +89,9 @@ class GraphFunction:
 
     def _written(self, arguments: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
         """The caller's outputs, once the arguments hold what the graph writes to them."""
-        returned = self.writes.apply(arguments, outputs)
         for position in self.writes.positions:
             wrote(arguments[position])
-        return returned
+        return self.writes.apply(arguments, outputs)
 
     def _variant(self, key: Any, arguments: Sequence[Any] | None) -> Variant | str:
         if key in self.variants:

@@ -70,6 +70,8 @@ class Writes:
     writes: tuple[Write, ...] = ()
     state: Mapping[int, int] = field(default_factory=dict)
     """Arguments that stay on the device: position -> which of the last outputs is the new value."""
+    returned: Mapping[int, int] = field(default_factory=dict)
+    """Outputs that are a written argument itself: which -> its position."""
 
     @property
     def positions(self) -> frozenset[int]:
@@ -85,7 +87,7 @@ class Writes:
         with torch.no_grad(), _same_versions([arguments[p] for p in self.positions]):
             for write in self.writes:
                 write.apply(arguments[write.position], apart)
-        return apart[: self.num_outputs]
+        return [arguments[self.returned[i]] if i in self.returned else apart[i] for i in range(self.num_outputs)]
 
 
 def take_writes(gm: GraphModule, stays: Collection[int] = ()) -> tuple[GraphModule, Writes]:
@@ -99,6 +101,7 @@ def take_writes(gm: GraphModule, stays: Collection[int] = ()) -> tuple[GraphModu
     num_outputs = len(results)
     writes: list[Write] = []
     values: dict[int, Node] = {}
+    returned: dict[int, int] = {}
 
     def output(arg: Any) -> Any:
         if not isinstance(arg, Node):
@@ -112,12 +115,12 @@ def take_writes(gm: GraphModule, stays: Collection[int] = ()) -> tuple[GraphModu
         if target not in placeholders:
             continue
         position = placeholders.index(target)
-        assert position not in values, "a graph that writes to an argument twice"
-        for views, call, arguments in _updates(target, value, ()):
+        for views, call, arguments in _updates(values.get(position, target), value, ()):
             made = tuple((view, _map(where, output)) for view, where in views)
             writes.append(Write(position, made, call, _map(arguments, output)))
         values[position] = value
-        results[:num_outputs] = [value if r is node else r for r in results[:num_outputs]]
+        for index in [i for i, result in enumerate(results) if result is node]:
+            results[index], returned[index] = None, position
         node.replace_all_uses_with(value)
         graph.erase_node(node)
     state = {position: len(results) + i for i, position in enumerate(p for p in values if p in stays)}
@@ -125,7 +128,7 @@ def take_writes(gm: GraphModule, stays: Collection[int] = ()) -> tuple[GraphModu
     made_output.meta = dict(next(n for n in gm.graph.nodes if n.op == "output").meta)
     taken = GraphModule(gm, graph)
     taken.meta = dict(gm.meta)
-    return taken, Writes(num_outputs, tuple(writes), state)
+    return taken, Writes(num_outputs, tuple(writes), state, returned)
 
 
 Update = tuple[tuple[tuple[Any, tuple[Any, ...]], ...], Any, tuple[Any, ...]]
