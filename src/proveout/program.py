@@ -1,6 +1,7 @@
 """The narrow waist: a Program is two flat, frozen lists of Steps, and a Step is a call that real ttnn accepts.
 
 `setup` depends on weights and constants alone and runs again when one of them changes; `body` runs at every call.
+What the body writes to is `state`: it is on the device before the first call and stays there.
 A value is either torch's (inputs, weights, constants, results of ATen Steps and of `ttnn.to_torch`) or ttnn's
 (results of ttnn Steps); the two meet only in `ttnn.from_torch` and `ttnn.to_torch`. `ttnn.from_device` and
 `ttnn.to_device` move ttnn's own tensors between the chip and the host's memory.
@@ -12,7 +13,7 @@ import functools
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -103,6 +104,9 @@ class Program:
     specs: Mapping[str, TensorSpec]
     chips: int = 1
     """How many chips run it, each the same Steps on its own piece; ttnn values' specs are those of one piece."""
+    state: tuple[tuple[str, str], ...] = ()
+    """(weight, value): what the body writes to. Its copy on the device is made once; after each call the value takes
+    the copy's place, and the caller writes the same to the weight."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "specs", MappingProxyType(dict(self.specs)))
@@ -110,6 +114,17 @@ class Program:
     @property
     def steps(self) -> tuple[Step, ...]:
         return self.setup + self.body
+
+    @property
+    def results(self) -> frozenset[str]:
+        """The values that must be there when the body is done."""
+        return frozenset((*(ref.name for ref in refs(self.outputs)), *(value for _, value in self.state)))
+
+    @property
+    def fixed(self) -> frozenset[str]:
+        """Weights that no call changes, and constants: what depends on them alone may be made once."""
+        given = {*self.weights, *(c.name for c in self.constants)}
+        return frozenset(given.difference(weight for weight, _ in self.state))
 
     @property
     def num_transfers(self) -> int:
@@ -127,6 +142,7 @@ class Program:
             step["outputs"] = [order[n] for n in step["outputs"]]
         for names in ("inputs", "weights", "constants"):
             payload[names] = [order[n] for n in payload[names]]
+        payload["state"] = [[order[n] for n in pair] for pair in payload["state"]]
         payload["values"] = [[order[n], spec] for n, spec in payload["values"]]
         text = json.dumps(_rename(payload, order), sort_keys=True, separators=(",", ":"))
         seal = hashlib.sha256(text.encode())
@@ -152,6 +168,7 @@ class Program:
         for title, steps in (("setup", self.setup), ("body", self.body)):
             lines.append(f"{title}:")
             lines += [f"  {line}" for line in map(self.format, steps)]
+        lines += [f"state %{weight} <- %{value}" for weight, value in self.state]
         lines.append(f"return {_format_arg(self.outputs)}")
         return "\n".join(lines)
 
@@ -187,6 +204,7 @@ class Program:
             "outputs": [_encode(o) for o in self.outputs],
             "setup": [encode(s) for s in self.setup],
             "body": [encode(s) for s in self.body],
+            "state": [list(pair) for pair in self.state],
             "values": [[name, specs.setdefault(spec, len(specs))] for name, spec in self.specs.items()],
             "specs": [to_json(spec) for spec in specs],
             "origins": [to_json(origin) for origin in origins],
@@ -242,6 +260,7 @@ class Program:
             body=tuple(decode(s) for s in data["body"]),
             specs={n: specs[i] for n, i in data["values"]},
             chips=data["chips"],
+            state=tuple((weight, value) for weight, value in data["state"]),
         )
 
 
@@ -263,6 +282,9 @@ class Loaded(Protocol):
     def set_weights(self, weights: Mapping[str, Any]) -> None:
         """Give new tensors for some weights; the setup Steps that depend on them run again."""
 
+    def drop_weights(self, names: Iterable[str]) -> None:
+        """Forget some weights and what was made of them; they must be given again before the next run."""
+
     def holds_live(self, weight: str) -> bool:
         """Whether every use of a weight reads the live storage, so that a write in place is seen at once."""
 
@@ -272,7 +294,11 @@ class Loaded(Protocol):
     def run_step(self, step: Step, values: Mapping[str, Any]) -> tuple[Any, ...]:
         """One Step of the Program on the values given by name, as the device computes it."""
 
-    def run(self, inputs: Sequence[Any]) -> Result: ...
+    def run(self, inputs: Sequence[Any]) -> Result:
+        """The body on these inputs. The state stays as it is until `advance`."""
+
+    def advance(self, result: Result) -> None:
+        """Let what a run left in the Program's state be what the next run finds."""
 
 
 @dataclass(frozen=True)
@@ -282,6 +308,8 @@ class Result:
     outputs: list[Any]
     num_transfers: int
     modelled_ns: int | None = None
+    state: tuple[Any, ...] = ()
+    """The values of the Program's state, as the device holds them."""
 
 
 Infer = Callable[[Step, Mapping[str, TensorSpec]], Sequence[TensorSpec]]
@@ -297,7 +325,8 @@ def verify(program: Program, infer: Infer | None = None) -> None:
     torch_values = {*program.inputs, *program.weights, *(c.name for c in program.constants)}
     ttnn_values: set[str] = set()
     freed: set[str] = set()
-    stable = set(torch_values) - set(program.inputs)
+    stable = set(program.fixed)
+    written = {weight for weight, _ in program.state}
 
     def fail(step: Step, why: str) -> None:
         raise InvalidProgram(f"{why}: {step.kernel}({', '.join(step.uses)}) -> {', '.join(step.outputs)}")
@@ -312,7 +341,7 @@ def verify(program: Program, infer: Infer | None = None) -> None:
                 fail(step, f"%{name} is used after it was deallocated")
             if name not in torch_values | ttnn_values:
                 fail(step, f"%{name} is used before it is defined")
-            if in_setup and name not in stable:
+            if in_setup and name not in stable and not (name in written and step.kernel == FROM_TORCH):
                 fail(step, f"a setup Step depends on %{name}, which changes at every call")
             if program.target == "ttnn":
                 wants_torch = step.on_host or step.kernel == FROM_TORCH
@@ -329,7 +358,7 @@ def verify(program: Program, infer: Infer | None = None) -> None:
                 fail(step, f"%{name} has no spec")
             gives_torch = step.on_host or step.kernel == TO_TORCH or program.target == "torch"
             (torch_values if gives_torch else ttnn_values).add(name)
-            if in_setup:
+            if in_setup and written.isdisjoint(step.uses):
                 stable.add(name)
         if infer is not None and not step.on_host and step.outputs:
             expected = tuple(infer(step, program.specs))
@@ -342,6 +371,11 @@ def verify(program: Program, infer: Infer | None = None) -> None:
     for ref in refs(program.outputs):
         if ref.name not in torch_values:
             raise InvalidProgram(f"output %{ref.name} is not a torch value; a ttnn.to_torch is missing")
+    for weight, value in program.state:
+        if weight not in program.weights:
+            raise InvalidProgram(f"state %{weight} is not a weight")
+        if value not in ttnn_values or value in freed:
+            raise InvalidProgram(f"state %{weight} needs %{value} on the device when the body is done")
 
 
 def refs(arg: Arg) -> Iterator[Ref]:

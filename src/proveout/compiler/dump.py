@@ -59,7 +59,7 @@ class Dump:
 def program_nodes(program: Program) -> tuple[GraphNode, ...]:
     """A Program's body as boxes. What setup, weights and constants give is there at every call and is not drawn."""
     box = {name: name for name in program.inputs}
-    used = {name for step in program.body for name in step.uses} | {r.name for r in refs(program.outputs)}
+    used = {name for step in program.body for name in step.uses} | program.results
     nodes = [
         GraphNode(name, name, "input", _spec_text(program.specs[name]), f"input %{name}: {program.specs[name]}")
         for name in program.inputs

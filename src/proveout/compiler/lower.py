@@ -20,8 +20,10 @@ from proveout.errors import CompileError
 from proveout.kernels.table import dtype_name
 from proveout.ops.host import why_on_host
 from proveout.ops.table import Op, Refused, Value, ops
-from proveout.program import Arg, Name, Program, Ref
+from proveout.program import FROM_TORCH, Arg, Name, Program, Ref
 from proveout.types import OpState, OpStatus, Origin, Settings, TensorSpec, short_dtype
+
+NO_STATE: Mapping[int, int] = MappingProxyType({})
 
 
 class Unlowerable(Exception):
@@ -47,9 +49,11 @@ def lower(
     settings: Settings,
     name: str,
     on_host: Mapping[str, str] = MappingProxyType({}),
+    state: Mapping[int, int] = NO_STATE,
 ) -> Lowered:
     """Lower a functional ATen graph. `weights` are the positions of placeholders that are parameters or buffers;
-    `on_host` names nodes that stay on the host, each with the reason."""
+    `on_host` names nodes that stay on the host, each with the reason; `state` says which of the weights calls write
+    to, and which of the last outputs is the new value: it stays on the device, and is not among the Program's."""
     emitter = Emitter(profile)
     memo = Memo(emitter)
     env: dict[Node, Any] = {}
@@ -57,6 +61,7 @@ def lower(
     inputs: list[tuple[int, str]] = []
     resident: list[tuple[int, str]] = []
     outputs: tuple[Arg, ...] = ()
+    updated: dict[str, Value] = {}
     position = -1
     for node in gm.graph.nodes:
         if node.op == "placeholder":
@@ -75,9 +80,10 @@ def lower(
                 raise Unlowerable(f"the graph holds a {type(tensor).__name__} (a higher-order op)")
             env[node] = emitter.constant(tensor)
         elif node.op == "output":
-            outputs = tuple(
-                Ref(emitter.on_host(v)) if isinstance(v, Value) else v for v in (_read(a, env) for a in node.args[0])
-            )
+            found = [_read(a, env) for a in node.args[0]]
+            updated = {name: found[state[i]] for i, name in resident if i in state}
+            returned = found[: len(found) - len(state)]
+            outputs = tuple(Ref(emitter.on_host(v)) if isinstance(v, Value) else v for v in returned)
         elif node.target is operator.getitem:
             env[node] = _read(node.args[0], env)[node.args[1]]
         elif isinstance(node.target, torch._ops.OpOverload):
@@ -87,6 +93,9 @@ def lower(
             statuses.append(status)
         else:
             raise Unlowerable(f"the graph calls {node.target}, which is not an ATen op")
+    kept = {w: made for w, value in updated.items() if (made := _kept_on_device(emitter, w, value)) is not None}
+    inputs = sorted((*inputs, *(pair for pair in resident if pair[1] in updated and pair[1] not in kept)))
+    resident = [pair for pair in resident if pair[1] in kept or pair[1] not in updated]
     program = Program(
         name=name,
         target=profile.target,
@@ -97,6 +106,7 @@ def lower(
         setup=(),
         body=tuple(emitter.steps),
         specs=emitter.specs,
+        state=tuple(kept.items()),
     )
     positions = tuple(i for i, _ in inputs), tuple(i for i, _ in resident)
     return Lowered(program, tuple(statuses), *positions, _holders(env, emitter))
@@ -110,6 +120,16 @@ def _holders(env: dict[Node, Any], emitter: Emitter) -> dict[str, tuple[tuple[st
                 for name in emitter.forms[value.name].values():
                     holds[name] = (*holds.get(name, ()), (node.name, index))
     return holds
+
+
+def _kept_on_device(emitter: Emitter, weight: str, value: Any) -> str | None:
+    """What holds a state's new value on the device; None where the device does not read it or does not make it."""
+    copies = [s for s in emitter.steps if s.kernel == FROM_TORCH and s.uses == (weight,)]
+    if len(copies) != 1 or not isinstance(value, Value) or emitter.profile.target == "torch":
+        return None
+    dtype = emitter.specs[copies[0].outputs[0]].dtype
+    forms = emitter.forms[value.name].items()
+    return next((name for form, name in forms if form[:2] == ("device", dtype) and name != weight), None)
 
 
 def _lower_node(

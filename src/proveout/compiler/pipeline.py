@@ -15,7 +15,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from proveout.compiler.dump import Observe, unobserved
 from proveout.compiler.graph_passes import GRAPH_PASSES
-from proveout.compiler.lower import Lowered, lower, origin_of, variation
+from proveout.compiler.lower import NO_STATE, Lowered, lower, origin_of, variation
 from proveout.compiler.parallel import Built, ProgramPass, over_chips
 from proveout.compiler.plan import Plan, make_plan
 from proveout.compiler.profile import Profile
@@ -32,12 +32,14 @@ from proveout.compiler.program_passes import (
     pack_weights,
     place,
     prune,
+    settle_state,
     sink,
     split,
 )
 from proveout.compiler.remedies import graph_remedies
 from proveout.compiler.sides import better_on_host
 from proveout.compiler.witness import Replay, Witness
+from proveout.errors import CompileError
 from proveout.kernels.table import infer
 from proveout.program import Program, Step, verify
 from proveout.types import Coverage, DeviceSpec, OpStatus, Settings
@@ -74,6 +76,7 @@ def compile_graph(
     gm: GraphModule,
     *,
     weights: frozenset[int],
+    state: Mapping[int, int] = NO_STATE,
     profile: Profile,
     settings: Settings,
     chip: DeviceSpec | None,
@@ -82,25 +85,34 @@ def compile_graph(
     observe: Observe = unobserved,
 ) -> CompiledGraph:
     """Compile a functional ATen graph for one target. The graph is not changed; `observe` sees it after each pass.
+    `state` are weights that calls write to: position -> the output (of the last ones) that holds its new value.
 
     With `settings.verify`, every pass's result is checked by the verifier and, given `replay`, run on random inputs.
     """
     stages: dict[str, float] = {}
-    watch = _Watch(gm, weights, profile, settings, replay, observe)
+    watch = _Watch(gm, weights, profile, settings, replay, observe, len(state))
     with stage(stages, "graph passes"):
         gm, removed = _run_graph_passes(gm, watch.see)
-    build = partial(_build, weights=weights, profile=profile, settings=settings, chip=chip, name=name, stages=stages)
-    if chip is not None and chip.chips > 1 and profile.target == "ttnn":
+    build = partial(
+        _build, weights=weights, state=state, profile=profile, settings=settings, chip=chip, name=name, stages=stages
+    )
+    several = chip is not None and chip.chips > 1 and profile.target == "ttnn"
+    if several and chip is not None and not state:
         with stage(stages, "chips"):
             built, note = over_chips(gm, weights, chip, settings, partial(build, see=_unseen))
         watch.see_all(built)
     else:
-        built, note = build(gm, see=watch.see), ""
+        if several and settings.parallel in ("data", "tensor"):
+            raise CompileError(f"parallel={settings.parallel!r} cannot be had: {KEEPS_STATE}. Set parallel='auto'.")
+        built, note = build(gm, see=watch.see), KEEPS_STATE if several else ""
     lowered, program = built.lowered, built.program
     counted = _counted(gm, lowered, removed, built.gone)
     coverage = Coverage(counted, program.num_transfers, num_graphs=1, parallel=(note,) if note else ())
     positions = lowered.input_positions, lowered.weight_positions
-    return CompiledGraph(program, coverage, chip, settings, *positions, stages, _remedies(gm, weights, profile))
+    return CompiledGraph(program, coverage, chip, settings, *positions, stages, _remedies(gm, weights, profile, state))
+
+
+KEEPS_STATE = "one chip: the graph writes to buffers, which stay on it between calls"
 
 
 class _Watch:
@@ -114,9 +126,10 @@ class _Watch:
         settings: Settings,
         replay: Replay | None,
         observe: Observe,
+        num_states: int,
     ) -> None:
         self._observe, self._verifies, self._target = observe, settings.verify, profile.target
-        self._witness = Witness(gm, replay, weights) if settings.verify and replay else None
+        self._witness = Witness(gm, replay, weights, num_states) if settings.verify and replay else None
 
     def see(self, stage: str, result: GraphModule | Program, lowered: Lowered | None = None) -> None:
         self._look(stage, result)
@@ -153,6 +166,7 @@ def _build(
     cut: ProgramPass | None = None,
     *,
     weights: frozenset[int],
+    state: Mapping[int, int],
     profile: Profile,
     settings: Settings,
     chip: DeviceSpec | None,
@@ -162,10 +176,10 @@ def _build(
 ) -> Built:
     """A graph lowered and run through the Program passes."""
     with stage(stages, "lower"):
-        lowered = lower(gm, weights, profile, settings, name)
+        lowered = lower(gm, weights, profile, settings, name, state=state)
         if chip is not None:
             kept = better_on_host(gm, weights, lowered, chip)
-            lowered = lower(gm, weights, profile, settings, name, kept) if kept else lowered
+            lowered = lower(gm, weights, profile, settings, name, kept, state) if kept else lowered
     see("lower", lowered.program, lowered)
     history = [("lower", lowered.program)]
     gone: dict[str, str] = {}
@@ -182,10 +196,10 @@ def _build(
     return Built(lowered, history[-1][1], gone, tuple(history), resident)
 
 
-def _remedies(gm: GraphModule, weights: frozenset[int], profile: Profile) -> Remedies:
+def _remedies(gm: GraphModule, weights: frozenset[int], profile: Profile, state: Mapping[int, int]) -> Remedies:
     def compile_again(graph: GraphModule, settings: Settings, chip: DeviceSpec) -> Program:
         precise = replace(profile, precision=settings.precision)
-        program = lower(graph, weights, precise, settings, "again").program
+        program = lower(graph, weights, precise, settings, "again", state=state).program
         for program_pass in program_passes(precise, settings, chip):
             program = program_pass(program)
         return program
@@ -259,7 +273,7 @@ def program_passes(
         passes.append(hoist)
         if settings.packs_weights:  # before products are joined: each weight's format is its own module's
             passes += [partial(pack_weights, settings=settings), prune]
-        passes += [*formulas, *moves, *products, prune]
+        passes += [*formulas, *moves, *products, prune, settle_state]
         if cut is not None:
             passes.append(cut)
         if chip is not None:

@@ -27,8 +27,8 @@ NARROWS = ("lower", "pack_weights", "spread")
 class Witness:
     """Remembers what the last stage computed; each stage's result is held against it."""
 
-    def __init__(self, gm: GraphModule, replay: Replay, weights: frozenset[int]) -> None:
-        self._replay = replay
+    def __init__(self, gm: GraphModule, replay: Replay, weights: frozenset[int], num_state: int = 0) -> None:
+        self._replay, self._num_state = replay, num_state
         placeholders = [n.meta.get("val") for n in gm.graph.nodes if n.op == "placeholder"]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
@@ -61,7 +61,8 @@ class Witness:
 
     def _run_graph(self, gm: GraphModule) -> list[Any]:
         with torch.no_grad():
-            return list(Interpreter(gm).run(*self._arguments))
+            outputs = list(Interpreter(gm).run(*self._arguments))
+        return outputs[: len(outputs) - self._num_state]
 
     def _hold(self, stage: str, found: Sequence[Any], tolerance: float) -> None:
         assert self._seen is not None

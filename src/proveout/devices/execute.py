@@ -97,12 +97,14 @@ class Transfers:
 def body_function(
     program: Program, stable: Sequence[str], transfers: Transfers, meanings: Meanings
 ) -> Callable[..., list[Any]]:
-    """The body as `f(*inputs, *stable) -> outputs`; `stable` are the values that setup, weights and constants give."""
-    used = {n for s in program.body for n in s.uses} | {r.name for o in program.outputs for r in _refs(o)}
+    """The body as `f(*inputs, *stable) -> [*outputs, *state]`; `stable` are the values that setup, weights and
+    constants give."""
+    used = {n for s in program.body for n in s.uses} | program.results
     params = [*program.inputs, *stable]
     variable = {name: f"v{i}" for i, name in enumerate(program.specs)}
     scope: dict[str, Any] = {"given": _given}
     lines = [f"def body({', '.join(variable[p] for p in params)}):"]
+    left = (*program.outputs, *(Ref(value) for _, value in program.state))
     fresh = needs_copy(program)
     late = {Ref(name) for name in late_casts(program)}
 
@@ -144,7 +146,7 @@ def body_function(
             call = f"given({call})[0]" if len(outputs) == 1 else f"given({call})"
         lines.append(f"    {target}{call}")
         lines += [f"    del {variable[n]}" for n in step.outputs if n not in used]
-    results = [f"{text(o)}.clone()" if index in fresh else text(o) for index, o in enumerate(program.outputs)]
+    results = [f"{text(o)}.clone()" if index in fresh else text(o) for index, o in enumerate(left)]
     lines.append(f"    return [{', '.join(results)}]")
     exec(compile("\n".join(lines), f"<program {program.name}>", "exec"), scope)
     function: Callable[..., list[Any]] = scope["body"]
@@ -171,7 +173,8 @@ def gives_tuple(name: str) -> bool:
 
 
 def needs_copy(program: Program) -> frozenset[int]:
-    """Outputs that share memory with an input, a weight or an earlier output, where eager's own do not."""
+    """Outputs, and after them values of the state, that share memory with an input, a weight or an earlier one, where
+    eager's own do not."""
     root = {name: name for name in (*program.inputs, *program.weights, *(c.name for c in program.constants))}
     taken = set(root.values())
     for step in program.steps:
@@ -179,7 +182,7 @@ def needs_copy(program: Program) -> frozenset[int]:
             shares = step.uses and not step.on_host and kernels()[step.kernel].view
             root[name] = root.get(step.uses[0], step.uses[0]) if shares else name
     copies = set()
-    for index, output in enumerate(program.outputs):
+    for index, output in enumerate((*program.outputs, *(Ref(value) for _, value in program.state))):
         if isinstance(output, Ref):
             if root[output.name] in taken:
                 copies.add(index)

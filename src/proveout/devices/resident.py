@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -46,6 +46,14 @@ class Resident:
         self._values.update({name: tensor.data for name, tensor in weights.items()})
         self._run_setup(set(weights))
 
+    def drop_weights(self, names: Iterable[str]) -> None:
+        gone = set(names)
+        for step, depends in zip(self.program.setup, self._depends):
+            if depends & gone:
+                gone.update(step.outputs)
+        self._values = {n: v for n, v in self._values.items() if n not in gone}
+        self._tensors = []
+
     def _run_setup(self, changed: set[str]) -> None:
         if any(w not in self._values for w in self.program.weights):
             return
@@ -78,7 +86,16 @@ class Resident:
                 outputs = self._wrapped(*inputs, *self._tensors)
             else:
                 outputs = self._body(*inputs, *self._tensors)
-        return Result(outputs, self.transfers.count - before, self.modelled_ns)
+        num_outputs = len(self.program.outputs)
+        left = tuple(outputs[num_outputs:])
+        return Result(outputs[:num_outputs], self.transfers.count - before, self.modelled_ns, left)
+
+    def advance(self, result: Result) -> None:
+        for (weight, _), value in zip(self.program.state, result.state):
+            if not self._live[weight]:  # one that is live changes as the caller writes to the weight
+                made = (s.outputs for s, d in zip(self.program.setup, self._depends) if weight in d)
+                self._values.update((name, value) for names in made for name in names)
+        self._tensors = [self._values[n] for n in self._stable]
 
     def run_step(self, step: Step, values: Mapping[str, Any]) -> tuple[Any, ...]:
         return run_step(step, values, self._meanings)
@@ -103,5 +120,6 @@ def _dependencies(program: Program) -> list[frozenset[str]]:
 def _stable_names(program: Program) -> list[str]:
     """What the body reads that is not an input and not its own."""
     own = {n for s in program.body for n in s.outputs} | set(program.inputs)
-    reads = [n for s in program.body for n in s.uses] + [r.name for r in refs(program.outputs)]
+    reads = [*(n for s in program.body for n in s.uses), *(r.name for r in refs(program.outputs))]
+    reads += [value for _, value in program.state]
     return list(dict.fromkeys(n for n in reads if n not in own))

@@ -10,6 +10,9 @@ from typing import Any
 import torch
 from functorch.compile import default_partition, make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.source import AttrSource, GlobalSource
+from torch._functorch._aot_autograd.descriptors import PlainAOTInput
+from torch._guards import ChainedSource, Source
 from torch.fx import GraphModule
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -84,21 +87,23 @@ class Capture:
     def __call__(self, gm: GraphModule, example_inputs: list[torch.Tensor]) -> Any:
         if self.keep:
             self.breaks += _graph_break(gm)
+        held = _held(gm)
         compiler = aot_autograd(
             fw_compiler=self._compiler("forward"),
             bw_compiler=self._compiler("backward"),
-            inference_compiler=self._compiler("inference"),
+            inference_compiler=self._compiler("inference", held),
             decompositions=decompositions(),
             partition_fn=default_partition,
+            keep_inference_input_mutations=True,
         )
         with kept_whole():
             return compiler(gm, example_inputs)
 
-    def _compiler(self, phase: str) -> Callable[[GraphModule, list[Any]], Any]:
+    def _compiler(self, phase: str, held: frozenset[int] = frozenset()) -> Callable[[GraphModule, list[Any]], Any]:
         def compile_one(gm: GraphModule, example_inputs: list[Any]) -> Any:
-            weights = _resident_positions(phase)
             name = f"graph{next(_numbers)}_{phase}"
-            function = GraphFunction(gm, weights, self.device, self.info, self.settings, name)
+            positions = _positions(phase, gm, held)
+            function = GraphFunction(gm, positions[0], self.device, self.info, self.settings, name, *positions[1:])
             function.dry, function.dump, function.recorder = self.dry, self.dump, self.recorder
             if self.keep:
                 function.tally = self.tally
@@ -134,11 +139,33 @@ def _graph_break(gm: GraphModule) -> list[str]:
     return [f"{place}: {str(why.reason).strip().splitlines()[0]}"]
 
 
-def _resident_positions(phase: str) -> frozenset[int]:
-    """Arguments that are parameters or buffers which the graph itself does not write to."""
+def _positions(
+    phase: str, gm: GraphModule, held: frozenset[int]
+) -> tuple[frozenset[int], frozenset[int], frozenset[int]]:
+    """Arguments that are parameters or buffers; others that outlive a call; those whose writes AOTAutograd counts."""
     context = torch._guards.TracingContext.try_get()
     metadata = context.fw_metadata if context is not None else None
     if phase == "backward" or metadata is None:
-        return frozenset()
-    written = {i for i, info in enumerate(metadata.input_info) if info.mutates_data or info.mutates_metadata}
-    return frozenset(metadata.static_input_indices) - written
+        return frozenset(), frozenset(), frozenset()
+    static = frozenset(metadata.static_input_indices)
+    if phase != "inference":
+        written = {i for i, info in enumerate(metadata.input_info) if info.mutates_data or info.mutates_metadata}
+        return static - written, frozenset(), frozenset()
+    moved = frozenset(i for i, info in enumerate(metadata.input_info) if info.mutates_metadata)
+    described = enumerate(n.meta.get("desc") for n in gm.graph.nodes if n.op == "placeholder")
+    outlives = frozenset(i for i, desc in described if isinstance(desc, PlainAOTInput) and desc.idx in held)
+    return static - moved, outlives - moved, frozenset(metadata.mutated_graph_handled_indices_seen_by_autograd)
+
+
+def _held(gm: GraphModule) -> frozenset[int]:
+    """Which of Dynamo's inputs are attributes of something (a cache's tensors), and not arguments of the call."""
+    sources = enumerate(getattr(n, "_dynamo_source", None) for n in gm.graph.nodes if n.op == "placeholder")
+    return frozenset(i for i, source in sources if _is_held(source))
+
+
+def _is_held(source: Source | None) -> bool:
+    while source is not None:
+        if isinstance(source, (AttrSource, GlobalSource)):
+            return True
+        source = source.base if isinstance(source, ChainedSource) else None
+    return False

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,12 +31,18 @@ LIMIT_BYTES = 2 << 30
 
 
 def key_of(
-    gm: GraphModule, weights: frozenset[int], profile: Profile, settings: Settings, chip: DeviceSpec | None
+    gm: GraphModule,
+    weights: frozenset[int],
+    state: Mapping[int, int],
+    profile: Profile,
+    settings: Settings,
+    chip: DeviceSpec | None,
 ) -> str:
     """Changes with everything that compiling depends on: the graph, where its lines come from, target and settings,
     and our own code."""
     seal = hashlib.sha256()
-    what = [to_json(profile), to_json(settings), to_json(chip), sorted(weights), _own_code()]
+    given = [sorted(weights), sorted(state.items())]
+    what = [to_json(profile), to_json(settings), to_json(chip), given, _own_code()]
     seal.update(json.dumps(what).encode())
     for part in _graph_text(gm):
         seal.update(part.encode())

@@ -22,9 +22,10 @@ from proveout.compiler.profile import Profile
 from proveout.devices.registry import DeviceInfo
 from proveout.engine import cache
 from proveout.engine.recorder import Recorder
-from proveout.engine.watch import Watch
+from proveout.engine.watch import Watch, wrote
+from proveout.engine.writes import take_writes
 from proveout.errors import OutOfMemory
-from proveout.program import Device, Loaded, Program
+from proveout.program import Device, Loaded, Program, Result
 from proveout.types import Coverage, OpStatus, Settings
 
 MAX_SHAPES = 32
@@ -35,12 +36,25 @@ class GraphFunction:
     """What Dynamo calls. Static graphs compile at once; graphs with symbolic sizes once per set of concrete sizes."""
 
     def __init__(
-        self, gm: GraphModule, weights: frozenset[int], device: Device, info: DeviceInfo, settings: Settings, name: str
+        self,
+        gm: GraphModule,
+        weights: frozenset[int],
+        device: Device,
+        info: DeviceInfo,
+        settings: Settings,
+        name: str,
+        held: frozenset[int] = frozenset(),
+        counted: frozenset[int] = frozenset(),
     ) -> None:
-        self.gm, self.weights, self.device, self.settings, self.name = gm, weights, device, settings, name
+        """`weights` are positions of parameters and buffers, `held` of other tensors that outlive a call; those of both
+        that the graph writes to are its state. AOTAutograd counts a version before each call for those `counted`."""
+        gm, self.writes = take_writes(gm, weights | held)
+        self.weights = weights - self.writes.positions | self.writes.state.keys()
+        self.gm, self.counted, self.device, self.settings, self.name = gm, counted, device, settings, name
         self.profile = Profile(info.target, settings.precision)  # type: ignore[arg-type]
-        self.strides = [_strides(v) for v in _output_values(gm)]
-        self.views = _output_views(gm)
+        values = _output_values(gm)[: self.writes.num_outputs]
+        self.strides = [_strides(v) for v in values]
+        self.views = _output_views(values)
         self.lock = threading.RLock()
         self.variants: OrderedDict[Any, Variant | str] = OrderedDict()
         self.on_compiled: Callable[[CompiledGraph], None] = lambda compiled: None
@@ -62,10 +76,12 @@ class GraphFunction:
         with self.lock:
             variant = self._variant(key, arguments)
             if self.dry or isinstance(variant, str):
-                return list(self.gm(*arguments))
+                return self._written(arguments, self.gm(*arguments))
             if self.on_run is not None:
                 self.on_run(variant, arguments)
-            outputs = variant.run(arguments)
+            result = variant.run(arguments)
+            outputs = self._written(arguments, result.outputs)
+            variant.advance(arguments, result)
             self.tally.add(variant)
             if self.recorder is not None:
                 self.recorder.ran(variant.compiled, self.device.name, functools.partial(self._again, arguments))
@@ -74,6 +90,12 @@ class GraphFunction:
             for index, (base, view) in self.views.items():
                 outputs[index] = outputs[base].as_strided(view.shape, view.stride(), view.storage_offset())
         return outputs
+
+    def _written(self, arguments: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
+        """The caller's outputs, once the arguments hold what the graph writes to them."""
+        for position in self.writes.positions:
+            wrote(arguments[position])
+        return self.writes.apply(arguments, outputs)
 
     def _variant(self, key: Any, arguments: Sequence[Any] | None) -> Variant | str:
         if key in self.variants:
@@ -97,7 +119,7 @@ class GraphFunction:
 
     def _compile(self, gm: GraphModule) -> Variant:
         compiled = self._cached(gm)
-        variant = Variant(compiled, lambda: self._load(compiled))
+        variant = Variant(compiled, lambda: self._load(compiled), self.counted)
         self.on_compiled(compiled)
         return variant
 
@@ -107,7 +129,7 @@ class GraphFunction:
         whole = self.settings.verify or self.dump is not None
         if not whole:
             with stage(stages, "load"):
-                key = cache.key_of(gm, self.weights, self.profile, self.settings, chip)
+                key = cache.key_of(gm, self.weights, self.writes.state, self.profile, self.settings, chip)
                 found = cache.load(key, self.name, chip, self.settings)
             if found is not None:
                 found.stages_s.update(stages)
@@ -115,6 +137,7 @@ class GraphFunction:
         compiled = compile_graph(
             gm,
             weights=self.weights,
+            state=self.writes.state,
             profile=self.profile,
             settings=self.settings,
             chip=chip,
@@ -133,7 +156,13 @@ class GraphFunction:
         assert not isinstance(gm, str)  # it ran
         profile = replace(self.profile, precision=settings.precision)
         return compile_graph(
-            gm, weights=self.weights, profile=profile, settings=settings, chip=self.device.spec, name=self.name
+            gm,
+            weights=self.weights,
+            state=self.writes.state,
+            profile=profile,
+            settings=settings,
+            chip=self.device.spec,
+            name=self.name,
         )
 
     def _replay(self, program: Program, inputs: Sequence[Any], weights: Mapping[str, Any]) -> Sequence[Any]:
@@ -172,42 +201,61 @@ class Tally:
 class Variant:
     """One Program with the weights it was last given."""
 
-    def __init__(self, compiled: CompiledGraph, load: Callable[[], Loaded]) -> None:
+    def __init__(
+        self, compiled: CompiledGraph, load: Callable[[], Loaded], counted: frozenset[int] = frozenset()
+    ) -> None:
         self.compiled = compiled
         self._load = load
         self._loaded: tuple[Loaded, Watch] | None = None
         self.modelled_ns: int | None = None
         self.num_transfers = 0
         self._weights = tuple(zip(compiled.program.weights, compiled.weight_positions))
+        state = {weight for weight, _ in compiled.program.state}
+        self._state = tuple((name, i, int(i in counted)) for name, i in self._weights if name in state)
 
-    def run(self, arguments: Sequence[Any]) -> list[Any]:
+    def run(self, arguments: Sequence[Any]) -> Result:
         loaded = self.ready(arguments)
         result = loaded.run([arguments[i] for i in self.compiled.input_positions])
         self.modelled_ns, self.num_transfers = result.modelled_ns, result.num_transfers
-        return result.outputs
+        return result
+
+    def advance(self, arguments: Sequence[Any], result: Result) -> None:
+        """The arguments were written to, as the run did to its state: the two are the same again."""
+        if not self._state or self._loaded is None:
+            return
+        loaded, watch = self._loaded
+        loaded.advance(result)
+        for name, position, coming in self._state:
+            watch.note(name, arguments[position], loaded.holds_live(name), coming)
 
     def ready(self, arguments: Sequence[Any]) -> Loaded:
         """The Program on its device, with the weights as these arguments have them."""
         if self._loaded is None:
-            self._loaded = self._load(), Watch(functools.partial(_unload, weakref.ref(self)))
+            self._loaded = self._load(), Watch(functools.partial(_gone, weakref.ref(self)))
         loaded, watch = self._loaded
         weights = {name: arguments[position] for name, position in self._weights}
         changed = watch.changed(weights)
         if changed:
+            watch.forget(changed)
             loaded.set_weights({name: weights[name] for name in changed})
             for name in changed:
                 watch.note(name, weights[name], loaded.holds_live(name))
         return loaded
 
-    def unload(self) -> None:
-        """Forget everything held for a model that is gone; a later call loads again."""
-        self._loaded = None
+    def gone(self, weight: str) -> None:
+        """Forget what is held for a cache that is gone, or everything for a model; a later call loads again."""
+        if self._loaded is None or weight not in (name for name, *_ in self._state):
+            self._loaded = None
+            return
+        loaded, watch = self._loaded
+        watch.forget([weight])
+        loaded.drop_weights([weight])
 
 
-def _unload(this: weakref.ref[Variant]) -> None:
+def _gone(this: weakref.ref[Variant], weight: str) -> None:
     variant = this()
     if variant is not None:
-        variant.unload()
+        variant.gone(weight)
 
 
 def _specialise(gm: GraphModule, arguments: Sequence[Any]) -> GraphModule | str:
@@ -253,11 +301,11 @@ def _output_values(gm: GraphModule) -> list[Any]:
     return [a.meta.get("val") if isinstance(a, torch.fx.Node) else None for a in output.args[0]]
 
 
-def _output_views(gm: GraphModule) -> dict[int, tuple[int, torch.Tensor]]:
+def _output_views(values: Sequence[Any]) -> dict[int, tuple[int, torch.Tensor]]:
     """Outputs that in eager are views of an earlier output: position -> (that one's position, the view's geometry)."""
     views: dict[int, tuple[int, torch.Tensor]] = {}
     whole: dict[Any, int] = {}
-    for index, value in enumerate(_output_values(gm)):
+    for index, value in enumerate(values):
         if _strides(value) is None:
             continue
         key = value.untyped_storage()._cdata

@@ -8,8 +8,9 @@ at once. Weights whose live storage the device reads need no such look.
 
 from __future__ import annotations
 
+import itertools
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -26,6 +27,7 @@ class Seen:
 
     identity: tuple[int, torch.Size, tuple[int, ...], torch.dtype]
     version: int
+    written: int
     words: torch.Tensor
     rest: torch.Tensor
     sums: torch.Tensor
@@ -35,8 +37,9 @@ class Seen:
 class Watch:
     """The weights of one loaded Program."""
 
-    def __init__(self, gone: Callable[[], None]) -> None:
+    def __init__(self, gone: Callable[[str], None]) -> None:
         self._gone = gone
+        """Called with the name of a weight that is no more."""
         self._seen: dict[str, Seen] = {}
         self._copied: list[str] = []
         self._alive: dict[str, weakref.ref[torch.Tensor]] = {}
@@ -52,21 +55,33 @@ class Watch:
             return [name for name in self._copied if not self._content_equal([name])]
         return []
 
-    def note(self, name: str, tensor: torch.Tensor, live: bool) -> None:
-        """Remember a weight as it is now; `live` where the device reads its storage and no copy can be stale."""
-        self._alive[name] = weakref.ref(tensor, lambda _: self._gone())
+    def forget(self, names: Iterable[str]) -> None:
+        """These are about to be replaced: the old ones may go without notice."""
+        for name in names:
+            self._alive.pop(name, None)
+            self._seen.pop(name, None)
+            self._copied = [n for n in self._copied if n != name]
+
+    def note(self, name: str, tensor: torch.Tensor, live: bool, coming: int = 0) -> None:
+        """Remember a weight as it is now; `live` where the device reads its storage and no copy can be stale. `coming`
+        versions will be counted before the next look without anybody having written."""
+        self._alive[name] = weakref.ref(tensor, lambda _: self._gone(name))
         if not live and not _is_dense(tensor):
             self._seen.pop(name, None)  # its bytes cannot be watched in place: it counts as changed at every call
             return
         words, rest = _live_bytes(tensor.data) if not live else _live_bytes(tensor.new_empty(0))
         sums = words.sum(1)
-        self._seen[name] = Seen(_identity(tensor), -1 if live else version_of(tensor), words, rest, sums, rest.clone())
+        version = -1 if live or tensor.is_inference() else tensor._version + coming
+        written = -1 if live else _written.get(_storage(tensor), 0)
+        self._seen[name] = Seen(_identity(tensor), version, written, words, rest, sums, rest.clone())
         self._copied = [n for n in self._copied if n != name] + ([] if live else [name])
         self._parts = 1 + sum(self._seen[n].words.numel() * 8 for n in self._copied) // EXACT_BYTES
 
     def _same_tensor(self, name: str, tensor: torch.Tensor) -> bool:
         seen = self._seen.get(name)
         if seen is None or seen.identity != _identity(tensor):
+            return False
+        if seen.written not in (-1, _written.get(_storage(tensor), 0)):
             return False
         return seen.version == -1 or seen.version == version_of(tensor)
 
@@ -77,6 +92,20 @@ class Watch:
         found = torch.cat([s.words[part::parts].sum(1) for s in seen if len(s.words)] or [torch.empty(0)])
         wanted = torch.cat([s.sums[part::parts] for s in seen if len(s.words)] or [torch.empty(0)])
         return rest and torch.equal(found, wanted)
+
+
+_tickets = itertools.count(1)
+_written: dict[int, int] = {}
+"""The last of our own writes to each storage: inference tensors have no version that would tell of it."""
+
+
+def wrote(tensor: torch.Tensor) -> None:
+    """Every copy of this tensor is stale now, except one that is noted after this."""
+    _written[_storage(tensor)] = next(_tickets)
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
 
 
 def version_of(tensor: torch.Tensor) -> int:

@@ -26,7 +26,8 @@ def cancel(program: Program) -> Program:
             made[out] = step
         body.append(step)
     outputs = tuple(map_refs(o, follow) for o in program.outputs)
-    return replace(program, body=tuple(body), outputs=outputs)
+    state = tuple((weight, alias.get(value, value)) for weight, value in program.state)
+    return replace(program, body=tuple(body), outputs=outputs, state=state)
 
 
 def _join(step: Step, made: dict[str, Step]) -> Step:

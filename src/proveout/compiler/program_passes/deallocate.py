@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from proveout.program import DEALLOCATE, Program, Ref, Step, refs
+from proveout.program import DEALLOCATE, Program, Ref, Step
 from proveout.types import HOST, TensorSpec
 
 MAY_SHARE = ("ttnn.reshape",)
@@ -13,9 +13,9 @@ MAY_SHARE = ("ttnn.reshape",)
 
 
 def deallocate(program: Program) -> Program:
-    read_later = {n for s in program.body for n in s.uses} | {r.name for r in refs(program.outputs)}
+    read_later = {n for s in program.body for n in s.uses} | program.results
     setup = _with_deallocations(program.setup, freed_after(program.setup, program.specs, keep=read_later))
-    body = _with_deallocations(program.body, freed_after(program.body, program.specs))
+    body = _with_deallocations(program.body, freed_after(program.body, program.specs, keep=program.results))
     return replace(program, setup=setup, body=body)
 
 

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from proveout.chip.memory import bytes_per_bank
 from proveout.chip.time import transfer_time
-from proveout.compiler.program_passes.deallocate import sharing
+from proveout.compiler.program_passes.deallocate import deallocate, sharing
+from proveout.compiler.program_passes.settle_state import without_state
 from proveout.errors import OutOfMemory
 from proveout.kernels.cost import arenas, memory_use, prepared, program_ns, step_times
 from proveout.kernels.table import MEMORY_NAMES, infer
@@ -48,6 +49,8 @@ def evict(program: Program, chip: DeviceSpec, settings: Settings) -> Program:
 
     tried = sorted({0, len(weights), *(2**n for n in range(len(weights).bit_length()))})
     failed = [n for n in tried if not fits(n)]
+    if not found and program.state:
+        return evict(_giving_up_state(program), chip, settings)
     if not found:
         return program  # the plan says what is short
     between = range(max((n for n in failed if n < min(found)), default=0) + 1, min(found))
@@ -55,10 +58,22 @@ def evict(program: Program, chip: DeviceSpec, settings: Settings) -> Program:
     return min(found.values(), key=lambda p: program_ns(step_times(p, chip, settings), settings))
 
 
+def _giving_up_state(program: Program) -> Program:
+    """What must stay from call to call leaves too little room: send it at every call, free it after its last use."""
+    setup, body = (tuple(s for s in steps if s.kernel != DEALLOCATE) for steps in (program.setup, program.body))
+    return deallocate(without_state(replace(program, setup=setup, body=body)))
+
+
 def _by_cost_of_streaming(program: Program) -> list[str]:
     """Setup results that the body reads from the device: those read least often first, of those the largest."""
     moved = prepared(program)
-    made = {n for s in program.setup for n in s.outputs if program.specs[n].memory != HOST or n in moved}
+    written = {weight for weight, _ in program.state}
+    made = {
+        n
+        for s in program.setup
+        for n in s.outputs
+        if (program.specs[n].memory != HOST or n in moved) and written.isdisjoint(s.uses)
+    }
     reads: dict[str, int] = {}
     for step in program.body:
         for name in made.intersection(step.uses):
@@ -83,6 +98,8 @@ class _Eviction:
         self.resident: frozenset[str] = frozenset()
         self.weights = frozenset(n for s in program.setup for n in s.outputs)
         self.shares = sharing(program.steps)
+        self.kept = frozenset(value for _, value in program.state)
+        """What the next call finds on the device."""
         self.steps: list[Step] = []
         self.position = 0
         self.reads: dict[str, list[int]] = {}
@@ -195,7 +212,7 @@ class _Eviction:
 
     def _movable(self, busy: Collection[str]) -> list[str]:
         """Values in DRAM that may leave: not what a Step needs or may share buffers with, nor what setup left there."""
-        needed = {self.shares.get(v, v) for v in busy}
+        needed = {self.shares.get(v, v) for v in (*busy, *self.kept)}
         return [
             value
             for value, name in self.at.items()

@@ -1,4 +1,7 @@
-"""Moves Steps that depend on weights and constants alone into `setup`, which runs once."""
+"""Moves Steps that depend on weights and constants alone into `setup`, which runs once.
+
+Of a weight that the body writes to, only the copy on the device is made there.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,19 @@ from dataclasses import replace
 
 import torch
 
-from proveout.program import Program, Step
+from proveout.program import FROM_TORCH, Program, Step
 
 
 def hoist(program: Program) -> Program:
-    stable = {*program.weights, *(c.name for c in program.constants)}
+    stable = set(program.fixed)
+    copies = {weight for weight, _ in program.state}
     setup, body = list(program.setup), []
     for step in program.body:
         if stable.issuperset(step.uses) and _is_pure(step):
             setup.append(step)
             stable.update(step.outputs)
+        elif step.kernel == FROM_TORCH and copies.issuperset(step.uses):
+            setup.append(step)
         else:
             body.append(step)
     return replace(program, setup=tuple(setup), body=tuple(body))

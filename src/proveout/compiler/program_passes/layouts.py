@@ -111,7 +111,8 @@ class _Choice:
             if not step.on_host and step.outputs:
                 specs.update(zip(step.outputs, infer(step, specs)))
             body.append(step)
-        return replace(self.program, body=tuple(body), specs=specs)
+        state = tuple((weight, self.root.get(value, value)) for weight, value in self.program.state)
+        return replace(self.program, body=tuple(body), specs=specs, state=state)
 
 
 def _needs(step: Step) -> Layout | None:
@@ -138,7 +139,7 @@ def _without_conversions(program: Program) -> dict[str, str]:
 
 def _stable(program: Program) -> frozenset[str]:
     """Values that do not change from call to call; what is done to them is done once."""
-    known = {*program.weights, *(c.name for c in program.constants)}
+    known = set(program.fixed)
     for step in program.body:
         if known.issuperset(step.uses) and not step.on_host:
             known.update(step.outputs)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from proveout.kernels.cost import program_ns, step_time
 from proveout.kernels.table import FLOAT, infer, kernels, refusal, specs_of
-from proveout.program import Arg, Program, Ref, Step, refs
+from proveout.program import Arg, Program, Ref, Step
 from proveout.types import DeviceSpec, Settings, TensorSpec
 
 
@@ -99,15 +99,16 @@ class Body:
         self.specs: dict[str, TensorSpec] = dict(program.specs)
         self.constants = {c.name: c for c in program.constants}
         self.setup: list[Step] = list(program.setup)
-        self.prepared = {n: s for s in program.setup for n in s.outputs}
-        """What setup makes, which depends on weights and constants alone."""
+        written = {weight for weight, _ in program.state}
+        self.prepared = {n: s for s in program.setup for n in s.outputs if written.isdisjoint(s.uses)}
+        """What setup makes that no call changes."""
         self._slots: list[list[Step]] = [[s] for s in program.body]
         self._slot = {n: i for i, s in enumerate(program.body) for n in s.outputs}
         self._made = {n: s for s in program.body for n in s.outputs}
         self._readers: dict[str, list[Step]] = {}
         for step in program.body:
             self._note_reads(step)
-        self._returned = frozenset(r.name for r in refs(program.outputs))
+        self._returned = program.results
 
     def steps(self) -> Iterator[Step]:
         for slot in self._slots:

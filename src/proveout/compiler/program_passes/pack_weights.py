@@ -51,7 +51,7 @@ class _Setup:
         self.steps = list(program.setup)
         self.specs: dict[str, TensorSpec] = dict(program.specs)
         self._made = {n: s for s in program.setup for n in s.outputs}
-        self._weights = set(program.weights)
+        self._weights = set(program.weights) & program.fixed
         for step in program.setup:
             if self._weights.intersection(step.uses):
                 self._weights.update(step.outputs)

@@ -48,6 +48,8 @@ class _Placement:
         self.moved: dict[str, str] = {}
         self.shares = sharing(program.body)
         self.to_dram = {n for step in program.body if not step.on_host for n in _from_dram_alone(step)}
+        kept = {self.shares.get(value, value) for _, value in program.state}
+        self.to_dram |= {n for step in program.body for n in step.outputs if self.shares.get(n, n) in kept}
         self.readers: dict[str, list[int]] = {}
         for index, step in enumerate(program.body):
             for name in step.uses:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proveout.program import Program, Step, refs
+from proveout.program import Program, Step
 
 
 def prune(program: Program) -> Program:
-    needed = {r.name for r in refs(program.outputs)}
+    needed = set(program.results)
 
     def sweep(steps: tuple[Step, ...]) -> tuple[Step, ...]:
         kept = []

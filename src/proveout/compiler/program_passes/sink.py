@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from proveout.kernels.eltwise import BINARY, UNARY
-from proveout.program import Program, Ref, Step, refs
+from proveout.program import Program, Ref, Step
 from proveout.types import TensorSpec
 
 MOVES = ("ttnn.permute", "ttnn.reshape")
@@ -68,6 +68,6 @@ def _counts(program: Program) -> dict[str, int]:
     for step in program.body:
         for name in step.uses:
             counts[name] = counts.get(name, 0) + 1
-    for ref in refs(program.outputs):
-        counts[ref.name] = counts.get(ref.name, 0) + 1
+    for name in program.results:
+        counts[name] = counts.get(name, 0) + 1
     return counts

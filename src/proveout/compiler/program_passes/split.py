@@ -14,6 +14,7 @@ from proveout.chip.memory import bytes_per_bank
 from proveout.compiler.program_passes.cuts import Cut, cuts
 from proveout.compiler.program_passes.hoist import hoist
 from proveout.compiler.program_passes.prune import prune
+from proveout.compiler.program_passes.settle_state import settle_state
 from proveout.kernels.table import LAYOUT_NAMES, infer, kernels, specs_of
 from proveout.program import (
     DEALLOCATE,
@@ -46,7 +47,7 @@ def split(program: Program, chip: DeviceSpec) -> Program:
     work = _Split(program, chip)
     if all(work.fits_alone(step) for step in program.steps):
         return program
-    return hoist(prune(work.run()))
+    return settle_state(hoist(prune(work.run())))
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,10 @@ class _Split:
         for step in self.program.body:
             self._add(step)
         outputs = tuple(map_refs(o, lambda r: Ref(self.alias.get(r.name, r.name))) for o in self.program.outputs)
-        return replace(self.program, setup=setup, body=tuple(self.steps), outputs=outputs, specs=self.specs)
+        state = tuple((weight, self.alias.get(v, v)) for weight, v in self.program.state)
+        return replace(
+            self.program, setup=setup, body=tuple(self.steps), outputs=outputs, specs=self.specs, state=state
+        )
 
     def fits_alone(self, step: Step) -> bool:
         if step.on_host or step.kernel in (FROM_TORCH, TO_TORCH, DEALLOCATE):
