@@ -61,6 +61,7 @@ lint: .venv/installed-test
 
 bench: .venv/installed-test
 	$(BIN)/python tests/bench/sim_vs_eager.py
+	$(BIN)/python tests/bench/compile_cost.py
 	$(BIN)/python tests/bench/predict_speed.py
 
 clean:

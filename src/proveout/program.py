@@ -23,7 +23,7 @@ import safetensors
 from proveout.errors import UsageError
 from proveout.types import DeviceSpec, Origin, Settings, TensorSpec, from_json, to_json
 
-SCHEMA = 2
+SCHEMA = 3
 FROM_TORCH, TO_TORCH, DEALLOCATE = "ttnn.from_torch", "ttnn.to_torch", "ttnn.deallocate"
 FROM_DEVICE, TO_DEVICE = "ttnn.from_device", "ttnn.to_device"
 
@@ -101,6 +101,8 @@ class Program:
     setup: tuple[Step, ...]
     body: tuple[Step, ...]
     specs: Mapping[str, TensorSpec]
+    chips: int = 1
+    """How many chips run it, each the same Steps on its own piece; ttnn values' specs are those of one piece."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "specs", MappingProxyType(dict(self.specs)))
@@ -139,7 +141,8 @@ class Program:
         return int(self.fingerprint[:15], 16)
 
     def __str__(self) -> str:
-        lines = [f"program {self.name}  target {self.target}  {self.fingerprint[:12]}"]
+        where = f"{self.target} on {self.chips} chips" if self.chips > 1 else self.target
+        lines = [f"program {self.name}  target {where}  {self.fingerprint[:12]}"]
         for title, names in (
             ("input", self.inputs),
             ("weight", self.weights),
@@ -177,6 +180,7 @@ class Program:
             "schema": SCHEMA,
             "name": self.name,
             "target": self.target,
+            "chips": self.chips,
             "inputs": list(self.inputs),
             "weights": list(self.weights),
             "constants": [c.name for c in self.constants],
@@ -237,6 +241,7 @@ class Program:
             setup=tuple(decode(s) for s in data["setup"]),
             body=tuple(decode(s) for s in data["body"]),
             specs={n: specs[i] for n, i in data["values"]},
+            chips=data["chips"],
         )
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from proveout import isolate, recording
-from proveout.errors import ProveoutError
+from proveout.errors import CaptureError, ProveoutError
 from proveout.types import Comparison, Job, Record, Timing, from_json, to_json
 
 STEP_THRESHOLD = 0.97
@@ -44,6 +44,7 @@ def prove_here(job: Job) -> Record:
         import torch
 
         from proveout import capture, check, measure
+        from proveout.devices.registry import find
         from proveout.engine.compiled import compile, undisturbed
         from proveout.engine.snapshot import save_calls
 
@@ -71,6 +72,8 @@ def prove_here(job: Job) -> Record:
             record=record,
             call=(args, kwargs),
         )
+        if not compiled.graphs and compiled.coverage.graph_breaks:
+            raise CaptureError(f"PyTorch captured nothing of the model: {'; '.join(compiled.coverage.graph_breaks)}")
         # Taken now: an evaluation on other batch sizes compiles further graphs, which are not this workload's.
         coverage, programs, memory = compiled.coverage, compiled.programs, compiled.memory
         fallbacks = compiled.fallbacks
@@ -89,7 +92,7 @@ def prove_here(job: Job) -> Record:
         if not only_plan:
             with undisturbed(model, (args, kwargs)):
                 outputs = _copied(compiled(*args, **kwargs))
-            predicted = compiled.modelled_ns or 0
+            predicted = compiled.modelled_ns or predicted
 
             stage = "check"
             comparisons += check.compare_outputs(outputs, reference, job.settings.pcc)
@@ -98,14 +101,15 @@ def prove_here(job: Job) -> Record:
                     comparisons += check.compare_steps(compiled, args, kwargs, STEP_THRESHOLD)
             if "check" in job.do and found.evaluate is not None:
                 accuracy = (found.evaluate(compiled), found.evaluate(model))
+        simulated = find(job.device).times == "modelled"
         if compiled.plans:
-            timings.append(_modelled(compiled, predicted))
+            timings.append(_modelled("compiled" if simulated else "predicted", compiled, predicted))
 
         stage = "benchmark"
         if "benchmark" in job.do:
             how = {"iterations": job.iterations, "warmup": job.warmup}
             timings.append(measure.measured("eager", "cpu", lambda: eager(*args, **kwargs), **how))
-            what = "simulation" if compiled.plans else "compiled"
+            what = "simulation" if simulated else "compiled"
             timings.append(measure.measured(what, compiled.device, lambda: compiled(*args, **kwargs), **how))
 
         wrong = [c for c in comparisons if not c.passed and c.scope == "output"]
@@ -134,7 +138,7 @@ def prove_here(job: Job) -> Record:
         return _failed(job, FAILURE_OF_STAGE[stage], f"{stage}: {type(error).__name__}: {first}")
 
 
-def _modelled(compiled: Any, predicted: int) -> Timing:
+def _modelled(what: str, compiled: Any, predicted: int) -> Timing:
     """The prediction with its interval; called graphs are as uncertain as their Plans."""
     from proveout import measure
 
@@ -145,7 +149,7 @@ def _modelled(compiled: Any, predicted: int) -> Timing:
         round(predicted * sum(t.high_ns for t in times) / planned),
     )
     share = sum(t.calibrated * t.ns for t in times) / planned
-    return measure.modelled("compiled", compiled.device, predicted, interval, share)
+    return measure.modelled(what, compiled.device, predicted, interval, share)
 
 
 FAILURE_OF_STAGE = {

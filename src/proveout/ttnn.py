@@ -22,10 +22,31 @@ from proveout.chip.fidelity import PHASES
 from proveout.chip.specs import CHIPS
 from proveout.devices.registry import ALIASES
 from proveout.devices.sim import Sim
+from proveout.devices.sim.mesh import ConcatMeshToTensor as ConcatMeshToTensor
+from proveout.devices.sim.mesh import FabricConfig as FabricConfig
+from proveout.devices.sim.mesh import MeshDevice, MeshName, ReplicateTensorToMesh, mesh_chips
+from proveout.devices.sim.mesh import MeshShape as MeshShape
+from proveout.devices.sim.mesh import ShardTensorToMesh as ShardTensorToMesh
+from proveout.devices.sim.mesh import close_mesh_device as close_mesh_device
+from proveout.devices.sim.mesh import open_mesh_device as open_mesh_device
+from proveout.devices.sim.mesh import set_fabric_config as set_fabric_config
 from proveout.kernels.blockfloat import FORMATS
 from proveout.kernels.faithful import faithful
+from proveout.kernels.pieces import Pieces, pieces_of
 from proveout.kernels.signatures import Parameter, signatures
-from proveout.kernels.table import PLACEMENT, Kernel, call_meaning, flat_specs, infer, kernels, refusal, storing
+from proveout.kernels.table import (
+    PLACEMENT,
+    Kernel,
+    call_meaning,
+    flat_specs,
+    infer,
+    kernels,
+    meaning_on,
+    refusal,
+    resolve,
+    storing,
+)
+from proveout.kernels.transfer import to_torch_across
 from proveout.program import Name, Ref, Step
 from proveout.types import DRAM, HOST, L1, Memory, TensorSpec
 
@@ -91,14 +112,14 @@ def close_device(device: Device) -> None:
 
 
 class Tensor:
-    """A tensor of the chip: its spec, and its numbers as torch holds them."""
+    """A tensor of the chip: its spec, and its numbers as torch holds them; on a mesh, those of each chip."""
 
-    def __init__(self, data: torch.Tensor, spec: TensorSpec, device: Device | None) -> None:
+    def __init__(self, data: torch.Tensor | Pieces, spec: TensorSpec, device: Device | None) -> None:
         self.spec, self._device = spec, device
-        self._data: torch.Tensor | None = data
+        self._data: torch.Tensor | Pieces | None = data
 
     @property
-    def data(self) -> torch.Tensor:
+    def data(self) -> torch.Tensor | Pieces:
         if self._data is None:
             raise RuntimeError("TT_FATAL: the tensor was deallocated")
         return self._data
@@ -151,21 +172,33 @@ def from_torch(
     layout: Layout | None = None,
     device: Device | None = None,
     memory_config: Name | None = None,
+    mesh_mapper: MeshName | None = None,
 ) -> Tensor:
-    """A torch tensor as ttnn's: on the host, or on the device where one is given."""
+    """A torch tensor as ttnn's: on the host, or on the device where one is given; on a mesh whole on every chip, unless
+    a mapper says otherwise."""
+    if isinstance(device, MeshDevice) and mesh_mapper is None:
+        mesh_mapper = ReplicateTensorToMesh(device)
     if tensor.dtype in (torch.int64, torch.bool) and dtype is None:
         dtype = int32
     packed = dtype in (bfloat8_b, bfloat4_b)
     layout = layout or (TILE_LAYOUT if packed else ROW_MAJOR_LAYOUT)
     given = {"dtype": dtype, "layout": layout, "device": device, "memory_config": memory_config}
+    given["mesh_mapper"] = mesh_mapper
     return _run("ttnn.from_torch", {"tensor": tensor.clone(), **{k: v for k, v in given.items() if v is not None}})
 
 
-def to_torch(tensor: Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """A copy of a ttnn tensor as torch's, in its own or the given dtype; block floats come as float32."""
-    dtype = dtype or (torch.float32 if tensor.spec.dtype in FORMATS else tensor.data.dtype)
-    data = tensor.data.to(dtype)
-    return data.clone()
+def to_torch(
+    tensor: Tensor, dtype: torch.dtype | None = None, *, mesh_composer: MeshName | None = None
+) -> torch.Tensor:
+    """A copy of a ttnn tensor as torch's, in its own or the given dtype; block floats come as float32. A composer joins
+    a mesh's pieces."""
+    dtype = dtype or (torch.float32 if tensor.spec.dtype in FORMATS else pieces_of(tensor.data)[0].dtype)
+    data = tensor.data
+    if isinstance(data, Pieces):
+        if mesh_composer is None:
+            raise RuntimeError(f"TT_FATAL: the tensor lies on {len(data)} chips; to_torch needs a mesh_composer")
+        return to_torch_across(data, resolve(mesh_composer), dtype)
+    return data.to(dtype).clone()
 
 
 def to_device(tensor: Tensor, device: Device, memory_config: Name | None = None) -> Tensor:
@@ -210,12 +243,13 @@ def _fits(parameter: Parameter, value: Any) -> bool:
     return parameter.may_take(tensor)
 
 
+GIVES_LIST = ("ttnn.get_device_tensors",)
 ON_HOST_TOO = ("ttnn.from_torch", "ttnn.to_layout", "ttnn.reshape", "ttnn.deallocate")
 """What takes tensors that are not on the device."""
 
 
 def _run(name: str, bound: dict[str, Any]) -> Any:
-    values: dict[str, torch.Tensor] = {}
+    values: dict[str, torch.Tensor | Pieces] = {}
     specs: dict[str, TensorSpec] = {}
     devices: list[Device | None] = []
 
@@ -238,8 +272,9 @@ def _run(name: str, bound: dict[str, Any]) -> Any:
     wrong = _misplaced(kernel, described) or refusal(kernel, described)
     if wrong:
         raise RuntimeError(f"TT_FATAL: {wrong}")
+    chips = mesh_chips((*devices, *bound.values()))
     try:
-        outputs = infer(Step(name, tuple(attrs.items()), ()), specs)
+        outputs = infer(Step(name, tuple(attrs.items()), ()), specs, chips=chips)
     except TypeError as error:
         if "unexpected keyword" not in str(error):
             raise
@@ -249,12 +284,15 @@ def _run(name: str, bound: dict[str, Any]) -> Any:
     if device is not None and device.numerics == "faithful":
         made_of = {f"out {i}": spec for i, spec in enumerate(outputs)}
         meaning = faithful(Step(name, tuple(attrs.items()), tuple(made_of)), specs | made_of, device.spec, None)
+    meaning = meaning_on(kernel, chips, meaning)
     data = call_meaning(kernel, {k: _replace(v, values) for k, v in attrs.items() if k not in PLACEMENT}, meaning)
     if name == "ttnn.deallocate":
         bound["tensor"].free()
-    made = data if isinstance(data, (tuple, list)) else (data,)
+    made = data if isinstance(data, (tuple, list)) and not isinstance(data, Pieces) else (data,)
+    if name in GIVES_LIST:
+        device = None  # each is one chip's piece: a mesh's calls do not take it
     tensors = [Tensor(d, s, device) for d, s in zip(made, outputs)]
-    return tensors[0] if len(tensors) == 1 else tensors if tensors else None
+    return tensors[0] if len(tensors) == 1 and name not in GIVES_LIST else tensors if tensors else None
 
 
 def _misplaced(kernel: Kernel, described: dict[str, Any]) -> str | None:

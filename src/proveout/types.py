@@ -161,6 +161,8 @@ class Settings:
     math_fidelity: Fidelity | None = None
     fallback: Literal["host", "error"] = "host"
     memory: Literal["auto", "dram"] = "auto"
+    parallel: Literal["auto", "data", "tensor", "none"] = "auto"
+    """Over a device's several chips: the batch (`data`), the columns of linears (`tensor`), or one chip only."""
     numerics: Literal["fast", "faithful"] = "fast"
     """On `sim`: torch's own kernels, or the chip's rules bit by bit where they are known."""
     trace: bool = False
@@ -363,6 +365,8 @@ class Coverage:
     num_transfers: int = 0
     num_graphs: int = 0
     graph_breaks: tuple[str, ...] = ()
+    parallel: tuple[str, ...] = ()
+    """On a device of several chips, how each graph uses them, and why not otherwise."""
 
     def __add__(self, other: Coverage) -> Coverage:
         return Coverage(
@@ -370,6 +374,7 @@ class Coverage:
             self.num_transfers + other.num_transfers,
             self.num_graphs + other.num_graphs,
             self.graph_breaks + other.graph_breaks,
+            tuple(dict.fromkeys(self.parallel + other.parallel)),
         )
 
     @property

@@ -418,3 +418,23 @@ def test_every_compilation_in_a_process_is_compiled_however_many_there_were():
     x = torch.randn(2, 4)
     made = [proveout.compile(torch.nn.Linear(4, 4).eval(), (x,)) for _ in range(10)]
     assert [len(compiled.programs) for compiled in made] == [1] * 10
+
+
+def test_a_function_that_dynamo_gives_up_is_a_graph_break_with_its_reason():
+    """None of the graphs that are captured, if there are any, ends before its function does."""
+    lock = threading.Lock()
+
+    class Locked(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            with lock:
+                return self.second(self.first(x))
+
+    compiled = proveout.compile(Locked().eval(), torch.randn(2, 4))
+    (reason,) = compiled.coverage.graph_breaks
+    assert "lock" in reason
+    with pytest.raises(CompileError, match="there is no Program: a function that stays in eager"):
+        _ = compiled.program

@@ -391,6 +391,13 @@ def test_a_shift_by_another_mean_is_no_layer_norm():
     becomes("fuse_norm", other, wanted)
 
 
+def test_a_shift_by_another_tensors_mean_is_no_layer_norm():
+    other = LAYER_NORM.replace("mean(input_tensor=%x", "mean(input_tensor=%z").replace(
+        "input x (2, 32, 64)", "input x (2, 32, 64)\n    input z (2, 32, 64)"
+    )
+    becomes("fuse_norm", other, ["ttnn.mean", "ttnn.subtract", "ttnn.rms_norm", "ttnn.add"])
+
+
 def test_a_norm_shifted_before_it_is_weighted_keeps_both():
     swapped = LAYER_NORM.replace(
         "%g = ttnn.multiply(input_tensor_a=%n, input_tensor_b=%w)", "%g = " + binary("add", "n", "b")

@@ -204,6 +204,8 @@ def transfers():
     yield Call("ttnn.to_device", {"tensor": t(3, 5, memory=HOST), **to_l1}, memory=L1)
     yield Call("ttnn.to_memory_config", {"tensor": X, "memory_config": Name("ttnn.L1_MEMORY_CONFIG")}, memory=L1)
     yield Call("ttnn.typecast", {"input_tensor": X, "dtype": Name("ttnn.int32")})
+    yield call("all_gather", input_tensor=X, dim=3)
+    yield call("get_device_tensors", tensor=X)
 
 
 CALLS = [*unary(), *binary(), *products(), *movement(), *rest(), *transfers()]

@@ -15,9 +15,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proveout.devices.execute import constant_tensor
 from proveout.errors import UsageError
-from proveout.kernels.table import dtype_name, infer
+from proveout.kernels.table import constant_tensor, dtype_name, infer
 from proveout.program import Constant, InvalidProgram, Name, Program, Ref, Step, map_refs, refs, verify, with_refs
 from proveout.types import DRAM, L1, Origin, TensorSpec
 
@@ -336,8 +335,8 @@ def damage(folder, what):
         ("no constants", "does not hold a saved Program: .*constants.safetensors"),
         ("bad constants", "does not hold a saved Program"),
         ("not json", "does not hold a saved Program"),
-        ("a list", "has schema None; this version reads 2"),
-        ("schema", "program.json has schema 99; this version reads 2. Compile the model again."),
+        ("a list", "has schema None; this version reads 3"),
+        ("schema", "program.json has schema 99; this version reads 3. Compile the model again."),
     ],
 )
 def test_what_cannot_be_loaded_is_refused_in_a_sentence(tmp_path, what, words):

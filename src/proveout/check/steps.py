@@ -8,9 +8,10 @@ from typing import Any
 import torch
 
 from proveout.check.compare import compare
-from proveout.devices.execute import PURE_LAYOUT, aten_op, run_step
+from proveout.devices.execute import PURE_LAYOUT, aten_op, on_chips, run_step, unrounded
 from proveout.engine.compiled import Compiled
 from proveout.engine.graph import Variant
+from proveout.kernels.pieces import Pieces
 from proveout.program import DEALLOCATE, Arg, Loaded, Name, Step
 from proveout.types import Comparison
 
@@ -45,13 +46,13 @@ def replay(loaded: Loaded, inputs: Sequence[Any], threshold: float) -> list[Comp
         for step in program.setup:
             if step.kernel != DEALLOCATE:
                 device.update((n, loaded.value(n)) for n in step.outputs)
-                exact.update(zip(step.outputs, _exactly(step, exact, ())))
+                exact.update(zip(step.outputs, _exactly(step, exact, (), program.chips)))
         last = {name: i for i, step in enumerate(program.body) for name in (*step.uses, *step.outputs)}
         for index, step in enumerate(program.body):
             if step.kernel != DEALLOCATE:
                 results = loaded.run_step(step, device)
-                isolated = _exactly(step, {n: _wide(device[n]) for n in step.uses}, results)
-                accumulated = _exactly(step, exact, results)
+                isolated = _exactly(step, {n: _wide(device[n]) for n in step.uses}, results, program.chips)
+                accumulated = _exactly(step, exact, results, program.chips)
                 for position, name in enumerate(step.outputs):
                     device[name], exact[name] = results[position], _wide(accumulated[position])
                     if not step.on_host and not step.is_transfer and step.kernel not in PURE_LAYOUT:
@@ -63,15 +64,16 @@ def replay(loaded: Loaded, inputs: Sequence[Any], threshold: float) -> list[Comp
     return out
 
 
-def _exactly(step: Step, values: Mapping[str, Any], results: tuple[Any, ...]) -> tuple[Any, ...]:
+def _exactly(step: Step, values: Mapping[str, Any], results: tuple[Any, ...], chips: int) -> tuple[Any, ...]:
     """A Step in float32. A host op that draws random numbers is not run again: its results are what they are."""
     if step.on_host and torch.Tag.nondeterministic_seeded in aten_op(step.kernel).tags:  # type: ignore[attr-defined]
         return results
     widened = step if step.on_host else _widened(step)
-    return run_step(widened, {n: values[n] for n in step.uses})
+    return run_step(widened, {n: values[n] for n in step.uses}, on_chips(unrounded, chips))
 
 
 def _judge(step: Step, name: str, found: Any, isolated: Any, accumulated: Any, threshold: float) -> Comparison:
+    found, isolated, accumulated = map(_joined, (found, isolated, accumulated))
     overall = compare(found, accumulated, name=name, threshold=threshold, scope="step").pcc
     return compare(
         found, isolated, name=name, threshold=threshold, scope="step", origin=step.origin, accumulated_pcc=overall
@@ -87,6 +89,13 @@ def _widened(step: Step) -> Step:
     return Step(step.kernel, tuple((k, widen(v)) for k, v in step.attrs), step.outputs, step.origin)
 
 
+def _joined(value: Any) -> Any:
+    """All chips' pieces as one tensor."""
+    return torch.stack(value) if isinstance(value, Pieces) else value
+
+
 def _wide(value: Any) -> Any:
+    if isinstance(value, Pieces):
+        return Pieces(map(_wide, value))
     narrow = isinstance(value, torch.Tensor) and value.dtype in (torch.bfloat16, torch.float16)
     return value.float() if narrow else value

@@ -20,7 +20,7 @@ from proveout.types import DeviceSpec, TensorSpec
 
 __all__ = [
     "MATRIX", "PHASES", "POOL", "REDUCE", "VECTOR", "DeviceOp", "Estimate", "KernelTime", "Work", "default_fidelity",
-    "device_op_time", "kernel_time", "product_call_time", "transfer_time",
+    "device_op_time", "ethernet_time", "kernel_time", "product_call_time", "transfer_time",
 ]  # fmt: skip
 
 LAUNCH_NS = 1_000
@@ -29,6 +29,8 @@ TRACED_GAP_NS = (650, 1_000, 2_050)
 """Between two ops inside a trace: low, usual, high (published op-to-op figures)."""
 HOST_NS = (20_000, 30_000, 50_000)
 """Host time of one op dispatched from Python: low, usual, high."""
+ETHERNET_GB_S = 25.0
+"""Between two chips: two links of 100 Gb/s, as inside an n300. No measurement backs it."""
 
 
 @dataclass(frozen=True)
@@ -151,3 +153,8 @@ def transfer_time(spec: TensorSpec, chip: DeviceSpec, to_device: bool) -> Estima
     known = calibration.transfer_interval(chip.arch, to_device)
     low, high = known or calibration.uncalibrated()
     return Estimate(ns, min(ns, round(ns * low)), max(ns, round(ns * high)), known is not None)
+
+
+def ethernet_time(nbytes: float) -> Estimate:
+    """What one chip receives from others, at the links' rate; uncalibrated."""
+    return _interval(math.ceil(nbytes / ETHERNET_GB_S), None)

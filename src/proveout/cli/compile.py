@@ -36,10 +36,15 @@ def verb(request: Request, dry_run: DryRun = False, output: Output = None, dump:
     from proveout.cli.jobs import present, run
     from proveout.cli.output import note
     from proveout.report.dump import write_pages
-    from proveout.report.terminal import ledger, modelled_time
+    from proveout.report.terminal import chips_used, ledger, modelled_time
 
     results = run(request, ("compile",) if dry_run else ("compile", "run"), output, dump)
-    code = present("compile", results, request, details=lambda record: [*modelled_time(record), *ledger(record)])
+    code = present(
+        "compile",
+        results,
+        request,
+        details=lambda record: [*modelled_time(record), *chips_used(record), *ledger(record)],
+    )
     if output:
         note(f"Programs are in {output}")
     if dump:

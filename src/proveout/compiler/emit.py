@@ -18,6 +18,8 @@ from proveout.ops.table import INT32, Builder, Range, Refused, Value
 from proveout.program import FROM_TORCH, TO_TORCH, Arg, Constant, Name, Ref, Step
 from proveout.types import DRAM, Layout, Origin, TensorSpec
 
+EAGER_STRIDES = "eager's strides"
+"""The reason of a host Step that only lays a tensor out in memory as eager does."""
 Form = tuple[str, str, str]
 """(where, dtype, layout): `host` with eager's dtype, `device`, or `packed`: ttnn's but on the host (conv weights)."""
 
@@ -106,7 +108,7 @@ class Emitter(Builder):
     def _host_step(self, kernel: str, source: str, **attrs: Arg) -> str:
         spec, dims = self.specs[source], attrs.get("dims")
         shape = tuple(spec.shape[int(str(d))] for d in dims) if isinstance(dims, tuple) else spec.shape
-        return self.step(kernel, {"self": Ref(source), **attrs}, [TensorSpec(shape, spec.dtype)], "eager's strides")[0]
+        return self.step(kernel, {"self": Ref(source), **attrs}, [TensorSpec(shape, spec.dtype)], EAGER_STRIDES)[0]
 
     def step(
         self, kernel: str, attrs: Mapping[str, Arg], outputs: Sequence[TensorSpec], reason: str = ""

@@ -15,7 +15,7 @@ from proveout.chip.time import transfer_time
 from proveout.compiler.fixes import Case, cheapest_fix
 from proveout.compiler.pipeline import CompiledGraph
 from proveout.compiler.profile import Profile
-from proveout.kernels.cost import StepTime, program_ns, step_times
+from proveout.kernels.cost import StepTime, pieces_moved, program_ns, step_times
 from proveout.ops.table import Refused
 from proveout.program import DEALLOCATE, FROM_TORCH, TO_TORCH, Ref, Step, refs
 from proveout.types import DRAM, DeviceSpec, Fallback, OpStatus, Settings, TensorSpec
@@ -106,10 +106,15 @@ class _Book:
 
     def caused_by(self, groups: set[Group]) -> _Cost:
         """The transfers that only these host Steps make necessary, on the way there and back."""
-        specs = self.graph.program.specs
-        steps = [self.graph.program.body[index] for index in self._transfers_for(self.steps_of(groups))]
+        program = self.graph.program
+        steps = [program.body[index] for index in self._transfers_for(self.steps_of(groups))]
         return _add(
-            self._crossing(specs[(s.outputs if s.kernel == FROM_TORCH else s.uses)[0]], s.kernel) for s in steps
+            self._crossing(
+                program.specs[(s.outputs if s.kernel == FROM_TORCH else s.uses)[0]],
+                s.kernel,
+                pieces_moved(s, program.chips),
+            )
+            for s in steps
         )
 
     def saved_by(self, groups: set[Group]) -> _Cost:
@@ -176,8 +181,9 @@ class _Book:
             dtype = "float32"
         return replace(spec, dtype=dtype, layout="tile", memory=DRAM)
 
-    def _crossing(self, spec: TensorSpec, kernel: str) -> _Cost:
-        return _Cost(1, spec.nbytes, transfer_time(spec, self.chip, kernel == FROM_TORCH).ns if self.chip else 0)
+    def _crossing(self, spec: TensorSpec, kernel: str, pieces: int = 1) -> _Cost:
+        ns = transfer_time(spec, self.chip, kernel == FROM_TORCH).ns if self.chip else 0
+        return _Cost(1, pieces * spec.nbytes, pieces * ns)
 
 
 def _islands(groups: Iterable[Group], books: Sequence[_Book]) -> dict[Group, set[Group]]:

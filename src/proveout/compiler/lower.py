@@ -36,6 +36,8 @@ class Lowered:
     statuses: tuple[OpStatus, ...]
     input_positions: tuple[int, ...]
     weight_positions: tuple[int, ...]
+    holds: Mapping[str, tuple[tuple[str, int], ...]]
+    """For each of the Program's values that is a node's result, that node and which result; several where equal."""
 
 
 def lower(
@@ -68,7 +70,7 @@ def lower(
             else:
                 raise Unlowerable(f"the graph takes a {type(value).__name__}")
         elif node.op == "get_attr":
-            tensor = _attribute(gm, node.target)
+            tensor = attribute(gm, node.target)
             if not isinstance(tensor, torch.Tensor):
                 raise Unlowerable(f"the graph holds a {type(tensor).__name__} (a higher-order op)")
             env[node] = emitter.constant(tensor)
@@ -96,7 +98,18 @@ def lower(
         body=tuple(emitter.steps),
         specs=emitter.specs,
     )
-    return Lowered(program, tuple(statuses), tuple(i for i, _ in inputs), tuple(i for i, _ in resident))
+    positions = tuple(i for i, _ in inputs), tuple(i for i, _ in resident)
+    return Lowered(program, tuple(statuses), *positions, _holders(env, emitter))
+
+
+def _holders(env: dict[Node, Any], emitter: Emitter) -> dict[str, tuple[tuple[str, int], ...]]:
+    holds: dict[str, tuple[tuple[str, int], ...]] = {}
+    for node, held in env.items():
+        for index, value in enumerate(held if isinstance(held, (tuple, list)) else (held,)):
+            if isinstance(value, Value):
+                for name in emitter.forms[value.name].values():
+                    holds[name] = (*holds.get(name, ()), (node.name, index))
+    return holds
 
 
 def _lower_node(
@@ -210,7 +223,7 @@ def _read(arg: Any, env: dict[Node, Any]) -> Any:
     return _Dtype(dtype_name(arg)) if isinstance(arg, torch.dtype) else arg
 
 
-def _attribute(gm: GraphModule, target: Any) -> Any:
+def attribute(gm: GraphModule, target: Any) -> Any:
     found: Any = gm
     for part in str(target).split("."):
         found = getattr(found, part)

@@ -16,6 +16,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from proveout.compiler.dump import Observe, unobserved
 from proveout.compiler.graph_passes import GRAPH_PASSES
 from proveout.compiler.lower import Lowered, lower, origin_of, variation
+from proveout.compiler.parallel import Built, ProgramPass, over_chips
 from proveout.compiler.plan import Plan, make_plan
 from proveout.compiler.profile import Profile
 from proveout.compiler.program_passes import (
@@ -85,35 +86,100 @@ def compile_graph(
     With `settings.verify`, every pass's result is checked by the verifier and, given `replay`, run on random inputs.
     """
     stages: dict[str, float] = {}
-    witness = Witness(gm, replay, weights) if settings.verify and replay else None
-
-    def see(stage: str, result: GraphModule | Program) -> None:
-        observe(stage, result)
-        if settings.verify and isinstance(result, Program):
-            verify(result, partial(infer, target=profile.target))
-        if witness:
-            witness.see(stage, result)
-
+    watch = _Watch(gm, weights, profile, settings, replay, observe)
     with stage(stages, "graph passes"):
-        gm, removed = _run_graph_passes(gm, see)
+        gm, removed = _run_graph_passes(gm, watch.see)
+    build = partial(_build, weights=weights, profile=profile, settings=settings, chip=chip, name=name, stages=stages)
+    if chip is not None and chip.chips > 1 and profile.target == "ttnn":
+        with stage(stages, "chips"):
+            built, note = over_chips(gm, weights, chip, settings, partial(build, see=_unseen))
+        watch.see_all(built)
+    else:
+        built, note = build(gm, see=watch.see), ""
+    lowered, program = built.lowered, built.program
+    counted = _counted(gm, lowered, removed, built.gone)
+    coverage = Coverage(counted, program.num_transfers, num_graphs=1, parallel=(note,) if note else ())
+    positions = lowered.input_positions, lowered.weight_positions
+    return CompiledGraph(program, coverage, chip, settings, *positions, stages, _remedies(gm, weights, profile))
+
+
+class _Watch:
+    """Looks at what each pass gives: the observer, with `settings.verify` the verifier, given `replay` the witness."""
+
+    def __init__(
+        self,
+        gm: GraphModule,
+        weights: frozenset[int],
+        profile: Profile,
+        settings: Settings,
+        replay: Replay | None,
+        observe: Observe,
+    ) -> None:
+        self._observe, self._verifies, self._target = observe, settings.verify, profile.target
+        self._witness = Witness(gm, replay, weights) if settings.verify and replay else None
+
+    def see(self, stage: str, result: GraphModule | Program, lowered: Lowered | None = None) -> None:
+        self._look(stage, result)
+        if self._witness:
+            if lowered is not None:
+                self._witness.positions = lowered.input_positions, lowered.weight_positions
+            self._witness.see(stage, result)
+
+    def see_all(self, built: Built) -> None:
+        """What was chosen for a device of several chips. The witness's inputs are whole: of a Program for several, only
+        the last form takes them."""
+        for name, result in built.history:
+            if built.program.chips == 1 or result is built.program:
+                self.see(name, result, built.lowered)
+            else:
+                self._look(name, result)
+
+    def _look(self, stage: str, result: GraphModule | Program) -> None:
+        self._observe(stage, result)
+        if self._verifies and isinstance(result, Program):
+            verify(result, partial(infer, target=self._target, chips=result.chips))
+
+
+See = Callable[[str, Program, Lowered], None]
+"""Called with a pass's name, what it gave, and what was lowered."""
+
+
+def _unseen(stage: str, result: Program, lowered: Lowered) -> None:
+    """For what may not be chosen."""
+
+
+def _build(
+    gm: GraphModule,
+    cut: ProgramPass | None = None,
+    *,
+    weights: frozenset[int],
+    profile: Profile,
+    settings: Settings,
+    chip: DeviceSpec | None,
+    name: str,
+    stages: dict[str, float],
+    see: See,
+) -> Built:
+    """A graph lowered and run through the Program passes."""
     with stage(stages, "lower"):
         lowered = lower(gm, weights, profile, settings, name)
         if chip is not None:
             kept = better_on_host(gm, weights, lowered, chip)
             lowered = lower(gm, weights, profile, settings, name, kept) if kept else lowered
-    if witness:
-        witness.positions = lowered.input_positions, lowered.weight_positions
-    see("lower", lowered.program)
+    see("lower", lowered.program, lowered)
+    history = [("lower", lowered.program)]
+    gone: dict[str, str] = {}
+    resident = True
     with stage(stages, "program passes"):
-        program, gone = lowered.program, dict[str, str]()
-        for program_pass in program_passes(profile, settings, chip):
-            before, program = program, program_pass(program)
+        for program_pass in program_passes(profile, settings, chip, cut):
+            before, pass_name = history[-1][1], _name(program_pass)
+            program = program_pass(before)
             if program is not before:
                 gone |= _vanished(before, program, program_pass)
-            see(_name(program_pass), program)
-    coverage = Coverage(_counted(gm, lowered, removed, gone), program.num_transfers, num_graphs=1)
-    positions = lowered.input_positions, lowered.weight_positions
-    return CompiledGraph(program, coverage, chip, settings, *positions, stages, _remedies(gm, weights, profile))
+                resident = resident and pass_name not in MAKING_ROOM
+            see(pass_name, program, lowered)
+            history.append((pass_name, program))
+    return Built(lowered, history[-1][1], gone, tuple(history), resident)
 
 
 def _remedies(gm: GraphModule, weights: frozenset[int], profile: Profile) -> Remedies:
@@ -174,9 +240,15 @@ def _copy(gm: GraphModule) -> GraphModule:
     return copied
 
 
-def program_passes(profile: Profile, settings: Settings, chip: DeviceSpec | None) -> list[Callable[[Program], Program]]:
-    """The ordered list for one target."""
-    moves: list[Callable[[Program], Program]] = [sink, cancel, prune]
+MAKING_ROOM = ("split", "evict")
+"""Passes that change a Program only where it does not fit the device as it is."""
+
+
+def program_passes(
+    profile: Profile, settings: Settings, chip: DeviceSpec | None, cut: ProgramPass | None = None
+) -> list[ProgramPass]:
+    """The ordered list for one target; `cut` is one that makes a Program for several chips."""
+    moves: list[ProgramPass] = [sink, cancel, prune]
     passes = [*moves, hoist]
     if profile.target == "ttnn":
         policy = Policy(chip, settings)
@@ -188,6 +260,8 @@ def program_passes(profile: Profile, settings: Settings, chip: DeviceSpec | None
         if settings.packs_weights:  # before products are joined: each weight's format is its own module's
             passes += [partial(pack_weights, settings=settings), prune]
         passes += [*formulas, *moves, *products, prune]
+        if cut is not None:
+            passes.append(cut)
         if chip is not None:
             passes.append(partial(split, chip=chip))
             if settings.memory == "auto":
@@ -198,7 +272,7 @@ def program_passes(profile: Profile, settings: Settings, chip: DeviceSpec | None
     return passes
 
 
-def _vanished(before: Program, after: Program, program_pass: Callable[[Program], Program]) -> dict[str, str]:
+def _vanished(before: Program, after: Program, program_pass: ProgramPass) -> dict[str, str]:
     """The nodes that had Steps before a pass and have none after it, each with the pass's name and, where that is a
     fusion, the kernel that took them in: it makes what they were computed for."""
     by = _name(program_pass).replace("_", " ")
@@ -221,18 +295,19 @@ def _vanished(before: Program, after: Program, program_pass: Callable[[Program],
     return reasons
 
 
-def _fuses(program_pass: Callable[[Program], Program]) -> bool:
+def _fuses(program_pass: ProgramPass) -> bool:
     return isinstance(program_pass, partial) and "policy" in program_pass.keywords
 
 
-def _name(program_pass: Callable[[Program], Program]) -> str:
+def _name(program_pass: ProgramPass) -> str:
     function = program_pass.func if isinstance(program_pass, partial) else program_pass
     return str(function.__name__)
 
 
 @contextmanager
 def stage(stages: dict[str, float], name: str) -> Iterator[None]:
-    """Note how long a stage takes."""
-    started = time.perf_counter()
+    """Note how long a stage takes, less the stages inside it."""
+    started, noted = time.perf_counter(), sum(stages.values())
     yield
-    stages[name] = time.perf_counter() - started
+    inside = sum(stages.values()) - noted
+    stages[name] = stages.get(name, 0.0) + time.perf_counter() - started - inside

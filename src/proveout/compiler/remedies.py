@@ -92,7 +92,7 @@ def _in_dram(program: Program, names: Sequence[str]) -> Program:
         if not step.on_host and step.outputs:
             if set(names).intersection(step.outputs):
                 step = replace(step, attrs=tuple({**dict(step.attrs), "memory_config": MEMORY_NAMES[DRAM]}.items()))
-            specs.update(zip(step.outputs, infer(step, specs)))
+            specs.update(zip(step.outputs, infer(step, specs, chips=program.chips)))
         body.append(step)
     return replace(program, body=tuple(body), specs=specs)
 

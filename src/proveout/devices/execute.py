@@ -13,7 +13,9 @@ from typing import Any
 
 import torch
 
-from proveout.kernels.table import PLACEMENT, call_meaning, kernels, resolve, storing, torch_dtype
+from proveout.errors import DeviceError
+from proveout.kernels.pieces import Pieces
+from proveout.kernels.table import PLACEMENT, call_meaning, kernels, meaning_on, resolve, storing, torch_dtype
 from proveout.program import DEALLOCATE, FROM_TORCH, Arg, Program, Ref, Step
 
 PURE_LAYOUT = ("ttnn.to_layout", "ttnn.to_memory_config")
@@ -28,6 +30,15 @@ def aten_op(name: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
+def check_chips(program: Program, device: str, chips: int) -> None:
+    """Refuse a Program for more chips than a device has."""
+    if program.chips > chips:
+        raise DeviceError(
+            f"the Program is for {program.chips} chips and {device} has {chips}. "
+            "Compile it for this device, or with parallel='none'."
+        )
+
+
 Meanings = Callable[[Step], Callable[..., Any]]
 """What each ttnn Step of a Program computes, as a function of its attributes."""
 
@@ -37,14 +48,24 @@ def fast(program: Program) -> Meanings:
     return lambda step: storing(kernels()[step.kernel], tuple(program.specs[n].dtype for n in step.outputs))
 
 
-def run_step(step: Step, values: Mapping[str, Any], meanings: Meanings | None = None) -> tuple[Any, ...]:
-    """One Step, now: its outputs. Without `meanings` nothing is rounded to block floats."""
+def unrounded(step: Step) -> Callable[..., Any]:
+    """The kernel's meaning as it is: nothing is rounded to block floats."""
+    return kernels()[step.kernel].meaning
+
+
+def on_chips(meanings: Meanings, chips: int) -> Meanings:
+    """The same on values that lie on this many chips, each a `Pieces`."""
+    return meanings if chips == 1 else lambda step: meaning_on(kernels()[step.kernel], chips, meanings(step))
+
+
+def run_step(step: Step, values: Mapping[str, Any], meanings: Meanings = unrounded) -> tuple[Any, ...]:
+    """One Step, now: its outputs."""
     attrs = {k: _concrete(v, values) for k, v in step.attrs}
     if step.on_host:
         out = aten_op(step.kernel)(**attrs)
     else:
-        out = call_meaning(kernels()[step.kernel], attrs, meanings(step) if meanings else None)
-    return _given(out) if isinstance(out, (tuple, list)) else (out,)
+        out = call_meaning(kernels()[step.kernel], attrs, meanings(step))
+    return _given(out) if isinstance(out, (tuple, list)) and not isinstance(out, Pieces) else (out,)
 
 
 def _given(out: Sequence[Any]) -> tuple[Any, ...]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from proveout.chip.specs import CHIPS
@@ -61,9 +64,37 @@ def devices() -> dict[str, DeviceInfo]:
         name = "cpu" if mode == "eager" else f"cpu:{mode}"
         opener = _builtin("proveout.devices.host", "Cpu", mode)
         found[name] = DeviceInfo(name, f"this machine's CPU, {meaning}", "measured", "torch", None, opener)
+    for mock in (None, *MOCKED):
+        found[f"ttnn:mock-{mock}" if mock else "ttnn"] = _real(mock)
     for entry in metadata.entry_points(group=GROUP):
         found[entry.name] = _plugin(entry)
     return found
+
+
+MOCKED = ("n150", "p150")
+MOCK = "TT_METAL_MOCK_CLUSTER_DESC_PATH"
+"""Where ttnn reads which chip to mock."""
+
+
+def _real(mock: str | None) -> DeviceInfo:
+    """Tenstorrent's own runtime."""
+    name = f"ttnn:mock-{mock}" if mock else "ttnn"
+    what = f"ttnn's mock {mock}: calls are checked, nothing is computed" if mock else "a Tenstorrent card, through ttnn"
+    reason = _missing_ttnn(mock)
+    opener = None if reason else _builtin("proveout.devices.ttnn", "Ttnn", mock)
+    return DeviceInfo(name, what, "measured", "ttnn", CHIPS[mock or "n150"], opener, reason)
+
+
+def _missing_ttnn(mock: str | None) -> str:
+    """Why ttnn, or its mock of a chip, cannot be used here; empty when it can."""
+    if importlib.util.find_spec("ttnn") is None:
+        return "the package ttnn is not installed (0.81.1 needs Python 3.12 on x86-64 Linux)"
+    described = os.environ.get(MOCK, "")
+    if mock is not None:
+        return "" if mock in Path(described).name else f"{MOCK} does not name a description of a mock {mock}"
+    if described:
+        return f"{MOCK} is set, so ttnn opens its mock chip: use 'ttnn:mock-n150' or 'ttnn:mock-p150'"
+    return "" if Path("/dev/tenstorrent").exists() else "there is no Tenstorrent card in this machine"
 
 
 def _plugin(entry: metadata.EntryPoint) -> DeviceInfo:

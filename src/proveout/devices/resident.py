@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from proveout.devices.execute import Meanings, Transfers, body_function, fast, late_casts, run_step
+from proveout.devices.execute import Meanings, Transfers, body_function, fast, late_casts, on_chips, run_step
+from proveout.kernels.pieces import pieces_of
 from proveout.kernels.table import constant_tensor, torch_dtype
 from proveout.program import DEALLOCATE, Program, Result, Step, refs
 
@@ -16,7 +17,7 @@ Body = Callable[..., list[Any]]
 
 class Resident:
     """Implements `Loaded`. `wrap` may replace the body function by a faster one with the same meaning; `meanings` say
-    what each Step computes (default: `fast`)."""
+    what each Step computes on one chip (default: `fast`)."""
 
     def __init__(
         self,
@@ -26,7 +27,7 @@ class Resident:
         meanings: Meanings | None = None,
     ) -> None:
         self.program = program
-        self._meanings = meanings or fast(program)
+        self._meanings = on_chips(meanings or fast(program), program.chips)
         self.modelled_ns = modelled_ns
         self.transfers = Transfers()
         self._wrap = wrap
@@ -63,7 +64,7 @@ class Resident:
     def _reads_live(self, weight: str) -> bool:
         storage = self._values[weight].untyped_storage().data_ptr()
         made = (n for s, d in zip(self.program.setup, self._depends) if weight in d for n in s.outputs)
-        return all(self._values[n].untyped_storage().data_ptr() == storage for n in made)
+        return all(t.untyped_storage().data_ptr() == storage for n in made for t in pieces_of(self._values[n]))
 
     def holds_live(self, weight: str) -> bool:
         return self._live.get(weight, False)

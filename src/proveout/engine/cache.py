@@ -62,10 +62,11 @@ def load(key: str, name: str, chip: DeviceSpec | None, settings: Settings) -> Co
         program = replace(Program.from_json(data["program"], raw), name=name)
         rows = [OpStatus(*(data["strings"][i] for i in row)) for row in data["ops"]]
         positions = tuple(data["inputs"]), tuple(data["weights"])
+        parallel = tuple(data["parallel"])
         os.utime(path)
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         return None
-    coverage = Coverage(tuple(rows), program.num_transfers, num_graphs=1)
+    coverage = Coverage(tuple(rows), program.num_transfers, num_graphs=1, parallel=parallel)
     return CompiledGraph(program, coverage, chip, settings, *positions)
 
 
@@ -79,6 +80,7 @@ def save(key: str, compiled: CompiledGraph) -> None:
         "ops": [[strings.setdefault(getattr(op, f), len(strings)) for f in fields] for op in compiled.coverage.ops],
         "inputs": compiled.input_positions,
         "weights": compiled.weight_positions,
+        "parallel": compiled.coverage.parallel,
         "strings": list(strings),
     }
     blob = b"".join(c.data for c in compiled.program.constants)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch._dynamo.exc import BackendCompilerFailed
+from torch._dynamo.utils import counters
 
 from proveout.compiler import CompiledGraph
 from proveout.compiler.dump import Dump
@@ -49,11 +51,21 @@ def compile(
         capture.recorder = Recorder(Path(record))
     compiled = Compiled(model, capture)
     args, kwargs = call if call is not None else as_call(inputs)
+    met = Counter(counters["graph_break"])
     with undisturbed(model, (args, kwargs)):
         compiled(*args, **kwargs)
+    if not capture.breaks:
+        capture.breaks += _skipped_frames(Counter(counters["graph_break"]) - met)
     if record is not None:  # later calls may be on other shapes, which nobody asked about
         capture.stop_recording()
     return compiled
+
+
+def _skipped_frames(reasons: Mapping[str, int]) -> list[str]:
+    """Where Dynamo gives up a whole function, its callees become graphs of their own and none of them ends early: why
+    is all that it tells."""
+    lines = [[line.strip() for line in reason.splitlines()] for reason in reasons]
+    return [f"a function that stays in eager: {' '.join(text[:2]).replace('Explanation: ', '')}" for text in lines]
 
 
 def as_call(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -122,13 +134,19 @@ class Compiled:
     def program(self) -> Program:
         """The model's Program; where it has several graphs, the one with the most Steps."""
         if not self.programs:
-            raise CompileError("the model calls no op, so there is no Program.")
+            why = "; ".join(self.coverage.graph_breaks) or "the model calls no op"
+            raise CompileError(f"there is no Program: {why}.")
         return max(self.programs, key=lambda p: len(p.steps))
 
     @property
     def coverage(self) -> Coverage:
         breaks = Coverage(graph_breaks=tuple(dict.fromkeys(self._capture.breaks)))
         return functools.reduce(lambda a, b: a + b, (g.coverage for g in self.graphs), breaks)
+
+    @property
+    def parallel(self) -> tuple[str, ...]:
+        """How the model uses a device's several chips, and why not otherwise; empty on a device with one."""
+        return self.coverage.parallel
 
     @property
     def fallbacks(self) -> tuple[Fallback, ...]:

@@ -16,18 +16,22 @@ from proveout.chip.time import (
     KernelTime,
     Work,
     default_fidelity,
+    ethernet_time,
     kernel_time,
     transfer_time,
 )
 from proveout.errors import OutOfMemory
 from proveout.kernels.device_ops import device_ops
 from proveout.kernels.table import Specs, flat_specs, kernels, specs_of
-from proveout.program import DEALLOCATE, FROM_TORCH, TO_DEVICE, Program, Step, refs
+from proveout.program import DEALLOCATE, FROM_TORCH, TO_DEVICE, TO_TORCH, Program, Step, refs
 from proveout.types import DRAM, HOST, DeviceSpec, Fidelity, MemoryUse, Settings, TensorSpec
 
 CIRCULAR_TILES = 8
 """Tiles of circular buffer that a kernel holds per core: two per operand and result, doubled."""
 CIRCULAR_BYTES = CIRCULAR_TILES * 4096
+
+
+ALL_GATHER, ONE_PIECE = "ttnn.all_gather", "ttnn.get_device_tensors"
 
 
 @dataclass(frozen=True)
@@ -59,18 +63,39 @@ class ProgramTime:
 
 def step_times(program: Program, chip: DeviceSpec, settings: Settings) -> list[StepTime]:
     """Modelled time of every Step of the body, in order."""
-    timed = (s for s in program.body if not s.on_host and s.kernel != DEALLOCATE)
-    return [step_time(step, program.specs, chip, settings) for step in timed]
+    timed = (s for s in program.body if not s.on_host and s.kernel not in (DEALLOCATE, ONE_PIECE))
+    return [step_time(step, program.specs, chip, settings, program.chips) for step in timed]
 
 
-def step_time(step: Step, specs: Mapping[str, TensorSpec], chip: DeviceSpec, settings: Settings) -> StepTime:
-    """Modelled time of one Step on the device, or of one transfer."""
+def step_time(
+    step: Step, specs: Mapping[str, TensorSpec], chip: DeviceSpec, settings: Settings, chips: int = 1
+) -> StepTime:
+    """Modelled time of one Step on the device, on as many chips at once, or of one transfer."""
     if step.is_transfer:
         to_device = step.kernel in (FROM_TORCH, TO_DEVICE)
-        return _transfer(step, transfer_time(specs[step.outputs[0] if to_device else step.uses[0]], chip, to_device))
+        spec = specs[step.outputs[0] if to_device else step.uses[0]]
+        return _transfer(step, transfer_time(spec, chip, to_device), pieces_moved(step, chips))
     outputs = tuple(specs[n] for n in step.outputs)
-    time = _call_time(step.kernel, tuple(specs_of(step, specs).items()), outputs, chip, settings.math_fidelity)
+    attrs = tuple(specs_of(step, specs).items())
+    time = _call_time(step.kernel, attrs, outputs, chip, settings.math_fidelity)
+    if step.kernel == ALL_GATHER:
+        time = _with_wire(time, ethernet_time(outputs[0].nbytes * (chips - 1) / chips))
     return StepTime(step, time.kernel_ns, time, time.low_ns, time.high_ns, time.calibrated_ns)
+
+
+def pieces_moved(step: Step, chips: int) -> int:
+    """One PCIe link serves all chips, a piece after another; what one chip gives alone is one piece."""
+    return 1 if step.kernel == TO_TORCH and not step.attr("mesh_composer") else chips
+
+
+def _with_wire(time: KernelTime, wire: Estimate) -> KernelTime:
+    return replace(
+        time,
+        kernel_ns=time.kernel_ns + wire.ns,
+        low_ns=time.low_ns + wire.low_ns,
+        high_ns=time.high_ns + wire.high_ns,
+        ops=(*time.ops, ("ethernet", wire)),
+    )
 
 
 def step_device_ops(
@@ -105,8 +130,9 @@ def _call_ops(
     return (work, fidelity), device_ops(kernel, specs, outputs, work, fidelity)
 
 
-def _transfer(step: Step, time: Estimate) -> StepTime:
-    return StepTime(step, time.ns, None, time.low_ns, time.high_ns, time.ns if time.calibrated else 0)
+def _transfer(step: Step, time: Estimate, pieces: int) -> StepTime:
+    ns, low_ns, high_ns = (pieces * value for value in (time.ns, time.low_ns, time.high_ns))
+    return StepTime(step, ns, None, low_ns, high_ns, ns if time.calibrated else 0)
 
 
 def program_ns(times: list[StepTime], settings: Settings) -> int:
@@ -173,6 +199,8 @@ def memory_use(program: Program, chip: DeviceSpec) -> MemoryUse:
     peak_at, fits, reason = "", True, ""
     weight_bytes: dict[str, int] = {}
     for index, step in enumerate(program.steps):
+        if step.kernel == ONE_PIECE:
+            continue  # another name for a piece that lies there already
         if step.kernel == DEALLOCATE:
             for name in step.uses:
                 for arena in memories.values():

@@ -9,7 +9,7 @@ import torch
 
 from proveout.chip.time import Work
 from proveout.kernels.table import FLOAT, INT, Kernel, Specs
-from proveout.types import TensorSpec
+from proveout.types import Memory, TensorSpec
 
 Tensor = torch.Tensor
 
@@ -38,6 +38,18 @@ def index_refuses(specs: Specs) -> str | None:
     return None
 
 
+def gather_refuses(specs: Specs) -> str | None:
+    if len(specs["input"].shape) < 2:
+        return "ttnn.gather takes two dimensions or more"
+    return index_refuses(specs)
+
+
+def gather_memory(specs: Specs) -> Memory | None:
+    """Along any but the last dimension ttnn turns both operands, and the result lies where the index does."""
+    last = specs["dim"] % len(specs["input"].shape) == len(specs["input"].shape) - 1
+    return None if last else specs["index"].memory  # type: ignore[no-any-return]
+
+
 def scatter_refuses(specs: Specs) -> str | None:
     reason = index_refuses(specs)
     if reason:
@@ -55,7 +67,7 @@ def lookup_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
 
 
 KERNELS = [
-    Kernel("ttnn.gather", gather, lookup_work, dtypes=FLOAT | INT, refuse=index_refuses),
+    Kernel("ttnn.gather", gather, lookup_work, dtypes=FLOAT | INT, refuse=gather_refuses, out_memory=gather_memory),
     Kernel("ttnn.scatter", scatter, lookup_work, layout="row_major", dtypes=FLOAT | INT, refuse=scatter_refuses),
     Kernel(
         "ttnn.scatter_add", scatter_add, lookup_work, layout="row_major", dtypes=FLOAT | INT, refuse=scatter_refuses

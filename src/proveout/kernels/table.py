@@ -12,10 +12,13 @@ import torch
 
 from proveout.chip.time import Work
 from proveout.kernels.blockfloat import FORMATS, Packer, quantise
-from proveout.program import FROM_TORCH, Arg, Constant, Name, Ref, Step
+from proveout.kernels.pieces import Pieces, mesh_argument, on_each_chip
+from proveout.program import FROM_TORCH, TO_TORCH, Arg, Constant, Name, Ref, Step
 from proveout.types import DRAM, HOST, L1, Layout, Memory, TensorSpec
 
-FAMILIES = ("transfer", "eltwise", "matmul", "reduce", "movement", "norm", "attention", "conv", "embedding", "indexing")
+FAMILIES = (
+    "transfer", "eltwise", "matmul", "reduce", "movement", "norm", "attention", "conv", "embedding", "indexing", "mesh",
+)  # fmt: skip
 
 Specs = Mapping[str, Any]
 """Attributes with every tensor replaced by its TensorSpec (tuples of them for lists)."""
@@ -53,6 +56,8 @@ class Kernel:
     """The layout that tensor operands must have; None takes any."""
     out_layout: Layout | None = None
     """The layout of the result where it is not the operands'."""
+    out_memory: Callable[[Specs], Memory | None] | None = None
+    """Where ttnn puts the result whatever `memory_config` says; None leaves it to that."""
     dtypes: frozenset[str] | None = None
     """Device dtypes that tensor operands may have; None takes any."""
     refuse: Callable[[Specs], str | None] | None = None
@@ -63,6 +68,9 @@ class Kernel:
     """Operands that ttnn takes from DRAM alone."""
     view: bool = False
     """Whether the meaning may return a view of its operand."""
+    across: Callable[..., Any] | None = None
+    """The meaning over all chips at once, for the few kernels that move numbers to, from or between them; any other
+    runs on each chip by itself. `ttnn.from_torch`'s also takes the meaning on one chip and the number of chips."""
 
 
 @functools.cache
@@ -94,17 +102,26 @@ def flat_specs(value: Any) -> list[TensorSpec]:
     return [s for v in value for s in flat_specs(v)] if isinstance(value, (tuple, list)) else []
 
 
-def infer(step: Step, specs: Mapping[str, TensorSpec], target: str = "ttnn") -> tuple[TensorSpec, ...]:
-    """The rule: output specs of a ttnn Step from its operands'. Shape and dtype come from the meaning itself."""
+def infer(step: Step, specs: Mapping[str, TensorSpec], target: str = "ttnn", chips: int = 1) -> tuple[TensorSpec, ...]:
+    """The rule: output specs of a ttnn Step from its operands'. Shape and dtype come from the meaning itself. On
+    several chips the specs of what they hold are those of one chip's piece."""
     kernel = kernels()[step.kernel]
     attrs = tuple((k, _spec_of(v, specs)) for k, v in step.attrs)
-    return _infer(kernel, attrs, target)
+    return _infer(kernel, attrs, target, chips)
 
 
 @functools.lru_cache(maxsize=4096)
-def _infer(kernel: Kernel, attrs: tuple[tuple[str, Any], ...], target: str) -> tuple[TensorSpec, ...]:
+def _infer(kernel: Kernel, attrs: tuple[tuple[str, Any], ...], target: str, chips: int) -> tuple[TensorSpec, ...]:
     given = dict(attrs)
-    out = kernel.meaning(**{k: _meta(v) for k, v in attrs if k not in PLACEMENT})
+    metas = {k: _meta(v) for k, v in attrs if k not in PLACEMENT}
+    if chips > 1 and kernel.across is not None:
+        # A host tensor is whole, and so is the one chip's piece that a to_torch without composer takes.
+        whole = kernel.name == FROM_TORCH or (kernel.name == TO_TORCH and "mesh_composer" not in given)
+        spread = {k: Pieces([v] * chips) if _is_tensor(v) and not whole else v for k, v in metas.items()}
+        out = meaning_on(kernel, chips)(**spread)
+        out = out[0] if isinstance(out, Pieces) else out
+    else:
+        out = kernel.meaning(**metas)
     if out is None:
         return ()
     tensors = out if isinstance(out, (tuple, list)) else (out,)
@@ -120,6 +137,8 @@ def _infer(kernel: Kernel, attrs: tuple[tuple[str, Any], ...], target: str) -> t
         memory = resolve(given["memory_config"])
     elif kernel.name == "ttnn.from_device" or (kernel.name == "ttnn.from_torch" and "device" not in given):
         memory = HOST
+    if kernel.out_memory is not None:
+        memory = kernel.out_memory(given) or memory
     narrow = _block_float(given, operands) if layout == "tile" else None
     dtypes = [narrow if narrow and t.dtype == torch.bfloat16 else dtype_name(t.dtype) for t in tensors]
     return tuple(TensorSpec(tuple(t.shape), dtype, layout, memory) for t, dtype in zip(tensors, dtypes))
@@ -144,6 +163,22 @@ def _spec_of(arg: Arg, specs: Mapping[str, TensorSpec]) -> Any:
 def specs_of(step: Step, specs: Mapping[str, TensorSpec]) -> dict[str, Any]:
     """A Step's attributes with values replaced by their specs: what rules, refusals and costs look at."""
     return {k: _spec_of(v, specs) for k, v in step.attrs}
+
+
+@functools.cache
+def meaning_on(kernel: Kernel, chips: int, meaning: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """The meaning for values that lie on this many chips, given that on one; without it, the kernel's own."""
+    meaning = meaning or kernel.meaning
+    if chips == 1:
+        return meaning
+    if kernel.name == FROM_TORCH:
+        assert kernel.across is not None
+        return functools.partial(kernel.across, meaning, chips)
+    return kernel.across or on_each_chip(meaning, chips)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
 
 
 def _meta(value: Any) -> Any:
@@ -183,7 +218,8 @@ def storing(kernel: Kernel, dtypes: tuple[str, ...]) -> Callable[..., Any]:
 
 
 def _resolve_deep(value: Any) -> Any:
-    return tuple(_resolve_deep(v) for v in value) if isinstance(value, tuple) else resolve(value)
+    deep = isinstance(value, tuple) and not isinstance(value, Pieces)
+    return tuple(_resolve_deep(v) for v in value) if deep else resolve(value)
 
 
 _STORED_AS = {"bfloat8_b": torch.bfloat16, "bfloat4_b": torch.bfloat16}
@@ -206,6 +242,9 @@ def resolve(value: Any) -> Any:
         return value
     if value.text in _NAMES:
         return _NAMES[value.text]
+    across = mesh_argument(value.text)
+    if across is not None:
+        return across
     kind, _, name = value.text.partition(".")
     if name in _STORED_AS:
         return _STORED_AS[name]

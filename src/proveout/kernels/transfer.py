@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from proveout.kernels.blockfloat import FORMATS
+from proveout.kernels.pieces import WHOLE, MeshArgument, Pieces
 from proveout.kernels.table import Kernel, Specs, resolve
 from proveout.program import Name
 
@@ -18,6 +20,25 @@ def from_torch(tensor: torch.Tensor, dtype: torch.dtype | None = None, layout: s
 def to_torch(tensor: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
     """Contiguous, as what comes off a device is."""
     return (tensor.to(dtype) if dtype is not None else tensor).contiguous()
+
+
+def from_torch_across(
+    on_one: Callable[..., torch.Tensor], chips: int, tensor: torch.Tensor, mesh_mapper: MeshArgument = WHOLE, **how: Any
+) -> Pieces:
+    """Converted as a whole, then cut: what every chip has whole is one tensor."""
+    whole = on_one(tensor=tensor, **how)
+    return Pieces([whole] * chips if mesh_mapper.dim is None else whole.chunk(chips, mesh_mapper.dim))
+
+
+def to_torch_across(
+    tensor: Pieces | torch.Tensor, mesh_composer: MeshArgument | None = None, dtype: torch.dtype | None = None
+) -> torch.Tensor:
+    """All chips' pieces joined; or one chip's own, which `ttnn.get_device_tensors` gave."""
+    if isinstance(tensor, torch.Tensor):
+        return to_torch(tensor, dtype)
+    assert mesh_composer is not None
+    assert mesh_composer.dim is not None
+    return to_torch(torch.cat(tensor, mesh_composer.dim), dtype)
 
 
 def to_layout(tensor: torch.Tensor, layout: str, dtype: torch.dtype | None = None) -> torch.Tensor:
@@ -52,8 +73,8 @@ def _needs_tiles(specs: Specs) -> str | None:
 
 
 KERNELS = [
-    Kernel("ttnn.from_torch", from_torch, layout=None, refuse=_needs_tiles, view=True),
-    Kernel("ttnn.to_torch", to_torch, layout=None, view=True),
+    Kernel("ttnn.from_torch", from_torch, layout=None, refuse=_needs_tiles, view=True, across=from_torch_across),
+    Kernel("ttnn.to_torch", to_torch, layout=None, view=True, across=to_torch_across),
     Kernel("ttnn.from_device", cross, layout=None, view=True),
     Kernel("ttnn.to_device", cross, layout=None, view=True),
     Kernel("ttnn.to_layout", to_layout, layout=None, view=True),

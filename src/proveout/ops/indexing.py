@@ -43,9 +43,10 @@ def lower_index_select(b: Builder, self: Value, dim: int, index: Value) -> Value
 def lower_gather(b: Builder, self: Value, dim: int, index: Value, sparse_grad: bool = False) -> Value:
     if 0 in index.shape:
         raise Refused("tensors without elements stay on the host")
-    shape = index.shape or (1,)
-    x = b.reshape(self, self.shape or (1,))
-    dim = normal_dim(dim, x.rank)
+    row = (1,) * (2 - self.rank)  # ttnn.gather takes two dimensions or more
+    shape = (*row, *index.shape)
+    x = b.reshape(self, (*row, *self.shape))
+    dim = normal_dim(dim, self.rank) + len(row) if self.rank else 1
     places = b.as_indices(b.reshape(bounded(index, (0, x.shape[dim] - 1)), shape))
     out = b.call("ttnn.gather", input=x, dim=dim, index=places, range=self.range)
     return b.reshape(out, b.out.shape)

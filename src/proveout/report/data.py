@@ -60,6 +60,7 @@ def render_json(report: Report) -> str:
                 "comparisons": comparison_rows(record),
                 "fallbacks": fallback_rows(record),
                 "graph_breaks": record.coverage.graph_breaks,
+                "parallel": record.coverage.parallel,
             }
             for record, flat in zip(report.records, report.rows, strict=True)
         ],

@@ -53,6 +53,9 @@ def _model(record: Record, flat: Row, anchor: str) -> Html:
         _section("Graph breaks", el("ul", *(el("li", why) for why in record.coverage.graph_breaks)))
         if record.coverage.graph_breaks
         else "",
+        _section("Chips", el("ul", *(el("li", note) for note in record.coverage.parallel)))
+        if record.coverage.parallel
+        else "",
         _section("Comparisons with the reference", _comparisons(record)),
         _section("Timings", _timings(record)),
         _section("Last lines of its log", el("pre", record.log)) if record.log and record.status != "passed" else "",

@@ -24,9 +24,13 @@ from proveout import ttnn
 
 inf, nan = float("inf"), float("nan")
 tensors = load_file(Path(__file__).with_name("tensors.safetensors"))
-device = ttnn.open_device(device_id=0, l1_small_size=16384)
+{device}
 '''
 
+ONE_CHIP = "device = ttnn.open_device(device_id=0, l1_small_size=16384)"
+SEVERAL_CHIPS = """# Chips that exchange results need their fabric before they are opened.
+ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+device = ttnn.open_mesh_device(ttnn.MeshShape(1, {chips}), l1_small_size=16384)"""
 GIVEN = '''
 
 def given(outputs):
@@ -49,7 +53,7 @@ def check():
 
 if __name__ == "__main__":
     check()
-    ttnn.close_device(device)
+    ttnn.{close}(device)
 '''
 
 
@@ -66,7 +70,10 @@ def render(program: Program, title: str) -> str:
     device_calls = sum(not s.on_host and s.kernel != DEALLOCATE for s in program.steps)
     host_calls = sum(s.on_host for s in program.steps)
     counts = f"{device_calls} ttnn calls, {host_calls} ops on the host, {program.num_transfers} transfers a call"
-    lines = [HEAD.format(title=title, counts=counts) + (GIVEN if any(map(_gives_none, program.steps)) else "")]
+    several = program.chips > 1
+    device = SEVERAL_CHIPS.format(chips=program.chips) if several else ONE_CHIP
+    head = HEAD.format(title=title, counts=counts, device=device)
+    lines = [head + (GIVEN if any(map(_gives_none, program.steps)) else "")]
     lines += [f"{names[w]} = tensors[{w!r}]" for w in (*program.weights, *(c.name for c in program.constants))]
     lines.append("\n# What depends on weights alone, once.")
     lines += [_line(step, names) for step in program.setup]
@@ -80,7 +87,7 @@ def render(program: Program, title: str) -> str:
             lines.append(f"    # {module or 'model'}")
         lines.append(f"    {_line(step, names)}")
     lines.append(f"    return [{', '.join(_text(o, names) for o in program.outputs)}]")
-    return "\n".join(lines) + "\n" + TAIL
+    return "\n".join(lines) + "\n" + TAIL.replace("{close}", "close_mesh_device" if several else "close_device")
 
 
 def _line(step: Step, names: dict[str, str]) -> str:

@@ -70,6 +70,11 @@ def modelled_time(record: Record) -> list[str]:
     return lines
 
 
+def chips_used(record: Record) -> list[str]:
+    """How each graph uses a device's several chips."""
+    return [f"  {note}" for note in record.coverage.parallel]
+
+
 def ledger(record: Record, colour: bool = False) -> list[str]:
     """The ops that no kernel serves, ranked, with what they cost, the reason and the cheapest fix."""
     lines = record.fallbacks

@@ -20,6 +20,8 @@ from proveout.compiler.program_passes.place import place
 from proveout.compiler.program_passes.prune import prune
 from proveout.compiler.program_passes.sink import sink
 from proveout.compiler.program_passes.split import split
+from proveout.compiler.program_passes.split_columns import Shares, split_columns
+from proveout.compiler.program_passes.spread import OUTPUT, NotSpread, Rows, spread
 
 FORMULAS = (fuse_gelu, fuse_norm, fuse_rotary, fuse_attention, fuse_softmax)
 """In order: what is written out as element-wise Steps, reductions and products becomes one kernel."""
@@ -28,6 +30,6 @@ PRODUCTS = (fuse_bias, fuse_heads, fuse_products, fuse_activation, fuse_transpos
 """In order: products are joined before each has an activation of its own."""
 
 __all__ = [
-    "FORMULAS", "PRODUCTS", "Policy", "cancel", "deallocate", "evict", "hoist", "layouts", "lift_matmul",
-    "pack_weights", "place", "prune", "sink", "split",
+    "FORMULAS", "OUTPUT", "PRODUCTS", "NotSpread", "Policy", "Rows", "Shares", "cancel", "deallocate", "evict", "hoist",
+    "layouts", "lift_matmul", "pack_weights", "place", "prune", "sink", "split", "split_columns", "spread",
 ]  # fmt: skip

@@ -153,7 +153,7 @@ class _Eviction:
         made = with_refs(step, lambda r: Ref(self.at.get(r.name) or self.copies.get(r.name, r.name)))
         while True:
             if not made.on_host:
-                self.specs.update(zip(made.outputs, infer(made, self.specs)))
+                self.specs.update(zip(made.outputs, infer(made, self.specs, chips=self.program.chips)))
             try:
                 for value in made.outputs:
                     self._allocate(value, value)
@@ -241,7 +241,7 @@ class _Eviction:
             memory = MEMORY_NAMES[self.program.specs[value].memory]
             attrs = (("tensor", Ref(self.copies[value])), ("device", Name("device")), ("memory_config", memory))
             step = Step(TO_DEVICE, attrs, (name,), origin)
-        self.specs.update(zip(step.outputs, infer(step, self.specs)))
+        self.specs.update(zip(step.outputs, infer(step, self.specs, chips=self.program.chips)))
         if self.memories["dram"].largest_free < self._size(value, name):
             self._make_room([self._size(value, name)], busy, origin)
         self._allocate(value, name)
@@ -255,7 +255,7 @@ class _Eviction:
             self.steps.append(_deallocation(name, origin))
 
     def _emit(self, step: Step) -> None:
-        self.specs.update(zip(step.outputs, infer(step, self.specs)))
+        self.specs.update(zip(step.outputs, infer(step, self.specs, chips=self.program.chips)))
         self.steps.append(step)
 
     def _fresh(self, wanted: str) -> str:

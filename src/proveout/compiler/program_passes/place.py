@@ -62,7 +62,7 @@ class _Placement:
     def _placed(self, index: int, step: Step, busy: tuple[str, ...]) -> Step:
         """The Step with its memory_config said outright: ttnn's defaults differ from kernel to kernel."""
         movable = "memory_config" in parameters(step.kernel)
-        default = infer(step, self.specs)
+        default = infer(step, self.specs, chips=self.program.chips)
         in_l1 = self.to_dram.isdisjoint(step.outputs) if movable else default[0].memory == L1
         for name, spec in zip(step.outputs, default):
             size = bytes_per_bank(replace(spec, memory=L1), self.chip)
@@ -76,7 +76,7 @@ class _Placement:
                 self.arena.free(name)
         if movable:
             step = replace(step, attrs=(*step.attrs, ("memory_config", MEMORY_NAMES[L1 if in_l1 else DRAM])))
-        self.specs.update(zip(step.outputs, infer(step, self.specs)))
+        self.specs.update(zip(step.outputs, infer(step, self.specs, chips=self.program.chips)))
         return step
 
     def _make_room(self, index: int, step: Step, size: int, busy: tuple[str, ...]) -> None:

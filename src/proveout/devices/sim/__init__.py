@@ -10,6 +10,7 @@ from functools import partial
 from typing import Literal
 
 from proveout.chip.specs import CHIPS
+from proveout.devices.execute import check_chips
 from proveout.devices.resident import Resident
 from proveout.errors import OutOfMemory
 from proveout.kernels.cost import memory_use, program_ns, step_times
@@ -19,7 +20,7 @@ from proveout.types import DeviceSpec, Settings
 
 
 class Sim:
-    """One modelled chip."""
+    """One modelled board, of one chip or several."""
 
     def __init__(self, chip: str | DeviceSpec = "n150", numerics: Literal["fast", "faithful"] = "fast") -> None:
         """A chip we know by its name, or any other as data."""
@@ -29,6 +30,7 @@ class Sim:
         """Of calls made one by one; a Program says its own in its settings."""
 
     def load(self, program: Program, settings: Settings) -> Resident:
+        check_chips(program, self.name, self.spec.chips)
         memory = memory_use(program, self.spec)
         if not memory.fits:
             raise OutOfMemory(memory.peak_at)

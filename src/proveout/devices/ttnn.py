@@ -1,0 +1,123 @@
+"""Real ttnn: every Step is the call that it names, on silicon or on ttnn's own mock chip.
+
+On the mock, ttnn validates calls, builds programs and allocates buffers for real, but computes nothing: what is read
+back is zeros. On silicon a run's time is measured like any other function's.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from proveout.chip.specs import CHIPS
+from proveout.devices.execute import aten_op, check_chips
+from proveout.kernels.table import constant_tensor
+from proveout.program import DEALLOCATE, Arg, Name, Program, Ref, Result, Step
+from proveout.types import DeviceSpec, Settings
+
+L1_SMALL_BYTES = 16_384
+"""What convolutions and pools of ttnn keep of each core's L1 for themselves."""
+CHIP_OF_ARCH = {"wormhole_b0": "n150", "blackhole": "p150"}
+
+
+class Ttnn:
+    """One chip, opened by ttnn itself."""
+
+    def __init__(self, mock: str | None = None) -> None:
+        self.ttnn = importlib.import_module("ttnn")
+        self.handle = self.ttnn.open_device(device_id=0, l1_small_size=L1_SMALL_BYTES)
+        chip = mock or CHIP_OF_ARCH.get(str(self.ttnn.get_arch_name()), "n150")
+        self.name = f"ttnn:mock-{mock}" if mock else "ttnn"
+        self.spec: DeviceSpec = CHIPS[chip]
+
+    def load(self, program: Program, settings: Settings) -> OnTtnn:
+        check_chips(program, self.name, 1)
+        return OnTtnn(program, self)
+
+    def close(self) -> None:
+        self.ttnn.close_device(self.handle)
+
+
+class OnTtnn:
+    """A Program on a chip: setup results stay there, and are made again when their weights change."""
+
+    def __init__(self, program: Program, device: Ttnn) -> None:
+        self.program = program
+        self._device = device
+        self._scope = {"ttnn": device.ttnn, "torch": torch, "device": device.handle}
+        self._values: dict[str, Any] = {c.name: constant_tensor(c, program.specs[c.name]) for c in program.constants}
+        self._fresh = True
+
+    def set_weights(self, weights: Mapping[str, torch.Tensor]) -> None:
+        changed = set(weights) if not self._fresh else set(self.program.weights)
+        self._values.update({name: tensor.data for name, tensor in weights.items()})
+        if all(name in self._values for name in self.program.weights):
+            self._run_setup(changed)
+
+    def _run_setup(self, changed: set[str]) -> None:
+        touched = set(changed)
+        for step in self.program.setup:
+            if self._fresh or touched.intersection(step.uses):
+                touched.update(step.outputs)
+                self._values.update(zip(step.outputs, self.run_step(step, self._values)))
+        self._fresh = False
+
+    def holds_live(self, weight: str) -> bool:
+        return False
+
+    def value(self, name: str) -> Any:
+        return self._values[name]
+
+    def run(self, inputs: Sequence[Any]) -> Result:
+        if self._fresh:
+            self._run_setup(set())
+        values = {**self._values, **dict(zip(self.program.inputs, inputs))}
+        with torch.no_grad():
+            for step in self.program.body:
+                values.update(zip(step.outputs, self.run_step(step, values)))
+        outputs = [values[o.name] if isinstance(o, Ref) else o for o in self.program.outputs]
+        return Result(outputs, self.program.num_transfers)
+
+    def run_step(self, step: Step, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        attrs = {key: self._concrete(arg, values) for key, arg in step.attrs}
+        if step.kernel == DEALLOCATE:
+            self._device.ttnn.deallocate(attrs["tensor"])
+            return ()
+        function = aten_op(step.kernel) if step.on_host else named(step.kernel, self._scope)
+        found = function(**attrs)
+        if isinstance(found, (tuple, list)):
+            return tuple(f for f in found if f is not None)
+        return (found,)
+
+    def _concrete(self, arg: Arg, values: Mapping[str, Any]) -> Any:
+        if isinstance(arg, Ref):
+            return values[arg.name]
+        if isinstance(arg, Name):
+            return named(arg.text, self._scope)
+        return [self._concrete(a, values) for a in arg] if isinstance(arg, tuple) else arg
+
+
+def named(text: str, scope: Mapping[str, Any]) -> Any:
+    """The object that a Name stands for: `ttnn.bfloat16`, or a configuration written as a call. Nothing else runs."""
+
+    def value(node: ast.expr) -> Any:
+        match node:
+            case ast.Constant(value=constant):
+                return constant
+            case ast.Name(id=name):
+                return scope[name]
+            case ast.Attribute(value=inner, attr=attribute):
+                return getattr(value(inner), attribute)
+            case ast.Tuple(elts=items) | ast.List(elts=items):
+                return [value(item) for item in items]
+            case ast.UnaryOp(op=ast.USub(), operand=inner):
+                return -value(inner)
+            case ast.Call(func=function, args=arguments, keywords=keywords):
+                return value(function)(*map(value, arguments), **{str(k.arg): value(k.value) for k in keywords})
+        raise ValueError(f"{text!r} is not the name of a ttnn object")
+
+    return value(ast.parse(text, mode="eval").body)

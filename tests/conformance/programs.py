@@ -1,0 +1,62 @@
+"""Compiles the test models and every sample of the op table, and saves their Programs, for `replay.py`:
+`programs.py -o FOLDER [--chip n150] [MODEL … | samples]`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "models"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
+from harness import run
+from zoo import MODELS
+
+import proveout
+from proveout.ops.table import all_ops
+from proveout.types import Settings
+
+PRECISIONS = ("model", "bfloat16")
+SAMPLES = "samples"
+
+
+def save_model(name: str, folder: Path, device: str) -> int:
+    saved = 0
+    for precision in PRECISIONS:
+        torch._dynamo.reset()
+        model, inputs = MODELS[name]()
+        compiled = proveout.compile(model, inputs, device=device, settings={"precision": precision}, dry_run=True)
+        for number, program in enumerate(compiled.programs):
+            program.save(folder / f"{name}-{precision}-{number}")
+            saved += 1
+    return saved
+
+
+def save_samples(folder: Path, device: str) -> int:
+    saved = 0
+    for op in all_ops():
+        for index, sample in enumerate(op.samples() if op.samples else ()):
+            for precision in PRECISIONS:
+                program = run(op.aten, sample, device, Settings(precision=precision))[1].program
+                if any(not step.on_host for step in program.steps):
+                    program.save(folder / f"{op.aten}-{index}-{precision}")
+                    saved += 1
+    return saved
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", nargs="*", default=[*MODELS, SAMPLES])
+    parser.add_argument("--chip", default="n150")
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    arguments = parser.parse_args()
+    folder, device = arguments.output / arguments.chip, f"sim:{arguments.chip}"
+    for name in arguments.what:
+        saved = save_samples(folder / SAMPLES, device) if name == SAMPLES else save_model(name, folder, device)
+        print(f"{name}: {saved} Programs", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""The device that calls real ttnn: what can be shown without it, and the rest where it can be imported."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import types
+
+import pytest
+import torch
+
+import proveout
+from proveout import ttnn as face
+from proveout.devices.registry import MOCK, devices, find
+from proveout.devices.ttnn import OnTtnn, named
+from proveout.errors import EnvironmentFault
+
+HAS_TTNN = importlib.util.find_spec("ttnn") is not None
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear, self.norm = torch.nn.Linear(32, 64), torch.nn.LayerNorm(64)
+
+    def forward(self, x):
+        return torch.softmax(self.norm(torch.nn.functional.gelu(self.linear(x))), -1)
+
+
+X = torch.randn(8, 32, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture
+def program():
+    torch._dynamo.reset()
+    return proveout.compile(Block().eval(), X)
+
+
+@pytest.fixture
+def on_face(program):
+    """The same calls, with the embedded chip's own face in the place of ttnn."""
+    handle = face.open_device(device_id=0)
+    loaded = OnTtnn(program.program, types.SimpleNamespace(ttnn=face, handle=handle))
+    yield loaded
+    face.close_device(handle)
+
+
+NAMES = ("linear.weight", "linear.bias", "norm.weight", "norm.bias")
+
+
+def test_every_step_is_the_call_it_names(program, on_face):
+    parameters = dict(program.model.named_parameters())
+    on_face.set_weights({w: parameters[n] for w, n in zip(program.program.weights, NAMES, strict=True)})
+    result = on_face.run([X])
+    torch.testing.assert_close(result.outputs[0], program(X))
+    assert result.num_transfers == program.program.num_transfers
+
+
+def test_new_weights_are_sent_again(program, on_face):
+    parameters = dict(program.model.named_parameters())
+    names = dict(
+        zip(program.program.weights, ("linear.weight", "linear.bias", "norm.weight", "norm.bias"), strict=True)
+    )
+    on_face.set_weights({w: parameters[n] for w, n in names.items()})
+    on_face.run([X])
+    with torch.no_grad():
+        program.model.linear.weight.mul_(2)
+    (changed,) = [w for w, n in names.items() if n == "linear.weight"]
+    on_face.set_weights({changed: program.model.linear.weight})
+    torch.testing.assert_close(on_face.run([X]).outputs[0], program.model(X).detach(), rtol=1e-3, atol=1e-5)
+
+
+def test_names_are_looked_up_and_configurations_are_made():
+    scope = {"ttnn": types.SimpleNamespace(bfloat16="b", Config=lambda *a, **k: (a, k)), "device": "d"}
+    assert named("ttnn.bfloat16", scope) == "b"
+    assert named("ttnn.Config(device, dim=-1, on=True, grid=(8, 8))", scope) == (
+        ("d",),
+        {"dim": -1, "on": True, "grid": [8, 8]},
+    )
+
+
+@pytest.mark.parametrize("text", ["__import__('os').getcwd()", "1 + 1", "[x for x in y]", "lambda: 0"])
+def test_nothing_else_is_run(text):
+    with pytest.raises((ValueError, KeyError)):
+        named(text, {"ttnn": None})
+
+
+@pytest.mark.skipif(HAS_TTNN, reason="ttnn is installed here")
+def test_without_the_package_it_says_so():
+    with pytest.raises(EnvironmentFault, match=r"'ttnn' cannot be used here: the package ttnn is not installed"):
+        find("ttnn")
+    assert {"ttnn", "ttnn:mock-n150", "ttnn:mock-p150"} <= devices().keys()
+
+
+@pytest.mark.skipif(not HAS_TTNN, reason="needs the package ttnn, which has no wheel for this Python")
+@pytest.mark.skipif(MOCK not in os.environ, reason="needs ttnn's mock chip")
+def test_a_model_runs_on_the_mock_chip():
+    compiled = proveout.compile(Block().eval(), X, device="ttnn:mock-n150")
+    assert compiled(X).shape == (8, 64)
