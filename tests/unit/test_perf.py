@@ -27,7 +27,7 @@ from proveout.report.perf_advice import advise
 from proveout.report.perf_csv import headers, render_csv, render_device_log, tensor_cells
 from proveout.report.perf_sheet import Sheet, make_sheet
 from proveout.report.visualizer_schema import memory_config
-from proveout.types import DRAM, L1, Comparison, Memory, Origin, Settings, ShardSpec, TensorSpec
+from proveout.types import DRAM, L1, Comparison, Fallback, Memory, Origin, Settings, ShardSpec, TensorSpec
 
 SETTINGS = Settings(precision="bfloat16")
 WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -228,6 +228,15 @@ def _product(weights: str) -> Program:
     }
     attrs = (("input_tensor_a", Ref("x")), ("input_tensor_b", Ref("w")), ("dtype", Name("ttnn.bfloat16")))
     return Program("p", "ttnn", (), (), (), (), (), (Step("ttnn.matmul", attrs, ("y",)),), specs)
+
+
+def test_an_op_on_the_host_is_advised_with_what_its_transfers_cost(recorded: Recorded) -> None:
+    hosted = Fallback("aten.nonzero.default", "no row", 1, "mask instead", modules=("head",), saved_ns=50_000)
+    useless = replace(hosted, aten="aten.sort.default", saved_ns=0)
+    advice = advise([replace(recorded, fallbacks=(hosted, useless))])
+    line = next(a for a in advice if a.change.startswith("aten.nonzero.default on the device"))
+    assert (line.saves_ns, line.how, line.places) == (50_000, "mask instead", ("head",))
+    assert not any("aten.sort" in a.change for a in advice)
 
 
 def test_an_activation_inside_its_product_saves_its_own_operation(recorded: Recorded) -> None:
