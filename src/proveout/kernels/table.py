@@ -53,6 +53,8 @@ class Kernel:
     """The layout that tensor operands must have; None takes any."""
     out_layout: Layout | None = None
     """The layout of the result where it is not the operands'."""
+    out_memory: Memory | None = None
+    """Where the result lies unless a memory_config says otherwise, where that is not the operands' place."""
     dtypes: frozenset[str] | None = None
     """Device dtypes that tensor operands may have; None takes any."""
     refuse: Callable[[Specs], str | None] | None = None
@@ -116,6 +118,7 @@ def _infer(kernel: Kernel, attrs: tuple[tuple[str, Any], ...], target: str) -> t
         layout = resolve(given["layout"])
     layout = kernel.out_layout or layout
     memory = operands[0].memory if operands and operands[0].memory != HOST else DRAM
+    memory = kernel.out_memory or memory
     if "memory_config" in given:
         memory = resolve(given["memory_config"])
     elif kernel.name == "ttnn.from_device" or (kernel.name == "ttnn.from_torch" and "device" not in given):
