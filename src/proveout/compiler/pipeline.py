@@ -26,6 +26,7 @@ from proveout.compiler.program_passes import (
     deallocate,
     evict,
     hoist,
+    keep_in_dram,
     layouts,
     lift_matmul,
     pack_weights,
@@ -190,8 +191,10 @@ def program_passes(profile: Profile, settings: Settings, chip: DeviceSpec | None
         passes += [*formulas, *moves, *products, prune]
         if chip is not None:
             passes.append(partial(split, chip=chip))
-            if settings.memory == "auto":
-                passes.append(partial(place, chip=chip, settings=settings))
+        if chip is not None and settings.memory == "auto":
+            passes.append(partial(place, chip=chip, settings=settings))
+        else:
+            passes.append(keep_in_dram)
         passes.append(deallocate)
         if chip is not None:
             passes.append(partial(evict, chip=chip, settings=settings))

@@ -116,10 +116,11 @@ def _norm(op: DeviceOp, chip: DeviceSpec) -> int:
         return rest + row * (_tile(op.first) + copies * partial + sum(map(_tile, weights)))
 
     whole = total(width, 1 if rms else 2)
-    if whole <= ROW_SHARE * chip.l1_allocatable:
-        return whole
     halvings = [bool(weights), op.first.dtype == "float32", not rms]
-    return total(LARGEST_ROW // 2 ** sum(halvings), 2) + partial
+    part = LARGEST_ROW // 2 ** sum(halvings)
+    if whole <= ROW_SHARE * chip.l1_allocatable or width <= part:
+        return whole
+    return total(part, 2) + partial
 
 
 LARGEST_SOFTMAX_ROW = 80
@@ -137,7 +138,7 @@ def _softmax(op: DeviceOp, chip: DeviceSpec) -> int:
     rest = 2 * block * _tile(op.out) + 3 * HALF + 2 * FULL if exponent == HALF else 2 * block * _tile(op.out) + 18432
     rest += 2 * block * _tile(mask[0]) + HALF + 2 * width * exponent if mask else 0
     whole = rest + (2 * block if ragged else width) * _tile(source) + width * exponent * (2 if ragged else 1)
-    if whole <= ROW_SHARE * chip.l1_allocatable:
+    if whole <= ROW_SHARE * chip.l1_allocatable or width <= LARGEST_SOFTMAX_ROW:
         return whole
     return rest + LARGEST_SOFTMAX_ROW * (_tile(source) + 2 * exponent) + 3 * exponent
 

@@ -16,7 +16,7 @@ from proveout.compiler.program_passes.layouts import layouts
 from proveout.compiler.program_passes.lift_matmul import lift_matmul
 from proveout.compiler.program_passes.match import Policy
 from proveout.compiler.program_passes.pack_weights import pack_weights
-from proveout.compiler.program_passes.place import place
+from proveout.compiler.program_passes.place import keep_in_dram, place
 from proveout.compiler.program_passes.prune import prune
 from proveout.compiler.program_passes.sink import sink
 from proveout.compiler.program_passes.split import split
@@ -28,6 +28,6 @@ PRODUCTS = (fuse_bias, fuse_heads, fuse_products, fuse_activation, fuse_transpos
 """In order: products are joined before each has an activation of its own."""
 
 __all__ = [
-    "FORMULAS", "PRODUCTS", "Policy", "cancel", "deallocate", "evict", "hoist", "layouts", "lift_matmul",
-    "pack_weights", "place", "prune", "sink", "split",
+    "FORMULAS", "PRODUCTS", "Policy", "cancel", "deallocate", "evict", "hoist", "keep_in_dram", "layouts",
+    "lift_matmul", "pack_weights", "place", "prune", "sink", "split",
 ]  # fmt: skip

@@ -29,7 +29,7 @@ class Sim:
         """Of calls made one by one; a Program says its own in its settings."""
 
     def load(self, program: Program, settings: Settings) -> Resident:
-        memory = memory_use(program, self.spec)
+        memory = memory_use(program, self.spec, settings)
         if not memory.fits:
             raise OutOfMemory(memory.peak_at)
         meanings = None
