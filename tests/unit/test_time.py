@@ -203,7 +203,7 @@ SQUARE = t(64, 64)
             t(64, 1, dtype="bfloat8_b"),
             ["unary", "reduce", "unary", "reduce"],
         ),
-        ("ttnn.sum", {"input_tensor": t(40, 64), "dim": 1}, t(40, 1), ["reduce"]),
+        ("ttnn.sum", {"input_tensor": t(40, 64), "dim": 1}, t(40, 1), ["reduce", "reduce"]),
         ("ttnn.sum", {"input_tensor": t(40, 64)}, t(1), ["reduce", "reduce"]),
         ("ttnn.embedding", {"input_tensor": t(1, 64), "weight": t(99, 64)}, t(1, 64, 64), ["embedding"]),
         (

@@ -59,16 +59,16 @@ def program_config(product: Product, chip: DeviceSpec, bias: str | None = None) 
     return ProgramConfig("2d", side, side, step, side, side) if on_grid else ProgramConfig("tiles")
 
 
-def circular_bytes(product: Product, config: ProgramConfig, bias: str | None = None) -> int:
-    """Circular buffers per core: both operands (twice where there is more than one block to read), the output block,
-    partial sums where their format is another, one row of bias."""
+def circular_bytes(product: Product, config: ProgramConfig, bias: str | None = None, batches: int = 1) -> int:
+    """Circular buffers per core: both operands (twice where there is more than one block of theirs to read, over all
+    `batches` of the left one), the output block, partial sums where their format is another, one row of bias."""
     in0, in1, out = (round(tile_bytes(d)) for d in (product.in0, product.in1, product.out))
     if config.kind == "tiles":
         return 2 * (in0 + in1 + out)
     steps = -(-product.k // config.k)
-    ahead = 2 if steps * product.batch > 1 else 1
+    left, right = (2 if steps * batch > 1 else 1 for batch in (max(batches, product.batch), product.batch))
     block = config.block_m * config.block_n
-    held = ahead * config.k * (config.block_m * in0 + config.block_n * in1) + block * out
+    held = config.k * (left * config.block_m * in0 + right * config.block_n * in1) + block * out
     kept = "float32" if product.in0 == "float32" else PARTIAL if steps > 1 else product.out
     partial = 0 if kept == product.out else block * round(tile_bytes(kept))
     return held + partial + (config.block_n * round(tile_bytes(bias)) if bias else 0)

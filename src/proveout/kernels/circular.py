@@ -18,7 +18,7 @@ from proveout.chip.memory import bytes_per_bank
 from proveout.chip.program_config import circular_bytes as matmul_bytes
 from proveout.chip.program_config import program_config
 from proveout.kernels.device_ops import SHARDED
-from proveout.kernels.windows import conv_shards, pool_shards
+from proveout.kernels.windows import Window, conv_shards, pool_shards
 from proveout.types import TILE, DeviceSpec, TensorSpec
 
 FULL = 4096
@@ -64,7 +64,12 @@ def _same(tensor: TensorSpec, others: Sequence[TensorSpec]) -> bool:
 
 
 def _pages(op: DeviceOp, chip: DeviceSpec) -> int:
-    return sum(2 * _page(t) for t in (*op.inputs, *op.outputs))
+    return sum(2 * _part(t) for t in (*op.inputs, *op.outputs))
+
+
+def _part(spec: TensorSpec) -> int:
+    """A page, or as much of a long row as a tile holds."""
+    return min(_page(spec), _tile(spec))
 
 
 def _page(spec: TensorSpec) -> int:
@@ -86,14 +91,14 @@ def _binary(op: DeviceOp, chip: DeviceSpec) -> int:
     tile."""
     number = _tile(op.first) if len(op.inputs) == 1 else 0
     stretched = any(t.shape[-2:] != op.out.shape[-2:] for t in op.inputs)
-    return _pages(op, chip) + number + (2 * _page(op.inputs[-1]) * (len(op.inputs) - 1) if stretched else 0)
+    return _pages(op, chip) + number + (2 * _part(op.inputs[-1]) * (len(op.inputs) - 1) if stretched else 0)
 
 
 def _matmul(op: DeviceOp, chip: DeviceSpec) -> int:
     shape = op.out.padded_shape
-    product = replace(product_of(op), m=max(1, shape[-2] // TILE), batch=math.prod(shape[:-2]))
+    product = replace(product_of(op), m=max(1, shape[-2] // TILE))
     bias = op.param("bias")
-    return matmul_bytes(product, program_config(product, chip, bias), bias)
+    return matmul_bytes(product, program_config(product, chip, bias), bias, math.prod(shape[:-2]))
 
 
 LARGEST_ROW = 112
@@ -132,8 +137,9 @@ def _softmax(op: DeviceOp, chip: DeviceSpec) -> int:
     exponent = FULL if source.dtype == "float32" else HALF
     if dim % len(source.shape) != len(source.shape) - 1:
         return 16 * exponent
-    block = min(4, _wide(source))
-    width = -(-_wide(source) // block) * block
+    wide = _wide(source)
+    block = next((n for n in (4, 3) if wide % n == 0), min(4, wide))
+    width = -(-wide // block) * block
     ragged, mask = source.shape[-1] % TILE != 0, op.inputs[1:]
     rest = 2 * block * _tile(op.out) + 3 * HALF + 2 * FULL if exponent == HALF else 2 * block * _tile(op.out) + 18432
     rest += 2 * block * _tile(mask[0]) + HALF + 2 * width * exponent if mask else 0
@@ -144,24 +150,28 @@ def _softmax(op: DeviceOp, chip: DeviceSpec) -> int:
 
 
 def _reduce(op: DeviceOp, chip: DeviceSpec) -> int:
-    """Along rows 4 tiles at a time where a core has as many; along columns one; over leading dimensions 8."""
+    """4 tiles at a time where every core has as many tiles of rows, or as many columns, to go through; 8 over leading
+    dimensions."""
     page, kind = _page(op.first), op.param("over", "w")
-    if kind == "w":
-        rows = max(1, tile_rows(op.first) // chip.cores)
-        ahead = 4 if rows * _wide(op.first) >= 4 else 1
+    if kind == "n":
+        ahead = min(8, op.param("size", 8))
     else:
-        ahead = 1 if kind == "h" else min(8, math.prod(op.first.shape[:-2]))
+        pieces = tile_rows(op.first) if kind == "w" else math.prod(op.first.shape[:-2]) * _wide(op.first)
+        share = max(1, pieces // chip.cores) * (_wide(op.first) if kind == "w" else 1)
+        ahead = 4 if share >= 4 else 1
     scaler = FULL if op.first.dtype == "float32" else HALF
     return 2 * ahead * page + scaler + 2 * _page(op.out)
 
 
 def _argmax(op: DeviceOp, chip: DeviceSpec) -> int:
     """A page of the operand and a row of positions."""
-    return _page(op.first) + 4 * (op.first.shape[-2] if len(op.first.shape) > 1 else 1)
+    return min(_page(op.first), 2 * FULL) + 4 * (op.first.shape[-2] if len(op.first.shape) > 1 else 1)
 
 
 def _fill_pad(op: DeviceOp, chip: DeviceSpec) -> int:
-    return 6 * _page(op.first)
+    """One tile more where both rows and columns are padded."""
+    both = all(n % TILE for n in op.first.shape[-2:])
+    return (6 if both else 5) * _page(op.first)
 
 
 def _transpose(op: DeviceOp, chip: DeviceSpec) -> int:
@@ -184,37 +194,49 @@ def _two_pages(op: DeviceOp, chip: DeviceSpec) -> int:
 
 def _reshape(op: DeviceOp, chip: DeviceSpec) -> int:
     """A page in and one out, and the map between them."""
-    return _page(op.first) + _page(op.out) + 64
+    return _part(op.first) + _part(op.out) + 64
 
 
 def _concat(op: DeviceOp, chip: DeviceSpec) -> int:
-    """Whole tiles are copied; rows with ragged ends are taken out of their tiles and put back."""
+    """Whole tiles are copied; rows with ragged ends are taken out of their tiles and put back, and moved to where
+    they are not the last dimension where they are too long for that."""
     along = op.param("dim", 0) % len(op.out.shape) == len(op.out.shape) - 1
     if op.out.layout == "row_major" or not along or not any(t.shape[-1] % TILE for t in op.inputs):
-        return 2 * _page(op.out)
-    return 3 * _tile(op.out) * (sum(map(_wide, op.inputs)) + _wide(op.out))
+        return 2 * max(map(_page, op.inputs))
+    whole = 3 * _tile(op.out) * (sum(map(_wide, op.inputs)) + _wide(op.out))
+    return whole if whole <= chip.l1_allocatable else 24 * _tile(op.out)
 
 
 def _tilize(op: DeviceOp, chip: DeviceSpec) -> int:
-    """Rows of tiles; wide ones are cut into squares that keep the cores busy where there are too few rows."""
+    """Rows of tiles, as far as they fit; wide ones are cut into squares that keep the cores busy where there are too
+    few rows, or where they are too long."""
     tiled = op.out if op.out.layout == "tile" else op.first
-    rows, wide = tile_rows(tiled), _wide(tiled)
-    if wide > TILE and rows < chip.cores:
-        wide = next(s for s in range(1, wide + 1) if -(-rows // s) * -(-wide // s) < chip.cores)
-    return wide * (_tile(op.first) + _tile(op.out))
+    rows, wide, pair = tile_rows(tiled), _wide(tiled), _tile(op.first) + _tile(op.out)
+    fitting = max(1, chip.l1_allocatable // pair)
+    if wide > fitting or (wide > TILE and rows < chip.cores):
+        squares = (s for s in range(1, wide + 1) if -(-rows // s) * -(-wide // s) < chip.cores)
+        wide = next(squares, wide)
+    return min(wide, fitting) * pair
 
 
 def _untilize(op: DeviceOp, chip: DeviceSpec) -> int:
-    """Whole tiles: each row is cut into as many equal parts as there are cores for it."""
+    """Whole tiles: each row is cut into as many equal parts as there are cores for it; float32 ones are not."""
+    if op.first.dtype == "float32":
+        return _tilize(op, chip) * (2 if tile_rows(op.first) > chip.cores else 1)
     rows, wide = tile_rows(op.first), _wide(op.first)
     parts = max((d for d in range(1, max(1, chip.cores // rows) + 1) if wide % d == 0), default=1)
-    return 2 * (wide // parts) * (_tile(op.first) + _tile(op.out))
+    held = 2 * (wide // parts) * (_tile(op.first) + _tile(op.out))
+    return held if held <= chip.l1_allocatable else _tilize(op, chip)
 
 
 def _embedding(op: DeviceOp, chip: DeviceSpec) -> int:
+    """Rows of tiles, in halves, quarters, … where they would take more than half of L1."""
     if op.out.layout == "row_major":
         return 2 * _page(op.out)
-    return 4 * _wide(op.out) * _tile(op.out) + 128
+    wide = _wide(op.out)
+    while 4 * wide * _tile(op.out) > chip.l1_allocatable // 2 and wide > 1:
+        wide = -(-wide // 2)
+    return 4 * wide * _tile(op.out) + 128
 
 
 def _attention(op: DeviceOp, chip: DeviceSpec) -> int:
@@ -234,15 +256,21 @@ def _attention(op: DeviceOp, chip: DeviceSpec) -> int:
 
 def _conv(op: DeviceOp, chip: DeviceSpec) -> Held:
     """The window's input and the output as shards, blocks of activations (as read and as tiles), weights and bias."""
-    shards = conv_shards(op.param("window"), op.param("weights"), chip)
     bias = round(tile_bytes(op.param("bias"))) if op.param("bias") else 0
-    circular = 2 * shards.out_rows * shards.depth * HALF + shards.weight_bytes + shards.out_columns * bias + 64
-    return Held(circular, shards.haloed_bytes + shards.out_rows * shards.out_columns * _tile(op.out))
+
+    def held(window: Window) -> Held:
+        shards = conv_shards(window, op.param("weights"), chip)
+        circular = 2 * shards.out_rows * shards.depth * HALF + shards.weight_bytes + shards.out_columns * bias + 64
+        return Held(circular, shards.haloed_bytes + shards.out_rows * shards.out_columns * _tile(op.out))
+
+    return _in_slices(op, chip, held)
 
 
-def _conv_halo(op: DeviceOp, chip: DeviceSpec) -> Held:
-    shards = conv_shards(op.param("window"), op.param("weights"), chip)
-    return Held(2 * shards.stick_bytes, shards.input_bytes + shards.haloed_bytes)
+def _in_slices(op: DeviceOp, chip: DeviceSpec, held: Callable[[Window], Held]) -> Held:
+    """Whole, or in as few slices as fit."""
+    window: Window = op.param("window")
+    found = (held(window.slice(count)) for count in range(1, window.out[0] + 1))
+    return next((h for h in found if h.circular + h.tensors <= chip.l1_allocatable), held(window))
 
 
 POOL_BYTES = 7 * HALF
@@ -250,17 +278,21 @@ POOL_BYTES = 7 * HALF
 
 
 def _pool(op: DeviceOp, chip: DeviceSpec) -> Held:
-    shards = pool_shards(op.param("window"), chip)
-    return Held(POOL_BYTES, shards.haloed_bytes + shards.out_bytes)
+    def held(window: Window) -> Held:
+        shards = pool_shards(window, chip)
+        return Held(POOL_BYTES, shards.haloed_bytes + shards.out_bytes)
+
+    return _in_slices(op, chip, held)
 
 
 def _halo(op: DeviceOp, chip: DeviceSpec) -> Held:
-    if op.param("window") is None:
-        return Held(_pages(op, chip))
-    if not op.param("window").pools:
-        return _conv_halo(op, chip)
-    shards = pool_shards(op.param("window"), chip)
-    return Held(2 * shards.stick_bytes, shards.input_bytes + shards.haloed_bytes)
+    """The input as shards, and with what they borrow from each other."""
+
+    def held(window: Window) -> Held:
+        shards = pool_shards(window, chip) if window.pools else conv_shards(window, op.param("weights"), chip)
+        return Held(2 * shards.stick_bytes, shards.input_bytes + shards.haloed_bytes)
+
+    return _in_slices(op, chip, held)
 
 
 def _nothing(op: DeviceOp, chip: DeviceSpec) -> int:

@@ -11,7 +11,7 @@ from proveout.chip.device_op import DeviceOp, Work
 from proveout.kernels import eltwise
 from proveout.kernels.table import Specs, flat_specs
 from proveout.kernels.windows import Window
-from proveout.types import DRAM, HOST, L1, TensorSpec
+from proveout.types import DRAM, HOST, L1, TILE, TensorSpec
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Call:
     outputs: tuple[TensorSpec, ...]
     work: Work
     fidelity: str
+    kernel: str = ""
 
     @property
     def source(self) -> TensorSpec:
@@ -44,7 +45,7 @@ def device_ops(
     if not outputs:
         return ()
     operands = tuple(_on_device(s) for v in specs.values() for s in flat_specs(v))
-    call = Call(specs, operands, tuple(outputs), work, fidelity)
+    call = Call(specs, operands, tuple(outputs), work, fidelity, kernel)
     rule = RULES.get(kernel)
     if rule is not None and operands:
         return tuple(rule(call))
@@ -56,6 +57,8 @@ def device_ops(
 def name_of(op: DeviceOp) -> str:
     """What ttnn itself calls a device operation."""
     code = op.code or NAMES.get(op.family, op.family)
+    if op.family == "untilize" and op.first.dtype == "float32":
+        code = "Untilize"
     return code if code in WITHOUT_SUFFIX else f"{code}DeviceOperation"
 
 
@@ -106,7 +109,7 @@ def _reshape(call: Call) -> list[DeviceOp]:
     """A reshape that keeps rows whole, and in tile layout tiles too, only renames."""
     source, out = call.source, call.out
     whole = out.layout == "row_major" or all(t.padded_shape[-2:] == t.shape[-2:] for t in (source, out))
-    if source.shape == out.shape or (whole and source.shape[-1:] == out.shape[-1:]):
+    if source.shape[-2:] == out.shape[-2:] or (whole and source.shape[-1:] == out.shape[-1:]):
         return []
     return [DeviceOp("reshape", (source,), (out,))]
 
@@ -123,8 +126,8 @@ def _permute(call: Call) -> list[DeviceOp]:
     moved = [i for i, d in enumerate(dims) if d != i]
     if not moved:
         return []
-    if len(moved) == 2 and call.source.layout == "tile":
-        return [DeviceOp("transpose", (call.source,), call.outputs, params=_swaps(moved, rank))]
+    if call.source.layout == "tile" and _swaps(moved, rank) in TRANSPOSES:
+        return [DeviceOp("transpose", (call.source,), call.outputs, params=(("swaps", _swaps(moved, rank)),))]
     return [DeviceOp("permute", (call.source,), call.outputs, params=(("last", dims[-1]),))]
 
 
@@ -134,15 +137,19 @@ def _transpose(call: Call) -> list[DeviceOp]:
     moved = sorted({call.specs["dim1"] % rank, call.specs["dim2"] % rank})
     if len(moved) < 2:
         return []
-    if call.source.layout == "tile":
-        return [DeviceOp("transpose", (call.source,), call.outputs, params=_swaps(moved, rank))]
+    if call.source.layout == "tile" and _swaps(moved, rank) in TRANSPOSES:
+        return [DeviceOp("transpose", (call.source,), call.outputs, params=(("swaps", _swaps(moved, rank)),))]
     last = moved[0] if moved[1] == rank - 1 else rank - 1
     return [DeviceOp("permute", (call.source,), call.outputs, params=(("last", last),))]
 
 
-def _swaps(moved: Sequence[int], rank: int) -> Params:
+TRANSPOSES = ("hw", "ch", "nc")
+"""Pairs of dimensions that tiles are transposed along; others are permuted."""
+
+
+def _swaps(moved: Sequence[int], rank: int) -> str:
     names = {rank - 1: "w", rank - 2: "h", rank - 3: "c"}
-    return (("swaps", "".join(names.get(d, "n") for d in moved)),)
+    return "".join(names.get(d, "n") for d in moved)
 
 
 def _conv(call: Call) -> list[DeviceOp]:
@@ -218,11 +225,14 @@ def _haloed(source: TensorSpec, window: Window, params: Params) -> tuple[TensorS
 
 
 def _reduce(call: Call) -> list[DeviceOp]:
-    """Padding of a dimension that is reduced is filled first; of block floats by way of two casts."""
+    """Padding is filled first; of block floats by way of two casts."""
     source = call.source
-    params = (("over", _over(source, call.specs.get("dim"))),)
+    dim, rank = call.specs.get("dim"), len(source.shape)
+    params = (("over", _over(source, dim)),)
     ops = [DeviceOp("reduce", (source,), call.outputs[:1], call.work, call.fidelity, params=params)]
-    if not _reduces_padding(source, call.specs.get("dim")):
+    if isinstance(dim, int) and dim % rank < rank - 2:
+        ops = _over_leading(call, dim % rank)
+    if source.layout != "tile" or source.padded_shape[-2:] == source.shape[-2:]:
         return ops
     plain = replace(source, dtype="bfloat16") if source.dtype.endswith("_b") else source
     fill = DeviceOp("reduce", (plain,), (plain,), code="FillPad")
@@ -239,10 +249,31 @@ def _over(source: TensorSpec, dim: Any) -> str:
     return "w" if rank - 1 in dims else "h" if rank - 2 in dims else "n"
 
 
-def _reduces_padding(source: TensorSpec, dim: Any) -> bool:
-    rank = len(source.shape)
-    dims = range(rank) if dim is None else (dim,) if isinstance(dim, int) else dim
-    return any(source.padded_shape[d % rank - rank] != source.shape[d % rank] for d in dims)
+def _over_leading(call: Call, dim: int) -> list[DeviceOp]:
+    """Over a leading dimension ttnn has a sum of its own; all else is moved to where rows are, reduced, moved back."""
+    source, out, rank = call.source, call.out, len(call.source.shape)
+    summed = call.kernel == "ttnn.sum" and source.dtype != "float32"
+    if summed:
+        params: Params = (("over", "n"), ("size", source.shape[dim]))
+        ops = [DeviceOp("reduce", (source,), (out,), call.work, call.fidelity, code="FastReduceNC", params=params)]
+        return [*ops, DeviceOp("slice", (out,), (out,))] if source.padded_shape != source.shape else ops
+    there = [d for d in range(rank) if d != dim]
+    there.insert(rank - 2, dim)
+    shape = tuple(source.shape[d] for d in there)
+    moved, reduced = (replace(source, shape=s) for s in (shape, (*shape[:-2], 1, shape[-1])))
+    family = "transpose" if dim == rank - 3 else "permute"
+    how: Params = (("swaps", "ch"),) if dim == rank - 3 else (("last", rank - 1),)
+    sums = DeviceOp("reduce", (moved,), (reduced,), call.work, call.fidelity, params=(("over", "h"),))
+    return [*_moved(source, moved, family, how), sums, *_moved(reduced, out, family, how)]
+
+
+def _moved(source: TensorSpec, out: TensorSpec, family: str, params: Params) -> list[DeviceOp]:
+    """Permutations of block floats go by way of bfloat16."""
+    if family == "transpose" or not source.dtype.endswith("_b"):
+        return [DeviceOp(family, (source,), (out,), params=params)]
+    plain, made = (replace(t, dtype="bfloat16") for t in (source, out))
+    there, back = (DeviceOp("unary", (a,), (b,), code="Typecast") for a, b in ((source, plain), (made, out)))
+    return [there, DeviceOp(family, (plain,), (made,), params=params), back]
 
 
 def _embedding(call: Call) -> list[DeviceOp]:
@@ -252,6 +283,19 @@ def _embedding(call: Call) -> list[DeviceOp]:
         return [DeviceOp("embedding", call.operands, (out,))]
     plain = replace(out, layout="row_major")
     return [DeviceOp("embedding", call.operands, (plain,)), *_tilize(plain, out)]
+
+
+def _concat(call: Call) -> list[DeviceOp]:
+    """Ragged rows are put below each other outside their tiles."""
+    out, rank = call.out, len(call.out.shape)
+    dim = call.specs.get("dim", 0) % rank
+    params = (("dim", dim),)
+    ragged = any(t.shape[-2] % TILE for t in call.operands) if rank > 1 else False
+    if out.layout == "row_major" or dim != rank - 2 or not ragged:
+        return [DeviceOp("concat", call.operands, call.outputs, call.work, call.fidelity, params=params)]
+    plain = [replace(t, layout="row_major") for t in (*call.operands, out)]
+    taken = [op for t, p in zip(call.operands, plain) for op in _tilize(t, p)]
+    return [*taken, DeviceOp("concat", tuple(plain[:-1]), (plain[-1],), params=params), *_tilize(plain[-1], out)]
 
 
 def _attention(call: Call) -> list[DeviceOp]:
@@ -276,7 +320,6 @@ FAMILIES: dict[str, str] = {
     "ttnn.softmax": "softmax",
     "ttnn.typecast": "unary",
     "ttnn.slice": "slice",
-    "ttnn.concat": "concat",
     "ttnn.cumsum": "scan",
     "ttnn.cumprod": "scan",
     "ttnn.argmax": "reduce",
@@ -295,7 +338,6 @@ FAMILIES: dict[str, str] = {
 PARAMS: dict[str, Callable[[Call], Params]] = {
     "ttnn.rms_norm": lambda call: (("rms", True),),
     "ttnn.softmax": lambda call: (("dim", call.specs.get("dim", -1)),),
-    "ttnn.concat": lambda call: (("dim", call.specs.get("dim", 0)),),
 }
 """What else the buffers of some depend on."""
 
@@ -360,4 +402,5 @@ RULES: dict[str, Rule] = {
     "ttnn.max": _reduce,
     "ttnn.min": _reduce,
     "ttnn.embedding": _embedding,
+    "ttnn.concat": _concat,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proveout.chip.matmul import tile_bytes
 from proveout.types import TILE, DeviceSpec
@@ -47,6 +47,14 @@ class Window:
     @property
     def out_pixels(self) -> int:
         return self.batch * self.out[0] * self.out[1]
+
+    def slice(self, count: int) -> Window:
+        """The first of so many slices of rows, as ttnn takes them through DRAM where the whole does not fit into L1."""
+        if count == 1:
+            return self
+        rows = -(-self.out[0] // count)
+        height = (rows - 1) * self.stride[0] + self.reach[0] + 1
+        return replace(self, height=height, padding=(0, 0, *self.padding[2:]))
 
     def sticks(self, share: int) -> int:
         """Most pixels of padded input that `share` output pixels in a row look at."""
@@ -103,12 +111,13 @@ def _conv(window: Window, kind: str, down: int, across: int, weight_tile: int) -
     rows = -(-tall // out_rows)
     channels = _up(-(-window.in_channels // across), CHANNELS)
     columns = -(-window.in_channels // channels)
-    out_columns = -(-window.out_channels // (columns * TILE))
+    out_tiles = -(-window.out_channels // TILE)
+    out_columns = -(-out_tiles // across)
     pixels = window.batch * window.height * window.width
     stick, depth = channels * DATUM, -(-channels * window.size[1] // TILE)
     return Shards(
         kind,
-        rows * columns,
+        rows * max(columns, -(-out_tiles // out_columns)),
         stick,
         _up(-(-pixels // rows), TILE) * stick,
         window.sticks(out_rows * TILE) * stick,
@@ -129,11 +138,12 @@ def pool_shards(window: Window, chip: DeviceSpec) -> Shards:
 
 
 def _pool(window: Window, kind: str, down: int, across: int) -> Shards:
-    """Pooled channels are cut at whole tiles."""
+    """Channels are cut at whole tiles, and evenly."""
     share = -(-window.out_pixels // down)
     rows = -(-window.out_pixels // share)
-    channels = window.in_channels if across == 1 else _up(-(-window.in_channels // across), TILE)
-    columns = -(-window.in_channels // channels)
+    wide = -(-window.in_channels // TILE)
+    columns = max(n for n in range(1, across + 1) if wide % n == 0)
+    channels = window.in_channels if columns == 1 else wide // columns * TILE
     stick = _up(channels, CHANNELS) * DATUM
     pixels = window.batch * window.height * window.width
     return Shards(kind, rows * columns, stick, -(-pixels // rows) * stick, window.sticks(share) * stick, share * stick)

@@ -19,7 +19,7 @@ from proveout.program import Program, Ref, Step, refs, with_refs
 from proveout.types import DRAM, HOST, L1, DeviceSpec, Settings, TensorSpec
 
 PRODUCTS = ("ttnn.matmul", "ttnn.linear", "ttnn.conv2d")
-"""Kernels whose program, and so what it holds in L1, follows from where their tensors lie."""
+"""Kernels whose program follows from where each of their tensors lies; others at most keep intermediates there."""
 DEFAULTS = Settings()
 
 
@@ -72,10 +72,11 @@ class _Placement:
 
     def _held(self, step: Step) -> int:
         """The most that a Step's circular buffers may take, wherever its tensors will lie."""
-        if step.kernel not in PRODUCTS:
-            return circular_bytes(step, self.specs, self.chip)
+        if step.on_host or step.is_transfer:
+            return 0
+        both = itertools.product((DRAM, L1), repeat=2) if step.kernel in PRODUCTS else ((DRAM, DRAM), (L1, L1))
         found = []
-        for around, results in itertools.product((DRAM, L1), repeat=2):
+        for around, results in both:
             moved = {n: replace(self.specs[n], memory=around) for n in step.uses if self.specs[n].memory != HOST}
             made = {n: replace(self.specs[n], memory=results) for n in step.outputs}
             found.append(circular_bytes(step, ChainMap(made, moved, self.specs), self.chip))
