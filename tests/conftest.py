@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-for folder in ("ops", "models"):
+for folder in ("ops", "models", "conformance"):
     sys.path.insert(0, str(Path(__file__).parent / folder))
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")

@@ -126,6 +126,9 @@ class DeviceSpec:
     pcie_write_gb_s: float
     pcie_read_gb_s: float
     chips: int = 1
+    trace_region: int = 24 << 20
+    """DRAM bytes per bank set aside for recorded commands where Programs are traced: our default, of the order that
+    published models reserve."""
 
     @property
     def cores(self) -> int:

@@ -183,8 +183,8 @@ def rest():
         "input_w": 8,
         "channels": 4,
     }
-    yield Call("ttnn.max_pool2d", {**pool, **window, "dilation": (1, 1)}, "row_major")
-    yield Call("ttnn.avg_pool2d", {**pool, **window, "count_include_pad": False}, "row_major")
+    yield Call("ttnn.max_pool2d", {**pool, **window, "dilation": (1, 1)}, "row_major", L1)
+    yield Call("ttnn.avg_pool2d", {**pool, **window, "count_include_pad": False}, "row_major", L1)
     lookup = {"input_tensor": t(2, 3, dtype=U32, layout="row_major"), "weight": t(9, 4, layout="row_major")}
     yield Call("ttnn.embedding", lookup, "row_major")
     yield Call("ttnn.embedding", {**lookup, "layout": TILE})

@@ -606,9 +606,9 @@ N150 = CHIPS["n150"]
 
 
 def test_place_says_l1_where_it_fits_and_dram_where_it_does_not():
-    """Half of a core's L1 is 696,736 B: 340 bfloat16 tiles a core, 21,760 on 64 cores."""
+    """A core's L1 less the 32 KiB left to circular buffers is 1,360,704 B: 664 bfloat16 tiles, 42,496 on 64 cores."""
     program = parse(f"""
-        input x float32 (32, 696320)
+        input x float32 (32, 1359872)
         input z float32 (4, 64)
         %a = ttnn.from_torch(tensor=%x, {SEND})
         %b = ttnn.from_torch(tensor=%z, {SEND})
@@ -618,7 +618,7 @@ def test_place_says_l1_where_it_fits_and_dram_where_it_does_not():
         %w = ttnn.to_torch(tensor=%b, {FETCH})
         return %y, %w
     """)
-    assert program.specs["a"].num_pages == 21760
+    assert program.specs["a"].num_pages == 42496
     after = place(program, N150)
     expect(
         after,
@@ -638,7 +638,7 @@ def test_place_says_l1_where_it_fits_and_dram_where_it_does_not():
 
 def test_place_leaves_what_no_core_can_hold_in_dram():
     program = parse(f"""
-        input x float32 (32, 696352)
+        input x float32 (32, 1359904)
         %a = ttnn.from_torch(tensor=%x, {SEND})
         %y = ttnn.to_torch(tensor=%a, {FETCH})
         return %y
@@ -729,8 +729,9 @@ def test_whatever_is_placed_fits(program, l1):
     after = deallocate(place(program, chip))
     verify(after, infer)
     use = memory_use(after, chip)
-    assert use.fits, use.peak_at
-    assert use.l1_peak_per_core_bytes <= l1
+    if memory_use(deallocate(program), chip).fits:  # with a row or two of a long matrix, L1 may be full without tensors
+        assert use.fits, use.peak_at
+        assert use.l1_peak_per_core_bytes <= l1
     assert {s.memory.buffer for s in after.specs.values()} <= {"host", "dram", "l1"}
 
 

@@ -203,7 +203,7 @@ SQUARE = t(64, 64)
             t(64, 1, dtype="bfloat8_b"),
             ["unary", "reduce", "unary", "reduce"],
         ),
-        ("ttnn.sum", {"input_tensor": t(40, 64), "dim": 1}, t(40, 1), ["reduce"]),
+        ("ttnn.sum", {"input_tensor": t(40, 64), "dim": 1}, t(40, 1), ["reduce", "reduce"]),
         ("ttnn.sum", {"input_tensor": t(40, 64)}, t(1), ["reduce", "reduce"]),
         ("ttnn.embedding", {"input_tensor": t(1, 64), "weight": t(99, 64)}, t(1, 64, 64), ["embedding"]),
         (
@@ -241,6 +241,7 @@ def test_a_call_becomes_the_device_operations_that_ttnn_runs(kernel, specs, out,
 def conv(window, padding=(1, 1), groups=1):
     specs = {"input_tensor": t(1, 1, 3136, 64, layout="row_major"), "weight_tensor": t(64, 64, *window)}
     specs |= {"kernel_size": window, "padding": padding, "groups": groups, "input_height": 56, "input_width": 56}
+    specs |= {"batch_size": 1, "in_channels": 64}
     return device_ops("ttnn.conv2d", specs, [t(1, 1, 3136, 64)], Work(1.0, MATRIX, True), "HiFi2")
 
 

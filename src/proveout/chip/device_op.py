@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from proveout.chip.fidelity import PHASES
 from proveout.types import TILE, DeviceSpec, TensorSpec
@@ -23,7 +24,8 @@ class Work:
 
 @dataclass(frozen=True)
 class DeviceOp:
-    """One device operation. `cores` is how many cores ran it, where a table says so; None leaves it to the model."""
+    """One device operation. `cores` is how many cores ran it, where a table says so; None leaves it to the model.
+    `code` is ttnn's name for it where its family has several; `params` are what else its buffers depend on."""
 
     family: str
     inputs: tuple[TensorSpec, ...]
@@ -31,6 +33,11 @@ class DeviceOp:
     work: Work = Work()
     fidelity: str = "HiFi2"
     cores: int | None = None
+    code: str = ""
+    params: tuple[tuple[str, Any], ...] = ()
+
+    def param(self, name: str, default: Any = None) -> Any:
+        return next((value for key, value in self.params if key == name), default)
 
     @property
     def out(self) -> TensorSpec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -48,35 +49,47 @@ def shard_refusal(spec: TensorSpec, chip: DeviceSpec) -> str | None:
 
 
 class Arena:
-    """One kind of memory, seen as one bank since all banks move in lockstep."""
+    """One kind of memory, seen as one bank since all banks move in lockstep. Places count from where buffers start:
+    from the bottom of DRAM, from the top of L1, whose other end circular buffers grow from."""
 
     def __init__(self, name: str, capacity: int) -> None:
         self.name, self.capacity = name, capacity
         self.blocks: dict[str, tuple[int, int]] = {}
-        self.peak = 0
+        self.used = self.peak = 0
+        self._places: list[tuple[int, int]] = []
+        """(start, end) of every block, in order."""
 
     @property
-    def used(self) -> int:
-        return sum(size for _, size in self.blocks.values())
+    def edge(self) -> int:
+        """Where the last buffer ends; all beyond it is free."""
+        return self._places[-1][1] if self._places else 0
 
     @property
     def largest_free(self) -> int:
-        return max((end - start for start, end in self._gaps()), default=0)
+        return self.largest_below(self.capacity)
 
-    def _gaps(self) -> list[tuple[int, int]]:
-        gaps, cursor = [], 0
-        for start, size in sorted(self.blocks.values()):
+    def largest_below(self, limit: int) -> int:
+        """The largest free block that ends before a limit."""
+        return max((min(end, limit) - start for start, end in self._gaps()), default=0)
+
+    def _gaps(self) -> Iterator[tuple[int, int]]:
+        cursor = 0
+        for start, end in self._places:
             if start > cursor:
-                gaps.append((cursor, start))
-            cursor = max(cursor, start + size)
+                yield cursor, start
+            cursor = end
         if cursor < self.capacity:
-            gaps.append((cursor, self.capacity))
-        return gaps
+            yield cursor, self.capacity
 
-    def allocate(self, name: str, size: int) -> None:
+    def allocate(self, name: str, size: int, limit: int | None = None) -> None:
+        """First fit, before a limit where one is given."""
+        last = self.capacity if limit is None else limit
         for start, end in self._gaps():
-            if end - start >= size:
+            if min(end, last) - start >= size:
+                self.free(name)
                 self.blocks[name] = (start, size)
+                bisect.insort(self._places, (start, start + size))
+                self.used += size
                 self.peak = max(self.peak, self.used)
                 return
         raise OutOfMemory(
@@ -84,11 +97,22 @@ class Arena:
             f"largest free block {self.largest_free} B."
         )
 
-    def windows(self, size: int, movable: Collection[str]) -> Iterator[tuple[str, ...]]:
+    def refusal(self, kernel: str, circular: int) -> str | None:
+        """Why a kernel's circular buffers do not fit beside the buffers that lie here, or None."""
+        free = self.capacity - self.edge
+        if circular <= free:
+            return None
+        return (
+            f"out of {self.name} for the circular buffers of {kernel}: {circular} B per core asked, "
+            f"{self.capacity - self.used} B free, {free} B of them before the first buffer."
+        )
+
+    def windows(self, size: int, movable: Collection[str], limit: int | None = None) -> Iterator[tuple[str, ...]]:
         """Runs of neighbouring movable buffers whose removal opens a block of this size, each as short as can be."""
+        capacity = self.capacity if limit is None else limit
         blocks = sorted((start, start + length, name) for name, (start, length) in self.blocks.items())
         ends = [0, *(end for _, end, _ in blocks)]
-        starts = [*(start for start, _, _ in blocks), self.capacity]
+        starts = [*(min(start, capacity) for start, _, _ in blocks), capacity]
         for first in range(len(blocks)):
             for last in range(first, len(blocks)):
                 if blocks[last][2] not in movable:
@@ -98,4 +122,7 @@ class Arena:
                     break
 
     def free(self, name: str) -> None:
-        self.blocks.pop(name, None)
+        if name in self.blocks:
+            start, size = self.blocks.pop(name)
+            del self._places[bisect.bisect_left(self._places, (start, start + size))]
+            self.used -= size

@@ -27,6 +27,7 @@ from proveout.compiler.program_passes import (
     deallocate,
     evict,
     hoist,
+    keep_in_dram,
     layouts,
     lift_matmul,
     pack_weights,
@@ -278,8 +279,10 @@ def program_passes(
             passes.append(cut)
         if chip is not None:
             passes.append(partial(split, chip=chip))
-            if settings.memory == "auto":
-                passes.append(partial(place, chip=chip, settings=settings))
+        if chip is not None and settings.memory == "auto":
+            passes.append(partial(place, chip=chip, settings=settings))
+        else:
+            passes.append(keep_in_dram)
         passes.append(deallocate)
         if chip is not None:
             passes.append(partial(evict, chip=chip, settings=settings))

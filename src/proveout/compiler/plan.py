@@ -35,7 +35,7 @@ class Plan:
 
 def make_plan(program: Program, chip: DeviceSpec, settings: Settings, remedies: Iterable[str] | None = None) -> Plan:
     """Plan a Program; for one that does not fit, `peak_at` says what is short and what would fit."""
-    times, memory = step_times(program, chip, settings), memory_use(program, chip)
+    times, memory = step_times(program, chip, settings), memory_use(program, chip, settings)
     if not memory.fits:
         tried = program_remedies(program, chip, settings) if remedies is None else remedies
         memory = replace(memory, peak_at=with_remedies(memory.peak_at, tried))

@@ -32,13 +32,13 @@ def program_remedies(program: Program, chip: DeviceSpec, settings: Settings) -> 
     in_l1 = [n for s in program.body for n in s.outputs if program.specs[n].memory == L1]
     largest = sorted(in_l1, key=lambda n: -program.specs[n].nbytes)
     for count in range(1, len(largest) + 1):
-        if memory_use(_in_dram(program, largest[:count]), chip).fits:
+        if memory_use(_in_dram(program, largest[:count]), chip, settings).fits:
             yield f"keep {_listed(largest[:count])} in DRAM"
             return
     whole = replace(program, setup=_kept(program.setup), body=_kept(program.body))
     divided = deallocate(split(whole, chip))
     moved = evict(divided, chip, settings)
-    if not memory_use(moved, chip).fits:
+    if not memory_use(moved, chip, settings).fits:
         return
     made = {n: s.kernel for s in divided.steps for n in s.outputs}
     pieces = [n for s in whole.steps if not s.is_transfer for n in s.outputs if made.get(n) != s.kernel]
@@ -59,7 +59,7 @@ def graph_remedies(
     """Changes of settings, batch or chip, for a graph that our passes could not make fit."""
 
     def fits(graph: GraphModule, chosen: Settings, on: DeviceSpec) -> bool:
-        return memory_use(compile(graph, chosen, on), on).fits
+        return memory_use(compile(graph, chosen, on), on, chosen).fits
 
     if settings.memory == "auto" and fits(gm, replace(settings, memory="dram"), chip):
         yield "settings memory='dram'"

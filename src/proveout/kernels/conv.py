@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from proveout.chip.time import MATRIX, POOL, Work
 from proveout.kernels.table import FLOAT, Kernel, Specs
-from proveout.types import TensorSpec
+from proveout.types import L1, TensorSpec
 
 Tensor = torch.Tensor
 Ints = Sequence[int]
@@ -141,6 +141,22 @@ KERNELS = [
         dtypes=FLOAT,
         host_operands=frozenset({"weight_tensor", "bias_tensor"}),
     ),
-    Kernel("ttnn.max_pool2d", max_pool2d, pool_work, layout="row_major", out_layout="row_major", dtypes=BFLOAT16),
-    Kernel("ttnn.avg_pool2d", avg_pool2d, pool_work, layout="row_major", out_layout="row_major", dtypes=BFLOAT16),
+    Kernel(
+        "ttnn.max_pool2d",
+        max_pool2d,
+        pool_work,
+        layout="row_major",
+        out_layout="row_major",
+        out_memory=L1,
+        dtypes=BFLOAT16,
+    ),
+    Kernel(
+        "ttnn.avg_pool2d",
+        avg_pool2d,
+        pool_work,
+        layout="row_major",
+        out_layout="row_major",
+        out_memory=L1,
+        dtypes=BFLOAT16,
+    ),
 ]

@@ -21,14 +21,16 @@ from proveout.chip.time import (
     transfer_time,
 )
 from proveout.errors import OutOfMemory
+from proveout.kernels.circular import call_peak
 from proveout.kernels.device_ops import device_ops
 from proveout.kernels.table import Specs, flat_specs, kernels, specs_of
 from proveout.program import DEALLOCATE, FROM_TORCH, TO_DEVICE, TO_TORCH, Program, Step, refs
 from proveout.types import DRAM, HOST, DeviceSpec, Fidelity, MemoryUse, Settings, TensorSpec
 
-CIRCULAR_TILES = 8
-"""Tiles of circular buffer that a kernel holds per core: two per operand and result, doubled."""
-CIRCULAR_BYTES = CIRCULAR_TILES * 4096
+CIRCULAR_BYTES = 8 * 4096
+"""Left to circular buffers in any case when tensors are put into L1: two float32 tiles for each operand and result of
+a Step that a later pass may add."""
+DEFAULTS = Settings()
 
 
 ALL_GATHER, ONE_PIECE = "ttnn.all_gather", "ttnn.get_device_tensors"
@@ -171,12 +173,31 @@ def _call_ns(steps: list[tuple[bool, int]], gap: int, host: int, settings: Setti
     return max(kernels_ns, transfers_ns) if settings.queues == 2 else kernels_ns + transfers_ns
 
 
-def arenas(chip: DeviceSpec) -> dict[str, Arena]:
-    """The memories that Programs allocate from; kernels' circular buffers have their own part of L1."""
-    return {
-        "l1": Arena("L1", max(0, chip.l1_allocatable - CIRCULAR_BYTES)),
-        "dram": Arena("DRAM", chip.dram_bank_bytes),
-    }
+def circular_bytes(step: Step, specs: Mapping[str, TensorSpec], chip: DeviceSpec) -> int:
+    """L1 per core that a Step holds while it runs, beside its operands and results: circular buffers and tensors that
+    only its device operations see."""
+    if step.on_host or step.is_transfer or step.kernel == DEALLOCATE:
+        return 0
+    outputs = tuple(specs[n] for n in step.outputs)
+    return _call_circular(step.kernel, tuple(specs_of(step, specs).items()), outputs, chip)
+
+
+@functools.lru_cache(maxsize=65536)
+def _call_circular(
+    kernel: str, attrs: tuple[tuple[str, Any], ...], outputs: tuple[TensorSpec, ...], chip: DeviceSpec
+) -> int:
+    specs = dict(attrs)
+    work = kernels()[kernel].work(specs, outputs)
+    ops = device_ops(kernel, specs, outputs, work, "HiFi2")
+    made = [t for op in ops for t in op.outputs]
+    results = sum(bytes_per_bank(t, chip) for t in outputs if t.memory.buffer == "l1" and any(t is m for m in made))
+    return max(0, call_peak(ops, outputs, chip) - results)
+
+
+def arenas(chip: DeviceSpec, settings: Settings = DEFAULTS) -> dict[str, Arena]:
+    """The memories that Programs allocate from; the trace region sits at the top of DRAM."""
+    region = chip.trace_region if settings.trace else 0
+    return {"l1": Arena("L1", chip.l1_allocatable), "dram": Arena("DRAM", max(0, chip.dram_bank_bytes - region))}
 
 
 def prepared(program: Program) -> dict[str, TensorSpec]:
@@ -192,11 +213,12 @@ def prepared(program: Program) -> dict[str, TensorSpec]:
     return {name: replace(program.specs[name], memory=DRAM) for name in names if program.specs[name].memory == HOST}
 
 
-def memory_use(program: Program, chip: DeviceSpec) -> MemoryUse:
-    """Simulate the allocator over a Program: setup results stay, body values live until they are deallocated."""
-    memories, moved = arenas(chip), prepared(program)
+def memory_use(program: Program, chip: DeviceSpec, settings: Settings = DEFAULTS) -> MemoryUse:
+    """Simulate the allocator over a Program: setup results stay, body values live until they are deallocated, and
+    every Step's circular buffers must fit below the L1 buffers that lie there while it runs."""
+    memories, moved = arenas(chip, settings), prepared(program)
     l1, dram = memories["l1"], memories["dram"]
-    peak_at, fits, reason = "", True, ""
+    peak, peak_at, fits, reason = 0, "", True, ""
     weight_bytes: dict[str, int] = {}
     for index, step in enumerate(program.steps):
         if step.kernel == ONE_PIECE:
@@ -211,20 +233,21 @@ def memory_use(program: Program, chip: DeviceSpec) -> MemoryUse:
             spec = moved.get(name, program.specs[name])
             if spec.memory == HOST:
                 continue
-            arena = memories[spec.memory.buffer]
-            before = l1.peak
             try:
-                arena.allocate(name, bytes_per_bank(spec, chip))
+                memories[spec.memory.buffer].allocate(name, bytes_per_bank(spec, chip))
             except OutOfMemory as error:
                 fits, reason = False, reason or str(error)
-            if l1.peak > before:
-                peak_at = step.kernel
             if index < len(program.setup):
                 weight_bytes[name] = spec.nbytes
-    per_core = l1.peak + (CIRCULAR_BYTES if any(not s.on_host for s in program.body) else 0)
+        circular = circular_bytes(step, program.specs, chip)
+        refused = l1.refusal(step.kernel, circular)
+        if refused:
+            fits, reason = False, reason or refused
+        if l1.used + circular > peak:
+            peak, peak_at = l1.used + circular, step.kernel
     return MemoryUse(
-        l1_peak_bytes=per_core * chip.cores,
-        l1_peak_per_core_bytes=per_core,
+        l1_peak_bytes=peak * chip.cores,
+        l1_peak_per_core_bytes=peak,
         l1_per_core_bytes=chip.l1_allocatable,
         dram_peak_bytes=dram.peak * chip.dram_banks,
         weight_bytes=sum(weight_bytes.values()),

@@ -67,7 +67,7 @@ def lookup_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
 
 
 KERNELS = [
-    Kernel("ttnn.gather", gather, lookup_work, dtypes=FLOAT | INT, refuse=gather_refuses, out_memory=gather_memory),
+    Kernel("ttnn.gather", gather, lookup_work, dtypes=FLOAT | INT, refuse=gather_refuses, fixed_memory=gather_memory),
     Kernel("ttnn.scatter", scatter, lookup_work, layout="row_major", dtypes=FLOAT | INT, refuse=scatter_refuses),
     Kernel(
         "ttnn.scatter_add", scatter_add, lookup_work, layout="row_major", dtypes=FLOAT | INT, refuse=scatter_refuses

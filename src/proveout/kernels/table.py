@@ -56,7 +56,9 @@ class Kernel:
     """The layout that tensor operands must have; None takes any."""
     out_layout: Layout | None = None
     """The layout of the result where it is not the operands'."""
-    out_memory: Callable[[Specs], Memory | None] | None = None
+    out_memory: Memory | None = None
+    """Where the result lies unless a memory_config says otherwise, where that is not the operands' place."""
+    fixed_memory: Callable[[Specs], Memory | None] | None = None
     """Where ttnn puts the result whatever `memory_config` says; None leaves it to that."""
     dtypes: frozenset[str] | None = None
     """Device dtypes that tensor operands may have; None takes any."""
@@ -133,12 +135,13 @@ def _infer(kernel: Kernel, attrs: tuple[tuple[str, Any], ...], target: str, chip
         layout = resolve(given["layout"])
     layout = kernel.out_layout or layout
     memory = operands[0].memory if operands and operands[0].memory != HOST else DRAM
+    memory = kernel.out_memory or memory
     if "memory_config" in given:
         memory = resolve(given["memory_config"])
     elif kernel.name == "ttnn.from_device" or (kernel.name == "ttnn.from_torch" and "device" not in given):
         memory = HOST
-    if kernel.out_memory is not None:
-        memory = kernel.out_memory(given) or memory
+    if kernel.fixed_memory is not None:
+        memory = kernel.fixed_memory(given) or memory
     narrow = _block_float(given, operands) if layout == "tile" else None
     dtypes = [narrow if narrow and t.dtype == torch.bfloat16 else dtype_name(t.dtype) for t in tensors]
     return tuple(TensorSpec(tuple(t.shape), dtype, layout, memory) for t, dtype in zip(tensors, dtypes))

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proveout.kernels.cost import CIRCULAR_BYTES, CIRCULAR_TILES
 from proveout.program import DEALLOCATE, Step
 from proveout.report.perf_sheet import Row, plain
 from proveout.report.visualizer_schema import DEVICE, MEMORY_LAYOUTS
 from proveout.types import DeviceSpec, TensorSpec
+
+BFLOAT16_TILE_BYTES = 2048
 
 
 @dataclass(frozen=True)
@@ -23,9 +24,10 @@ class Buffer:
 
 
 def captured_graph(
-    step: Step, taken: Sequence[Row], tensors: Sequence[int], made: Sequence[Buffer], chip: DeviceSpec
+    step: Step, taken: Sequence[Row], tensors: Sequence[int], made: Sequence[Buffer], chip: DeviceSpec, circular: int
 ) -> list[dict[str, Any]]:
-    """The call and, nested in it, its device operations with their circular buffers; then what it allocated."""
+    """The call and, nested in it, its device operations with their circular buffers; then what it allocated.
+    `circular` is the L1 per core that the call holds while it runs."""
     nodes: list[dict[str, Any]] = []
     name = step.kernel if not step.on_host else f"(torch) {step.kernel}"
 
@@ -60,9 +62,9 @@ def captured_graph(
             "circular_buffer_allocate",
             3,
             address=str(chip.l1_per_core - chip.l1_allocatable),
-            size=str(CIRCULAR_BYTES),
+            size=str(circular),
             core_range_set=cores,
-            num_tiles=str(CIRCULAR_TILES),
+            num_tiles=str(-(-circular // BFLOAT16_TILE_BYTES)),
             device_id=str(DEVICE),
             globally_allocated="false",
         )

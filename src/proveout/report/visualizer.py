@@ -16,7 +16,7 @@ from typing import Any
 
 from proveout.chip.memory import Arena, bytes_per_bank
 from proveout.errors import OutOfMemory
-from proveout.kernels.cost import arenas, prepared
+from proveout.kernels.cost import arenas, circular_bytes, prepared
 from proveout.program import DEALLOCATE, Step
 from proveout.recording import Recorded
 from proveout.report.captured_graph import Buffer, captured_graph
@@ -129,7 +129,8 @@ class _Report:
                 self.tables["output_tensors"].append((self.operation, index, ids[name]))
                 self.tables["tensor_producers"].append((ids[name], self.operation, index))
             self._snapshot(live)
-            graph = captured_graph(step, taken, [ids[n] for n in step.uses], made, self.chip)
+            circular = circular_bytes(step, program.specs, self.chip)
+            graph = captured_graph(step, taken, [ids[n] for n in step.uses], made, self.chip, circular)
             self.tables["captured_graph"].append((self.operation, json.dumps(graph)))
         self._lifetimes(program.body, ids, first)
         self._comparisons(program.specs, ids, comparisons)

@@ -33,17 +33,17 @@ from proveout.types import DRAM, HOST, L1, DeviceSpec, Origin, Settings, TensorS
 
 def evict(program: Program, chip: DeviceSpec, settings: Settings) -> Program:
     """The fastest of the ways we try that fit: the more weights are streamed, the fewer results must give way."""
-    if memory_use(program, chip).fits:
+    if memory_use(program, chip, settings).fits:
         return program
     weights = _by_cost_of_streaming(program)
     found: dict[int, Program] = {}
 
     def fits(streamed: int) -> bool:
         try:
-            made = _Eviction(program, chip, frozenset(weights[:streamed])).run()
+            made = _Eviction(program, chip, settings, frozenset(weights[:streamed])).run()
         except OutOfMemory:
             return False
-        if memory_use(made, chip).fits:
+        if memory_use(made, chip, settings).fits:
             found[streamed] = made
         return streamed in found
 
@@ -87,10 +87,10 @@ class _Eviction:
     Values keep their names in here: `at` is what holds one on the device now, `copies` what holds it on the host.
     """
 
-    def __init__(self, program: Program, chip: DeviceSpec, streamed: frozenset[str]) -> None:
+    def __init__(self, program: Program, chip: DeviceSpec, settings: Settings, streamed: frozenset[str]) -> None:
         self.program, self.chip, self.streamed = program, chip, streamed
         self.specs: dict[str, TensorSpec] = dict(program.specs)
-        self.memories, self.moved = arenas(chip), prepared(program)
+        self.memories, self.moved = arenas(chip, settings), prepared(program)
         self.at: dict[str, str] = {}
         self.copies: dict[str, str] = {}
         self.later: dict[str, Step] = {}

@@ -5,30 +5,45 @@ Where L1 is short, results that lie there give way to a new one if the modelled 
 
 from __future__ import annotations
 
+import itertools
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from proveout.chip.memory import Arena, bytes_per_bank
 from proveout.compiler.program_passes.deallocate import freed_after, sharing
-from proveout.kernels.cost import CIRCULAR_BYTES, program_ns, step_times
+from proveout.kernels.cost import CIRCULAR_BYTES, circular_bytes, program_ns, step_times
 from proveout.kernels.signatures import parameters
 from proveout.kernels.table import MEMORY_NAMES, infer, kernels
 from proveout.program import Program, Ref, Step, refs, with_refs
 from proveout.types import DRAM, HOST, L1, DeviceSpec, Settings, TensorSpec
 
-L1_SHARE = 0.5
-"""Of each core's L1, for tensors; the rest is left to the kernels' circular buffers."""
+PRODUCTS = ("ttnn.matmul", "ttnn.linear", "ttnn.conv2d")
+"""Kernels whose program follows from where each of their tensors lies; others at most keep intermediates there."""
 DEFAULTS = Settings()
 
 
 def place(program: Program, chip: DeviceSpec, settings: Settings = DEFAULTS) -> Program:
     placement = _Placement(program, chip, settings)
     freed = freed_after(program.body, program.specs)
+    placement.last.update((name, index) for index, names in freed.items() for name in names)
     for index, step in enumerate(program.body):
         placement.add(index, step)
         for name in freed.get(index, ()):
             placement.arena.free(name)
     return replace(program, body=tuple(placement.body), specs=placement.specs)
+
+
+def keep_in_dram(program: Program) -> Program:
+    """Say DRAM outright where a kernel would put its result elsewhere."""
+    specs, body = dict(program.specs), []
+    for step in program.body:
+        if not step.on_host and step.attr("memory_config") is None and kernels()[step.kernel].out_memory:
+            step = replace(step, attrs=(*step.attrs, ("memory_config", MEMORY_NAMES[DRAM])))
+        if not step.on_host:
+            specs.update(zip(step.outputs, infer(step, specs)))
+        body.append(step)
+    return replace(program, body=tuple(body), specs=specs)
 
 
 def _from_dram_alone(step: Step) -> list[str]:
@@ -42,8 +57,10 @@ class _Placement:
     def __init__(self, program: Program, chip: DeviceSpec, settings: Settings) -> None:
         self.program, self.chip, self.settings = program, chip, settings
         self.specs: dict[str, TensorSpec] = dict(program.specs)
-        room = min(int(chip.l1_allocatable * L1_SHARE), chip.l1_allocatable - CIRCULAR_BYTES)
-        self.arena = Arena("L1", max(0, room))
+        self.arena = Arena("L1", chip.l1_allocatable)
+        self.held = [self._held(step) for step in program.body]
+        self.last: dict[str, int] = {}
+        """Where in the body a value is freed."""
         self.body: list[Step] = []
         self.moved: dict[str, str] = {}
         self.shares = sharing(program.body)
@@ -54,6 +71,23 @@ class _Placement:
         for index, step in enumerate(program.body):
             for name in step.uses:
                 self.readers.setdefault(name, []).append(index)
+
+    def _held(self, step: Step) -> int:
+        """The most that a Step's circular buffers may take, wherever its tensors will lie."""
+        if step.on_host or step.is_transfer:
+            return 0
+        both = itertools.product((DRAM, L1), repeat=2) if step.kernel in PRODUCTS else ((DRAM, DRAM), (L1, L1))
+        found = []
+        for around, results in both:
+            moved = {n: replace(self.specs[n], memory=around) for n in step.uses if self.specs[n].memory != HOST}
+            made = {n: replace(self.specs[n], memory=results) for n in step.outputs}
+            found.append(circular_bytes(step, ChainMap(made, moved, self.specs), self.chip))
+        return max(found)
+
+    def _limit(self, index: int, name: str) -> int:
+        """Where a value's buffer must end: before the circular buffers of all Steps that run while it lives."""
+        alive = self.held[index : self.last.get(name, len(self.held)) + 1]
+        return self.chip.l1_allocatable - max(CIRCULAR_BYTES, *alive)
 
     def add(self, index: int, original: Step) -> None:
         step = with_refs(original, lambda r: Ref(self.moved.get(r.name, r.name)))
@@ -67,12 +101,12 @@ class _Placement:
         default = infer(step, self.specs, chips=self.program.chips)
         in_l1 = self.to_dram.isdisjoint(step.outputs) if movable else default[0].memory == L1
         for name, spec in zip(step.outputs, default):
-            size = bytes_per_bank(replace(spec, memory=L1), self.chip)
-            if in_l1 and self.arena.largest_free < size:
-                self._make_room(index, step, size, busy)
-            in_l1 = in_l1 and self.arena.largest_free >= size
+            size, limit = bytes_per_bank(replace(spec, memory=L1), self.chip), self._limit(index, name)
+            if in_l1 and self.arena.largest_below(limit) < size:
+                self._make_room(index, step, size, limit, busy)
+            in_l1 = in_l1 and self.arena.largest_below(limit) >= size
             if in_l1:
-                self.arena.allocate(name, size)
+                self.arena.allocate(name, size, limit)
         if not in_l1:
             for name in step.outputs:
                 self.arena.free(name)
@@ -81,11 +115,11 @@ class _Placement:
         self.specs.update(zip(step.outputs, infer(step, self.specs, chips=self.program.chips)))
         return step
 
-    def _make_room(self, index: int, step: Step, size: int, busy: tuple[str, ...]) -> None:
+    def _make_room(self, index: int, step: Step, size: int, limit: int, busy: tuple[str, ...]) -> None:
         """Move neighbours in L1 to DRAM if that takes less time than the new result saves by lying there."""
         staying = {*busy, *step.outputs, *self.shares}
         saved = sum(self._gain(index, name, step) for name in step.outputs)
-        windows = list(self.arena.windows(size, self.arena.blocks.keys() - staying)) if saved > 0 else []
+        windows = list(self.arena.windows(size, self.arena.blocks.keys() - staying, limit)) if saved > 0 else []
         if not windows:
             return
         price = {name: self._cost_of_moving(index, name) for name in {n for w in windows for n in w}}

@@ -31,7 +31,7 @@ class Sim:
 
     def load(self, program: Program, settings: Settings) -> Resident:
         check_chips(program, self.name, self.spec.chips)
-        memory = memory_use(program, self.spec)
+        memory = memory_use(program, self.spec, settings)
         if not memory.fits:
             raise OutOfMemory(memory.peak_at)
         meanings = None
