@@ -47,7 +47,8 @@ class Recorded:
 
 def _shape(settings: Settings) -> tuple[object, ...]:
     """The settings that decide which calls a Program makes; queues and fidelity change how they run."""
-    return settings.precision, settings.weights, settings.overrides, settings.memory, settings.trace
+    names = ("precision", "weights", "overrides", "memory", "trace", "parallel")
+    return tuple(getattr(settings, name) for name in names)
 
 
 def wanted() -> Path | None:

@@ -32,7 +32,8 @@ RUNS = {
     "bert": ("bert", "sim:n150", {}),
     "bert-traced-p150": ("bert", "sim:p150", {"trace": True, "math_fidelity": "LoFi", "weights": "bfloat8_b"}),
     "resnet18": ("resnet18", "sim:n150", {"queues": 2}),
-    "gpt2-model-precision": ("gpt2", "sim:n300", {"precision": "model"}),
+    "gpt2-model-precision": ("gpt2", "sim:n150", {"precision": "model"}),
+    "bert-two-chips": ("bert", "sim:n300", {"parallel": "tensor"}),
 }
 
 NOT_IN_ITS_TABLE = {"GatherDeviceOperation"}

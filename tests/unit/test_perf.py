@@ -111,6 +111,17 @@ def test_two_programs_are_one_sheet_one_after_the_other(recorded: Recorded) -> N
     assert len(twice.rows) == 2 * len(once.rows)
 
 
+def test_on_two_chips_the_wire_is_part_of_the_gather(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 256)).eval()
+    settings = {"precision": "bfloat16", "parallel": "tensor"}
+    compile(model, torch.randn(64, 256), device="sim:n300", settings=settings, record=tmp_path)
+    found = make_sheet("x", recording.load(tmp_path))
+    assert [row.code for row in found.device_rows].count("AllGatherDeviceOperation") == 2
+    assert found.kernel_ns + found.wait_ns + found.transfer_ns == found.total_ns
+    assert all(program.chips == 2 for _, program in found.recorded[0].alternatives)
+    perf.write(found, advise(found.recorded), tmp_path / "out", WHEN)
+
+
 # --------------------------------------------------------------------------------------------- tt-metal's CSV
 
 

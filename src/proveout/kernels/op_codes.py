@@ -22,6 +22,7 @@ OF_KERNEL: dict[tuple[str, str], str] = {
     ("ttnn.scale_mask_softmax", "other"): "Softmax",
     ("ttnn.transformer.split_query_key_value_and_split_heads", "other"): "NlpCreateHeads",
     ("ttnn.experimental.rotary_embedding_hf", "other"): "RotaryEmbedding",
+    ("ttnn.all_gather", "other"): "AllGather",
     ("ttnn.gather", "other"): "Gather",
     ("ttnn.scatter", "other"): "Scatter",
     ("ttnn.scatter_add", "other"): "Scatter",

@@ -13,9 +13,10 @@ from typing import Any
 from proveout.chip import calibration, matmul
 from proveout.chip.features import product_of
 from proveout.chip.time import DeviceOp, device_op_time
-from proveout.kernels.cost import StepTime, program_time, step_device_ops, step_times
+from proveout.kernels.cost import StepTime, program_time, step_times
 from proveout.program import FROM_TORCH, TO_TORCH
 from proveout.recording import Recorded
+from proveout.report.perf_sheet import timed_ops
 from proveout.types import DeviceSpec
 
 LEAST = 0.002
@@ -132,11 +133,10 @@ def _rewritten(recorded: Recorded, changes: Sequence[OpNs]) -> list[StepTime]:
     found = []
     for time in step_times(recorded.program, recorded.chip, recorded.settings):
         if time.kernel is not None and changes:
-            ops = step_device_ops(time.step, recorded.program.specs, recorded.chip, recorded.settings)
             ns = 0
-            for index, (op, (_, estimate)) in enumerate(zip(ops, time.kernel.ops, strict=True)):
+            for index, (op, estimate) in enumerate(timed_ops(time, recorded)):
                 after = [change(op, recorded.chip, index, time.step.kernel) for change in changes]
-                ns += min(estimate.ns, *(value for value in after if value is not None), estimate.ns)
+                ns += min([estimate.ns, *(value for value in after if value is not None)])
             time = replace(time, ns=ns, low_ns=min(time.low_ns, ns), high_ns=max(ns, time.high_ns))
         found.append(time)
     return found

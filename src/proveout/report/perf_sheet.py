@@ -7,13 +7,13 @@ beside it, and the wait before it: the gap between operations, or the host's dis
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from proveout.chip.time import HOST_NS, TRACED_GAP_NS, DeviceOp, Estimate, device_op_time, kernel_time
-from proveout.kernels.cost import ProgramTime, program_time, step_device_ops, step_time, step_times
+from proveout.chip.time import HOST_NS, TRACED_GAP_NS, DeviceOp, Estimate, kernel_time
+from proveout.kernels.cost import ProgramTime, StepTime, program_time, step_device_ops, step_times
 from proveout.kernels.op_codes import op_code
-from proveout.program import DEALLOCATE, Name, Ref, Step
+from proveout.program import Name, Ref, Step
 from proveout.recording import Recorded
 from proveout.types import DeviceSpec, TensorSpec
 
@@ -107,29 +107,40 @@ def make_sheet(name: str, recorded: Sequence[Recorded]) -> Sheet:
 
 
 def _rows(recorded: Recorded, number: int, start_ns: int) -> list[Row]:
+    """Of several chips, which run alike, the first one's."""
     program, chip, settings = recorded.program, recorded.chip, recorded.settings
+    times = {id(time.step): time for time in step_times(program, chip, settings)}
     rows: list[Row] = []
     now = start_ns
     for step in program.body:
-        if step.kernel == DEALLOCATE:
-            continue
         inputs = tuple(program.specs[n] for n in step.uses)
         outputs = tuple(program.specs[n] for n in step.outputs)
+        time = times.get(id(step))
         if step.on_host:
             rows.append(Row("host", step.kernel, step, number, inputs, outputs, now))
-        elif step.is_transfer:
-            time = step_time(step, program.specs, chip, settings)
+        elif time is not None and time.kernel is None:
             taken = Estimate(time.ns, time.low_ns, time.high_ns, time.calibrated_ns == time.ns)
             rows.append(Row("transfer", step.kernel, step, number, inputs, outputs, now, time=taken))
             now += time.ns
-        else:
-            ops = step_device_ops(step, program.specs, chip, settings)
-            wait = _wait(sum(device_op_time(op, chip).ns for op in ops), settings.trace)
-            for op in ops:
-                row = _device_row(step, number, op, chip, now + wait, wait)
+        elif time is not None:
+            wait = _wait(time.ns, settings.trace)
+            for op, estimate in timed_ops(time, recorded):
+                row = _device_row(step, number, op, estimate, chip, now + wait, wait)
                 rows.append(row)
                 now, wait = row.start_ns + row.time.ns, 0
     return rows
+
+
+def timed_ops(time: StepTime, recorded: Recorded) -> list[tuple[DeviceOp, Estimate]]:
+    """The device operations of one call with their times; the wire between chips is part of the last one's."""
+    assert time.kernel is not None
+    ops = step_device_ops(time.step, recorded.program.specs, recorded.chip, recorded.settings)
+    found = [estimate for _, estimate in time.kernel.ops]
+    for wire in found[len(ops) :]:
+        last = found[len(ops) - 1]
+        added = {name: getattr(last, name) + getattr(wire, name) for name in ("ns", "low_ns", "high_ns")}
+        found[len(ops) - 1] = replace(last, calibrated=last.calibrated and wire.calibrated, **added)
+    return list(zip(ops, found))
 
 
 def _wait(kernels_ns: int, traced: bool) -> int:
@@ -138,9 +149,10 @@ def _wait(kernels_ns: int, traced: bool) -> int:
     return max(kernels_ns + TRACED_GAP_NS[USUAL], dispatch) - kernels_ns
 
 
-def _device_row(step: Step, number: int, op: DeviceOp, chip: DeviceSpec, start_ns: int, wait_ns: int) -> Row:
+def _device_row(
+    step: Step, number: int, op: DeviceOp, estimate: Estimate, chip: DeviceSpec, start_ns: int, wait_ns: int
+) -> Row:
     time = kernel_time(op.work, [*op.inputs, *op.outputs], chip, op.fidelity, (op,))
-    (_, estimate), *_ = time.ops
     return Row(
         "device",
         op_code(step.kernel, op),

@@ -16,7 +16,7 @@ from typing import Any
 
 from proveout.chip.memory import Arena, bytes_per_bank
 from proveout.errors import OutOfMemory
-from proveout.kernels.cost import arenas, circular_bytes, prepared
+from proveout.kernels.cost import ONE_PIECE, arenas, circular_bytes, prepared
 from proveout.program import DEALLOCATE, Step
 from proveout.recording import Recorded
 from proveout.report.captured_graph import Buffer, captured_graph
@@ -247,7 +247,7 @@ class _Live:
                     arena.free(name)
             return []
         made = []
-        for name in step.outputs:
+        for name in step.outputs if step.kernel != ONE_PIECE else ():
             spec = self.specs[name]
             if spec.memory == HOST:
                 continue
