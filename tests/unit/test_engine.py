@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import proveout
+from proveout.engine.backend import Capture
 from proveout.errors import CompileError, UsageError
 
 
@@ -438,3 +439,30 @@ def test_a_function_that_dynamo_gives_up_is_a_graph_break_with_its_reason():
     assert "lock" in reason
     with pytest.raises(CompileError, match="there is no Program: a function that stays in eager"):
         _ = compiled.program
+
+
+class Normed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(8)
+
+    def forward(self, x):
+        return self.norm(x)
+
+
+def test_inputs_of_one_model_do_not_make_the_sizes_of_another_vary():
+    """Dynamo remembers which sizes varied by a function's name, and all our models are called by one function."""
+    torch._dynamo.reset()
+    for rows in (2, 3, 5):
+        compiled = proveout.compile(Normed().eval(), torch.randn(rows, 8))
+        assert all(graph.is_static for graph in compiled._capture.graphs)
+
+
+def test_steps_know_their_module_and_line_where_sizes_are_symbols_too():
+    capture = Capture.of("sim", None, keep=True)
+    function = torch.compile(Normed().eval(), backend=capture, dynamic=True)
+    function(torch.randn(3, 8))
+    (compiled,) = capture.compiled
+    norms = [s for s in compiled.program.body if s.kernel == "ttnn.layer_norm"]
+    assert [s.origin.module for s in norms] == ["norm"]
+    assert norms[0].origin.source

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -201,14 +202,18 @@ class Compiled:
         return tuple(total.items())
 
 
+_models = itertools.count()
+
+
 def _own_entry(model: torch.nn.Module, capture: Capture) -> Any:
     """A torch.compile of this model alone: other compilations of its class do not share or crowd its cache."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return model(*args, **kwargs)
 
-    # Dynamo keeps what it compiled by code object, and gives up on one silently after its limit of recompilations.
-    call.__code__ = call.__code__.replace()
+    # Dynamo keeps what it compiled by code object, and gives up on one silently after its limit of recompilations; and
+    # it remembers by name which sizes varied, so another model's inputs would make this one's sizes symbols.
+    call.__code__ = call.__code__.replace(co_name=f"model{next(_models)}")
     return torch.compile(call, backend=capture)
 
 

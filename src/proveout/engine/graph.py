@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.traceback import preserve_node_meta
 
 from proveout.compiler import CompiledGraph, compile_graph
 from proveout.compiler.dump import Dump, unobserved
@@ -274,7 +275,8 @@ def _specialise(gm: GraphModule, arguments: Sequence[Any]) -> GraphModule | str:
 
 def _without_symbols(gm: GraphModule) -> Callable[..., Any]:
     def run(*arguments: Any) -> Any:
-        return torch.fx.Interpreter(gm).run(*arguments)
+        with preserve_node_meta():  # each node keeps its module and source line
+            return torch.fx.Interpreter(gm).run(*arguments)
 
     return run
 

@@ -14,9 +14,10 @@ from proveout.compiler.mincut import Cut
 from proveout.kernels.cost import step_time
 from proveout.kernels.table import LAYOUT_NAMES, infer, kernels, refusal, specs_of
 from proveout.program import FROM_TORCH, TO_TORCH, Program, Ref, Step, with_refs
-from proveout.types import DeviceSpec, Layout, Settings, TensorSpec
+from proveout.types import DeviceSpec, Layout, Settings
 
 CONVERT = "ttnn.to_layout"
+LAYOUTS: tuple[Layout, Layout] = ("row_major", "tile")
 SOURCES = (FROM_TORCH, "ttnn.full")
 """Steps that make a value in whichever layout they are asked for."""
 
@@ -55,8 +56,8 @@ class _Choice:
         cut.item("needs tile", cost_b=float("inf"))
         cut.item("needs row_major", cost_a=float("inf"))
         for name, found in readers.items():
-            cost = 0.0 if name in self.stable else float(self._conversion_ns(self.program.specs[name]))
-            cut.value(self.maker[name], found, cost, cost)
+            to_rows, to_tiles = (self._conversion_ns(name, layout) for layout in LAYOUTS)
+            cut.value(self.maker[name], found, to_rows, to_tiles)
         return cut.solve()
 
     def _steps(self) -> Iterator[tuple[int, Step]]:
@@ -72,12 +73,16 @@ class _Choice:
             return float("inf")
         return 0.0 if step.outputs[0] in self.stable else float(step_time(step, specs, self.chip, self.settings).ns)
 
-    def _conversion_ns(self, spec: TensorSpec) -> int:
-        """One more Step: its kernel, and the gap or the host's pace before the next."""
-        step = Step(CONVERT, (("tensor", Ref("x")), ("layout", LAYOUT_NAMES["row_major"])), ("y",))
-        specs = {"x": replace(spec, layout="tile"), "y": replace(spec, layout="row_major")}
+    def _conversion_ns(self, name: str, layout: Layout) -> float:
+        """One more Step: its kernel, and the gap or the host's pace before the next; once costs nothing."""
+        if name in self.stable:
+            return 0.0
+        step = Step(CONVERT, (("tensor", Ref("x")), ("layout", LAYOUT_NAMES[layout])), ("y",))
+        other = LAYOUTS[1 - LAYOUTS.index(layout)]
+        specs = {"x": replace(self.program.specs[name], layout=other)}
+        specs["y"] = replace(specs["x"], layout=layout)
         gap_ns = TRACED_GAP_NS[1] if self.settings.trace else HOST_NS[1]
-        return gap_ns + step_time(step, specs, self.chip, self.settings).ns
+        return float(gap_ns + step_time(step, specs, self.chip, self.settings).ns)
 
     # ---- the Program with that choice ------------------------------------------------------------------------
 
