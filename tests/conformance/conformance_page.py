@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from textwrap import shorten
 
 from compare import HELD_OUT, WITHIN, Verdict, verdicts
 
@@ -63,15 +64,15 @@ def _table(rows: list[Verdict]) -> list[str]:
     near = sum(v.error <= WITHIN for v in with_peak)
     exact = sum(v.error == 0 for v in with_peak)
     table = [
-        f"**{sum(v.agrees for v in rows)} of {len(rows)} rows** agree in refusal, output and device operations. Peak L1 "
-        f"is within {WITHIN:.0%} for **{near} of {len(with_peak)}** rows that use L1, and the very number for {exact}.",
+        f"**{sum(v.agrees for v in rows)} of {len(rows)} rows** agree in refusal, output and device operations. Peak",
+        f"L1 is within {WITHIN:.0%} for **{near} of {len(with_peak)}** rows that use L1, and the very number for {exact}.",
         "",
         "| call | chip | rows | refusals | outputs | device operations | peak L1 exact | within 15 % | worst |",
         "|---|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for op, arch in sorted({(v.op, v.arch) for v in rows}):
         table.append(_row(op, arch, [v for v in rows if (v.op, v.arch) == (op, arch)]))
-    wrong = sorted({f"- `{v.op}` on {v.arch}: {v.why}" for v in rows if not v.agrees})
+    wrong = sorted({f"- `{v.op}` on {v.arch}: {shorten(v.why, 240)}" for v in rows if not v.agrees})
     return [*table, *(["", "Rows that disagree:", "", *wrong] if wrong else [])]
 
 
