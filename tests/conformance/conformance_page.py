@@ -65,7 +65,7 @@ def _table(rows: list[Verdict]) -> list[str]:
     exact = sum(v.error == 0 for v in with_peak)
     table = [
         f"**{sum(v.agrees for v in rows)} of {len(rows)} rows** agree in refusal, output and device operations. Peak",
-        f"L1 is within {WITHIN:.0%} for **{near} of {len(with_peak)}** rows that use it, and the very number for {exact}.",
+        f"L1 is within {WITHIN:.0%} for **{near} of {len(with_peak)}** rows that use it, and exact for {exact}.",
         "",
         "| call | chip | rows | refusals | outputs | device operations | peak L1 exact | within 15 % | worst |",
         "|---|---|---:|---:|---:|---:|---:|---:|---:|",
