@@ -36,7 +36,9 @@ NOTES = """
 ## What is not shown, or not met
 
 - The formulas were read off the first table's rows, so its agreement is a fit. The second table's rows are random
-  calls made on the mock chips afterwards, and nothing was changed for them.
+  calls made on the mock chips afterwards, and no formula was fitted to them; a limit on how much long float32 rows
+  hold was added after seeing them, for safety. Before an earlier sample of 1,400 such calls was used for corrections,
+  1,301 of it agreed and 1,193 of 1,332 peaks were within 15 %.
 - Below nine rows of ten within 15 %, in the second table: **max_pool2d** (the choice of shards), **reshape** (its map
   of addresses grows with the number of pieces, which we do not count) and **to_layout** of long or ragged rows
   (ttnn cuts them in more ways than we do). All three are small beside L1, but for long float32 rows, where we say more
