@@ -10,7 +10,6 @@ import proveout
 from proveout.chip.memory import bytes_per_bank
 from proveout.chip.specs import CHIPS
 from proveout.compiler.decompositions import decompositions
-from proveout.kernels.cost import CIRCULAR_TILES
 from proveout.prove import prove_here
 from proveout.types import DRAM, L1, Comparison, Job, Settings, TensorSpec, Workload
 
@@ -245,7 +244,7 @@ def test_peak_sram_is_the_most_that_lives_at_once_over_all_cores():
     model = compiled(torch.neg, torch.randn(256, 256))
     spec = TensorSpec((256, 256), "float32", "tile", L1)
     assert [model.program.specs[s.outputs[0]] for s in model.program.body if s.outputs][:2] == [spec, spec]
-    per_core = 2 * bytes_per_bank(spec, chip) + CIRCULAR_TILES * 4096
+    per_core = 2 * bytes_per_bank(spec, chip) + 4 * 4096  # two tiles of operand, two of result
     assert model.memory.l1_peak_per_core_bytes == per_core
     assert model.memory.l1_peak_bytes == per_core * chip.cores
     assert model.memory.fits
@@ -254,4 +253,4 @@ def test_peak_sram_is_the_most_that_lives_at_once_over_all_cores():
 def test_what_lies_in_dram_is_no_sram():
     model = compiled(torch.neg, torch.randn(256, 256), settings={"memory": "dram"})
     assert all(model.program.specs[s.outputs[0]].memory == DRAM for s in model.program.body if s.kernel == "ttnn.neg")
-    assert model.memory.l1_peak_per_core_bytes == CIRCULAR_TILES * 4096
+    assert model.memory.l1_peak_per_core_bytes == 4 * 4096  # two tiles of operand, two of result

@@ -222,7 +222,8 @@ def _tilize(op: DeviceOp, chip: DeviceSpec) -> int:
 def _untilize(op: DeviceOp, chip: DeviceSpec) -> int:
     """Whole tiles: each row is cut into as many equal parts as there are cores for it; float32 ones are not."""
     if op.first.dtype == "float32":
-        return _tilize(op, chip) * (2 if tile_rows(op.first) > chip.cores else 1)
+        held = _tilize(op, chip)
+        return 2 * held if tile_rows(op.first) > chip.cores and 4 * held <= chip.l1_allocatable else held
     rows, wide = tile_rows(op.first), _wide(op.first)
     parts = max((d for d in range(1, max(1, chip.cores // rows) + 1) if wide % d == 0), default=1)
     held = 2 * (wide // parts) * (_tile(op.first) + _tile(op.out))
