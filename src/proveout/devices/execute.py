@@ -39,7 +39,8 @@ def fast(program: Program) -> Meanings:
 
 def run_step(step: Step, values: Mapping[str, Any], meanings: Meanings | None = None) -> tuple[Any, ...]:
     """One Step, now: its outputs. Without `meanings` nothing is rounded to block floats."""
-    attrs = {k: _concrete(v, values) for k, v in step.attrs}
+    skip = frozenset() if step.on_host else PLACEMENT
+    attrs = {k: _concrete(v, values) for k, v in step.attrs if k not in skip}
     if step.on_host:
         out = aten_op(step.kernel)(**attrs)
     else:

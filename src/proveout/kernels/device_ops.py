@@ -206,6 +206,8 @@ FAMILIES: dict[str, str] = {
     "ttnn.full": "copy",
     "ttnn.expand": "copy",
     "ttnn.repeat": "copy",
+    "ttnn.clone": "copy",
+    "ttnn.reallocate": "copy",
     "ttnn.batch_norm": "binary",
 }
 """Calls that are one device operation."""
@@ -216,6 +218,7 @@ RULES: dict[str, Rule] = {
     "ttnn.to_layout": _to_layout,
     "ttnn.to_memory_config": _to_memory_config,
     "ttnn.reshape": _reshape,
+    "ttnn.to_dtype": lambda call: [],
     "ttnn.pow": _pow,
     "ttnn.permute": _permute,
     "ttnn.conv2d": _conv,

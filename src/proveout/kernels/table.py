@@ -12,6 +12,7 @@ import torch
 
 from proveout.chip.time import Work
 from proveout.kernels.blockfloat import FORMATS, Packer, quantise
+from proveout.kernels.memory_config import CONSTRUCTOR, PLAIN, parse_memory
 from proveout.program import FROM_TORCH, Arg, Constant, Name, Ref, Step
 from proveout.types import DRAM, HOST, L1, Layout, Memory, TensorSpec
 
@@ -32,6 +33,9 @@ PLACEMENT = frozenset(
     }
 )
 """Attributes that say where or how, never what: a meaning does not see them."""
+
+STAYS_ON_HOST = frozenset({"ttnn.from_device", "ttnn.to_dtype"})
+"""Kernels whose result is a tensor in the host's memory."""
 
 FLOAT = frozenset({"float32", "bfloat16", "bfloat8_b", "bfloat4_b"})
 INT = frozenset({"int32", "uint32"})
@@ -116,9 +120,11 @@ def _infer(kernel: Kernel, attrs: tuple[tuple[str, Any], ...], target: str) -> t
         layout = resolve(given["layout"])
     layout = kernel.out_layout or layout
     memory = operands[0].memory if operands and operands[0].memory != HOST else DRAM
+    if memory.shard is not None and tuple(tensors[0].shape) != operands[0].shape:
+        memory = Memory(memory.buffer)  # a shard's shape is one tensor shape's own
     if "memory_config" in given:
         memory = resolve(given["memory_config"])
-    elif kernel.name == "ttnn.from_device" or (kernel.name == "ttnn.from_torch" and "device" not in given):
+    elif kernel.name in STAYS_ON_HOST or (kernel.name == "ttnn.from_torch" and "device" not in given):
         memory = HOST
     narrow = _block_float(given, operands) if layout == "tile" else None
     dtypes = [narrow if narrow and t.dtype == torch.bfloat16 else dtype_name(t.dtype) for t in tensors]
@@ -160,7 +166,7 @@ def call_meaning(kernel: Kernel, attrs: Mapping[str, Any], meaning: Callable[...
     return (meaning or kernel.meaning)(**{k: _resolve_deep(v) for k, v in attrs.items() if k not in PLACEMENT})
 
 
-PACKERS: dict[str, Packer] = {FROM_TORCH: "host", "ttnn.typecast": "device"}
+PACKERS: dict[str, Packer] = {FROM_TORCH: "host", "ttnn.to_dtype": "host", "ttnn.typecast": "device"}
 """Kernels that pack their operand as it is; after all others the chip packs a bfloat16 result."""
 
 
@@ -190,8 +196,7 @@ _STORED_AS = {"bfloat8_b": torch.bfloat16, "bfloat4_b": torch.bfloat16}
 _NAMES: dict[str, Any] = {
     "ttnn.TILE_LAYOUT": "tile",
     "ttnn.ROW_MAJOR_LAYOUT": "row_major",
-    "ttnn.DRAM_MEMORY_CONFIG": DRAM,
-    "ttnn.L1_MEMORY_CONFIG": L1,
+    **PLAIN,
     "ttnn.GeluVariant.Accurate": "Accurate",
     "ttnn.GeluVariant.Tanh": "Tanh",
     "device": None,
@@ -206,6 +211,8 @@ def resolve(value: Any) -> Any:
         return value
     if value.text in _NAMES:
         return _NAMES[value.text]
+    if value.text.startswith(CONSTRUCTOR):
+        return parse_memory(value.text)
     kind, _, name = value.text.partition(".")
     if name in _STORED_AS:
         return _STORED_AS[name]

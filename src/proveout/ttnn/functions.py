@@ -1,0 +1,476 @@
+"""ttnn functions that are more than one kernel, or none: transfers, copies, shards, and calls that others serve."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from proveout.kernels.blockfloat import FORMATS
+from proveout.kernels.cost import step_time
+from proveout.kernels.signatures import signatures
+from proveout.kernels.table import kernels, torch_dtype
+from proveout.program import TO_DEVICE, TO_TORCH, Name, Ref, Step
+from proveout.ttnn import recording
+from proveout.ttnn.buffers import Buffer
+from proveout.ttnn.calls import call, run, serves
+from proveout.ttnn.device import Device, current_queue
+from proveout.ttnn.enums import (
+    ROW_MAJOR_LAYOUT,
+    TILE_LAYOUT,
+    BufferType,
+    DataType,
+    Layout,
+    TensorMemoryLayout,
+    bfloat16,
+    int32,
+)
+from proveout.ttnn.memory import (
+    DRAM_MEMORY_CONFIG,
+    L1,
+    CoreCoord,
+    CoreGrid,
+    CoreRangeSet,
+    MemoryConfig,
+    ShardSpec,
+    core_range_set,
+    memory_name,
+)
+from proveout.ttnn.tensor import Tensor
+from proveout.types import DRAM, HOST, Settings, TensorSpec
+
+# ---- between torch, the host and the device ----------------------------------------------------------------------
+
+
+@serves("ttnn.from_torch")
+def from_torch(
+    tensor: torch.Tensor,
+    dtype: DataType | None = None,
+    layout: Layout | None = None,
+    device: Device | None = None,
+    memory_config: MemoryConfig | None = None,
+    spec: TensorSpec | None = None,
+    cq_id: int | None = None,
+    **rest: Any,
+) -> Tensor:
+    """A torch tensor as ttnn's: on the host, or on the device where one is given."""
+    _only_served("ttnn.from_torch", rest)
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"ttnn.from_torch(): incompatible function arguments: a torch tensor, not {type(tensor)}")
+    if spec is not None:
+        dtype = dtype or DataType(f"ttnn.{spec.dtype}")
+        layout = layout or (TILE_LAYOUT if spec.layout == "tile" else ROW_MAJOR_LAYOUT)
+    if tensor.dtype in (torch.int64, torch.bool) and dtype is None:
+        dtype = int32
+    packed = dtype is not None and dtype.text.removeprefix("ttnn.") in FORMATS
+    layout = layout or (TILE_LAYOUT if packed else ROW_MAJOR_LAYOUT)
+    given = {"tensor": tensor, "dtype": dtype, "layout": layout, "device": device, "memory_config": memory_config}
+    return run("ttnn.from_torch", {k: v for k, v in given.items() if v is not None}, cq_id)  # type: ignore[no-any-return]
+
+
+@serves("ttnn.to_torch")
+def to_torch(
+    tensor: Tensor,
+    dtype: torch.dtype | None = None,
+    torch_rank: int | None = None,
+    cq_id: int | None = None,
+    device: Device | None = None,
+    **rest: Any,
+) -> torch.Tensor:
+    """A copy of a ttnn tensor as torch's, in its own or the given dtype; block floats come as float32."""
+    _only_served("ttnn.to_torch", rest)
+    dtype = dtype or (torch.float32 if tensor.spec.dtype in FORMATS else None)
+    attrs = (("tensor", Ref("0")), *((("dtype", Name(str(dtype))),) if dtype else ()))
+    found = tensor.device()
+    if found is not None:
+        found.refuse_in_capture("Reads are not supported during trace capture.")
+    data = tensor.data.to(dtype or tensor.data.dtype).clone(memory_format=torch.contiguous_format)
+    if found is not None:
+        step, queue = Step(TO_TORCH, attrs, ("1",)), current_queue(cq_id)
+        ns = step_time(step, {"0": tensor.spec}, found.spec, Settings()).ns
+        found.queues.transfer(queue, ns, [tensor.buffer], [], blocking=True)
+        recording.used(found, found.queues.number(queue))
+        found.last_ns = ns
+    out = TensorSpec(tuple(data.shape), str(data.dtype).removeprefix("torch."))
+    recording.called(TO_TORCH, attrs, [(tensor.key, tensor.spec, tensor.data)], [(object(), out)])
+    recording.fetched(data)
+    while torch_rank is not None and data.dim() > torch_rank:
+        if data.shape[0] != 1:
+            raise RuntimeError(f"TT_FATAL: a tensor of {tuple(data.shape)} has no rank of {torch_rank}")
+        data = data.squeeze(0)
+    return data
+
+
+@serves("ttnn.to_device")
+def to_device(
+    tensor: Tensor, device: Device, memory_config: MemoryConfig | None = None, queue_id: int | None = None
+) -> Tensor:
+    if tensor.device() is not None:
+        return tensor
+    given = {"tensor": tensor, "device": device, "memory_config": memory_config}
+    return run("ttnn.to_device", given, queue_id)  # type: ignore[no-any-return]
+
+
+@serves("ttnn.from_device")
+def from_device(tensor: Tensor, blocking: bool = True, queue_id: int | None = None) -> Tensor:
+    if tensor.device() is None:
+        return tensor
+    return run("ttnn.from_device", {"tensor": tensor}, queue_id, blocking)  # type: ignore[no-any-return]
+
+
+@serves("ttnn.copy_host_to_device_tensor")
+def copy_host_to_device_tensor(host_tensor: Tensor, device_tensor: Tensor, cq_id: int | None = None) -> None:
+    """Write a host tensor over one on the device, where it lies."""
+    device = device_tensor.device()
+    if device is None or host_tensor.device() is not None:
+        raise RuntimeError("TT_FATAL: copy_host_to_device_tensor takes a tensor on the host and one on the device")
+    device.refuse_in_capture("Writes are not supported during trace capture.")
+    _same_kind(host_tensor, device_tensor)
+    spec, queue = device_tensor.spec, current_queue(cq_id)
+    attrs = (("tensor", Ref("0")), ("device", Name("device")), ("memory_config", memory_name(spec.memory)))
+    ns = step_time(Step(TO_DEVICE, attrs, ("1",)), {"1": spec}, device.spec, Settings()).ns
+    device.queues.transfer(queue, ns, [], [device_tensor.buffer], blocking=False)
+    recording.used(device, device.queues.number(queue))
+    values = [(host_tensor.key, host_tensor.spec, host_tensor.data)]
+    recording.called(TO_DEVICE, attrs, values, [(device_tensor.key, spec)])
+    device_tensor.buffer.write(host_tensor.data.clone())
+    device.last_ns = ns
+
+
+@serves("ttnn.copy_device_to_host_tensor")
+def copy_device_to_host_tensor(
+    device_tensor: Tensor, host_tensor: Tensor, blocking: bool = True, cq_id: int | None = None
+) -> None:
+    _same_kind(host_tensor, device_tensor)
+    fetched: Tensor = run("ttnn.from_device", {"tensor": device_tensor}, cq_id, blocking)
+    host_tensor.buffer.write(fetched.data.clone())
+    recording.same(fetched.key, host_tensor.key)
+
+
+@serves("ttnn.allocate_tensor_on_device")
+def allocate_tensor_on_device(mesh_device: Device, **described: Any) -> Tensor:
+    """Room on the device, to be written before it is read."""
+    mesh_device.check_open()
+    spec = _described(described)
+    spec = replace(spec, memory=DRAM) if spec.memory == HOST else spec
+    return Tensor(spec, mesh_device.memories.allocate(spec, "the tensor was allocated and never written"), mesh_device)
+
+
+@serves("ttnn.allocate_tensor_on_host")
+def allocate_tensor_on_host(mesh_device: Device, **described: Any) -> Tensor:
+    spec = replace(_described(described), memory=HOST)
+    return Tensor(spec, Buffer(torch.zeros(spec.shape, dtype=torch_dtype(spec.dtype))))
+
+
+@serves("ttnn.deallocate")
+def deallocate(tensor: Tensor, force: bool = True) -> None:
+    """Free a tensor's memory now; without `force` only where no other tensor shares it, and none does here."""
+    device = tensor.device()
+    if device is None:
+        tensor.buffer.data, tensor.buffer.freed = None, True
+    else:
+        device.memories.free(tensor.buffer)
+
+
+# ---- copies, layouts and shards ------------------------------------------------------------------------------------
+
+
+@serves("ttnn.to_layout")
+def to_layout(tensor: Tensor, layout: Layout, **rest: Any) -> Tensor:
+    if tensor.layout == layout and not rest:
+        return tensor
+    rest.pop("pad_value", None)
+    return run("ttnn.to_layout", {"tensor": tensor, "layout": layout, **rest})  # type: ignore[no-any-return]
+
+
+@serves("ttnn.to_memory_config")
+def to_memory_config(tensor: Tensor, memory_config: MemoryConfig, **rest: Any) -> Tensor:
+    if tensor.spec.memory == memory_config.memory and not rest:
+        return tensor
+    if memory_config.is_sharded() and memory_config.shard_spec is None:
+        raise RuntimeError(f"TT_FATAL: {memory_config.text} has no shard spec, which ttnn.to_memory_config needs")
+    return run("ttnn.to_memory_config", {"tensor": tensor, "memory_config": memory_config, **rest})  # type: ignore[no-any-return]
+
+
+@serves("ttnn.typecast")
+def typecast(input_tensor: Tensor, **rest: Any) -> Tensor:
+    if "output_dtype" in rest:
+        rest.pop("input_dtype")
+        rest["dtype"] = rest.pop("output_dtype")
+    return run("ttnn.typecast", {"input_tensor": input_tensor, **rest})  # type: ignore[no-any-return]
+
+
+@serves("ttnn.reallocate")
+def reallocate(tensor: Tensor, memory_config: MemoryConfig | None = None) -> Tensor:
+    """Move a tensor to where the allocator would put it now; its old place is free."""
+    moved: Tensor = run("ttnn.reallocate", {"tensor": tensor, "memory_config": memory_config})
+    deallocate(tensor)
+    return moved
+
+
+@serves("ttnn.move")
+def move(input_tensor: Tensor, memory_config: MemoryConfig | None = None) -> Tensor:
+    return reallocate(input_tensor, memory_config)
+
+
+@serves("ttnn.copy")
+def copy(input_a: Tensor, input_b: Tensor) -> Tensor:
+    dtype = {"dtype": input_b.dtype} if input_a.spec.dtype != input_b.spec.dtype else {}
+    return run("ttnn.clone", {"input": input_a, **dtype, "output_tensor": input_b})  # type: ignore[no-any-return]
+
+
+@serves("ttnn.sharded_to_interleaved")
+def sharded_to_interleaved(
+    input_tensor: Tensor, memory_config: MemoryConfig = DRAM_MEMORY_CONFIG, output_dtype: DataType | None = None
+) -> Tensor:
+    if not input_tensor.is_sharded():
+        raise RuntimeError("TT_FATAL: ttnn.sharded_to_interleaved: Input tensor must be sharded")
+    return to_memory_config(input_tensor, memory_config, **({"dtype": output_dtype} if output_dtype else {}))
+
+
+@serves("ttnn.interleaved_to_sharded")
+def interleaved_to_sharded(
+    input_tensor: Tensor,
+    sharded_memory_config: MemoryConfig | None = None,
+    grid: CoreCoord | CoreRangeSet | None = None,
+    shard_shape: Sequence[int] = (),
+    shard_scheme: TensorMemoryLayout | None = None,
+    shard_orientation: Any = None,
+    output_dtype: DataType | None = None,
+    preallocated_output: Tensor | None = None,
+    keep_l1_aligned: bool = False,
+) -> Tensor:
+    if input_tensor.is_sharded():
+        raise RuntimeError("TT_FATAL: ttnn.interleaved_to_sharded: Input tensor must be Interleaved")
+    if sharded_memory_config is None:
+        assert grid is not None
+        assert shard_scheme is not None
+        cores = grid if isinstance(grid, CoreRangeSet) else core_range_set(CoreGrid(x=grid.x, y=grid.y))
+        shard = ShardSpec(cores, shard_shape, shard_orientation)
+        sharded_memory_config = MemoryConfig(shard_scheme, L1, shard)
+    given = {"dtype": output_dtype, "output_tensor": preallocated_output}
+    return to_memory_config(input_tensor, sharded_memory_config, **{k: v for k, v in given.items() if v is not None})
+
+
+@serves("ttnn.reshard")
+def reshard(input_tensor: Tensor, output_memory_config: MemoryConfig, output_tensor: Tensor | None = None) -> Tensor:
+    if not output_memory_config.is_sharded():
+        raise RuntimeError("TT_FATAL: ttnn.reshard: output memory config must be sharded")
+    given = {} if output_tensor is None else {"output_tensor": output_tensor}
+    return to_memory_config(input_tensor, output_memory_config, **given)
+
+
+def _to(layout: Layout) -> Callable[..., Tensor]:
+    def change(input_tensor: Tensor, **rest: Any) -> Tensor:
+        dtype = rest.get("dtype") or rest.get("output_dtype")
+        more = {"dtype": dtype, "memory_config": rest.get("memory_config")}
+        return to_layout(input_tensor, layout, **{k: v for k, v in more.items() if v is not None})
+
+    return change
+
+
+for _name, _layout in {
+    "tilize": TILE_LAYOUT, "tilize_with_zero_padding": TILE_LAYOUT,
+    "untilize": ROW_MAJOR_LAYOUT, "untilize_with_unpadding": ROW_MAJOR_LAYOUT,
+}.items():  # fmt: skip
+    serves(f"ttnn.{_name}")(_to(_layout))
+
+
+# ---- new tensors ---------------------------------------------------------------------------------------------------
+
+
+def _filled(value: float) -> Callable[..., Tensor]:
+    def make(shape: Sequence[int], **rest: Any) -> Tensor:
+        return full(shape, value, **rest)
+
+    return make
+
+
+def _like(value: float | None) -> Callable[..., Tensor]:
+    def make(tensor: Tensor, fill_value: float | None = value, **rest: Any) -> Tensor:
+        given = {"dtype": tensor.dtype, "layout": tensor.layout, "device": tensor.device(), **rest}
+        if tensor.device() is not None and "memory_config" not in given:
+            given["memory_config"] = tensor.memory_config()
+        assert fill_value is not None
+        return full(tensor.shape, fill_value, **given)
+
+    return make
+
+
+@serves("ttnn.full")
+def full(shape: Sequence[int], fill_value: float, **rest: Any) -> Tensor:
+    """On the host where no device is given."""
+    dtype, layout = rest.get("dtype") or bfloat16, rest.get("layout") or ROW_MAJOR_LAYOUT
+    if rest.get("device") is None:
+        kind = dtype.text.removeprefix("ttnn.")
+        return from_torch(torch.full(tuple(shape), fill_value, dtype=torch_dtype(kind)), dtype, layout)
+    given = {"shape": tuple(shape), "fill_value": fill_value, **rest, "dtype": dtype, "layout": layout}
+    return run("ttnn.full", given)  # type: ignore[no-any-return]
+
+
+for _name, _value in {"zeros": 0.0, "ones": 1.0}.items():
+    serves(f"ttnn.{_name}")(_filled(_value))
+    serves(f"ttnn.{_name}_like")(_like(_value))
+serves("ttnn.full_like")(_like(None))
+
+
+@serves("ttnn.empty")
+def empty(shape: Sequence[int], device: Device, **rest: Any) -> Tensor:
+    described = {"dtype": bfloat16, "layout": ROW_MAJOR_LAYOUT, **rest, "shape": shape}
+    return allocate_tensor_on_device(device, **described)  # type: ignore[no-any-return]
+
+
+@serves("ttnn.empty_like")
+def empty_like(tensor: Tensor, **rest: Any) -> Tensor:
+    device = rest.pop("device", tensor.device())
+    described = {"dtype": tensor.dtype, "layout": tensor.layout, "memory_config": tensor.memory_config(), **rest}
+    return allocate_tensor_on_device(device, shape=tensor.shape, **described)  # type: ignore[no-any-return]
+
+
+@serves("ttnn.arange")
+def arange(end: int, start: int = 0, step: int = 1, dtype: DataType = bfloat16, **rest: Any) -> Tensor:
+    kind = torch_dtype(dtype.text.removeprefix("ttnn."))
+    return from_torch(torch.arange(start, end, step).to(kind), dtype, **rest)  # type: ignore[no-any-return]
+
+
+# ---- functions that others serve -----------------------------------------------------------------------------------
+
+
+@serves("ttnn.squeeze")
+def squeeze(input_tensor: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+    rank = len(input_tensor.shape)
+    dims = range(rank) if dim is None else [dim] if isinstance(dim, int) else dim
+    drop = {d % rank for d in dims if input_tensor.shape[d % rank] == 1}
+    return call("ttnn.reshape", input_tensor, [n for i, n in enumerate(input_tensor.shape) if i not in drop])  # type: ignore[no-any-return]
+
+
+@serves("ttnn.unsqueeze")
+def unsqueeze(input_tensor: Tensor, dim: int) -> Tensor:
+    shape = list(input_tensor.shape)
+    shape.insert(dim % (len(shape) + 1), 1)
+    return call("ttnn.reshape", input_tensor, shape)  # type: ignore[no-any-return]
+
+
+@serves("ttnn.unsqueeze_to_4D")
+def unsqueeze_to_4d(tensor: Tensor) -> Tensor:
+    if len(tensor.shape) > 4:
+        raise RuntimeError("TT_FATAL: Tensor rank is greater than 4")
+    return call("ttnn.reshape", tensor, [1] * (4 - len(tensor.shape)) + list(tensor.shape))  # type: ignore[no-any-return]
+
+
+@serves("ttnn.split")
+def split(
+    input_tensor: Tensor, split_size: int | Sequence[int], dim: int = 0, memory_config: MemoryConfig | None = None
+) -> list[Tensor]:
+    size, rank = input_tensor.shape[dim], len(input_tensor.shape)
+    sizes = (
+        [min(split_size, size - i) for i in range(0, size, split_size)] if isinstance(split_size, int) else split_size
+    )
+    if sum(sizes) != size:
+        raise RuntimeError(f"TT_FATAL: ttnn.split: sizes {list(sizes)} do not add up to {size}")
+    parts, start = [], 0
+    for length in sizes:
+        starts, ends = [0] * rank, list(input_tensor.shape)
+        starts[dim], ends[dim] = start, start + length
+        parts.append(call("ttnn.slice", input_tensor, starts, ends, [1] * rank, memory_config=memory_config))
+        start += length
+    return parts
+
+
+@serves("ttnn.chunk")
+def chunk(input_tensor: Tensor, chunks: int, dim: int) -> list[Tensor]:
+    return split(input_tensor, -(-input_tensor.shape[dim] // chunks), dim)
+
+
+@serves("ttnn.transformer.attention_softmax")
+def attention_softmax(
+    tensor: Tensor, head_size: int | None = None, attention_mask: Tensor | None = None, **rest: Any
+) -> Tensor:
+    """Scores over the square root of the head size, the mask added, then softmax."""
+    if rest.pop("causal_mask", False):
+        raise NotImplementedError("ttnn.transformer.attention_softmax with causal_mask=True is not served yet")
+    rest.pop("program_config", None)
+    if head_size is not None:
+        tensor = call("ttnn.multiply", tensor, 1 / math.sqrt(head_size))
+    if attention_mask is not None:
+        tensor = call("ttnn.add", tensor, attention_mask)
+    return call("ttnn.softmax", tensor, dim=-1, **rest)  # type: ignore[no-any-return]
+
+
+def _in_place(base: str, first: str) -> Callable[..., Tensor]:
+    """A call whose result goes where its first operand lies."""
+
+    def change(**bound: Any) -> Tensor:
+        operand = bound[first]
+        named = {_RENAMED.get(k, k) if base not in ("ttnn.maximum",) else k: v for k, v in bound.items()}
+        result: Tensor = call(base, **{k: v for k, v in named.items() if k in _taken(base, named)})
+        if result.spec != operand.spec:
+            raise RuntimeError(f"TT_FATAL: in place, {base} gives {result.spec} where {operand.spec} lies")
+        return copy(result, operand)
+
+    return change
+
+
+_RENAMED = {"input_a": "input_tensor_a", "input_b": "input_tensor_b"}
+
+
+def _taken(base: str, named: dict[str, Any]) -> set[str]:
+    return {p.name for overload in signatures()[base] for p in overload} & set(named)
+
+
+def _first(name: str) -> str:
+    return signatures()[name][0][0].name
+
+
+for _name in [n for n in signatures() if n.endswith("_") and n.rstrip("_") in kernels()]:
+    serves(_name)(_in_place(_name.rstrip("_"), _first(_name)))
+serves("ttnn.divide_")(_in_place("ttnn.div", _first("ttnn.divide_")))
+serves("ttnn.softmax_in_place")(_in_place("ttnn.softmax", "input_tensor"))
+serves("ttnn.scale_mask_softmax_in_place")(_in_place("ttnn.scale_mask_softmax", "input_tensor"))
+serves("ttnn.transformer.attention_softmax_")(_in_place("ttnn.transformer.attention_softmax", "tensor"))
+for _alias, _base in {"ttnn.swish": "ttnn.silu", "ttnn.clip": "ttnn.clamp"}.items():
+    serves(_alias)(lambda _base=_base, **bound: run(_base, bound))
+
+ALIASES = {"sub": "subtract", "mul": "multiply", "divide": "div", "sub_": "subtract_", "mul_": "multiply_"}
+"""Second names that ttnn's Python module gives."""
+
+
+def tensor_spec(
+    shape: Sequence[int],
+    dtype: DataType,
+    layout: Layout,
+    memory_layout: TensorMemoryLayout | None = None,
+    shard_spec: ShardSpec | None = None,
+    buffer_type: BufferType | None = None,
+) -> TensorSpec:
+    """ttnn.TensorSpec: all about a tensor on the device but its numbers."""
+    fields = {"memory_layout": memory_layout, "buffer_type": buffer_type, "shard_spec": shard_spec}
+    config = MemoryConfig(**{k: v for k, v in fields.items() if v is not None})  # type: ignore[arg-type]
+    return _described({"shape": shape, "dtype": dtype, "layout": layout, "memory_config": config})
+
+
+def _described(described: dict[str, Any]) -> TensorSpec:
+    """A spec, from one or from its parts."""
+    if "tensor_spec" in described:
+        spec: TensorSpec = described["tensor_spec"]
+        return spec
+    config = described.get("memory_config")
+    layout = "tile" if described["layout"] == TILE_LAYOUT else "row_major"
+    dtype = described["dtype"].text.removeprefix("ttnn.")
+    return TensorSpec(tuple(described["shape"]), dtype, layout, config.memory if config else DRAM)  # type: ignore[arg-type]
+
+
+def _same_kind(host: Tensor, device: Tensor) -> None:
+    for what in ("shape", "dtype", "layout"):
+        ours, theirs = getattr(host.spec, what), getattr(device.spec, what)
+        if ours != theirs:
+            raise RuntimeError(f"TT_FATAL: the host tensor's {what} is {ours}, the device tensor's {theirs}")
+
+
+def _only_served(name: str, rest: dict[str, Any]) -> None:
+    for key, value in rest.items():
+        if value not in (None, False):
+            raise NotImplementedError(f"{name}: {key} is not served yet")
