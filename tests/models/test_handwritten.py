@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import ast
-import math
-import re
 import runpy
 
 import pytest
 import torch
 import torch.nn.functional as F
+from ttnn_text import unbound
 
 from proveout import ttnn
 from proveout.check.compare import pearson
 from proveout.check.steps import replay
-from proveout.kernels.signatures import binding_error, constructors, enums, signatures
 from proveout.program import Program
 from proveout.report.script import write_script
 
@@ -173,7 +170,7 @@ def traced(device, model, xs, host, back):
     return outputs
 
 
-def two_queues(device, model, xs, host, back, run=None):
+def two_queues(device, model, xs, host, back):
     """Writes on queue 1, the model on queue 0, an event each way."""
     x = ttnn.allocate_tensor_on_device(host(xs[0]).spec, device)
     done = ttnn.record_event(device, 0)
@@ -183,24 +180,31 @@ def two_queues(device, model, xs, host, back, run=None):
         ttnn.copy_host_to_device_tensor(host(new), x, 1)
         written = ttnn.record_event(device, 1)
         ttnn.wait_for_event(0, written)
-        y = run(x) if run else model(x)
+        y = model(x)
         done = ttnn.record_event(device, 0)
         outputs.append(back(y))
     ttnn.synchronize_device(device)
     return outputs
 
 
-def both(device, model, xs, host, back):
+def both(device, model, xs, host, back, write_queue=1):
+    """The next input is written on queue 1 while queue 0 still runs the trace on the one before."""
     staged = ttnn.to_device(host(xs[0]), device)
     x = ttnn.clone(staged)
     trace, y = capture(device, model, x)
-
-    def run(written):
-        ttnn.copy(written, x)
+    taken = ttnn.record_event(device, 0)
+    outputs = []
+    for new in xs:
+        ttnn.wait_for_event(write_queue, taken)
+        ttnn.copy_host_to_device_tensor(host(new), staged, write_queue)
+        written = ttnn.record_event(device, write_queue)
+        ttnn.wait_for_event(0, written)
+        ttnn.copy(staged, x)
+        taken = ttnn.record_event(device, 0)
         ttnn.execute_trace(device, trace, cq_id=0, blocking=False)
-        return y
-
-    return two_queues(device, model, xs, host, back, run)
+        outputs.append(y.cpu(blocking=False))
+    ttnn.synchronize_device(device)
+    return [back(output) for output in outputs]
 
 
 WAYS = {"untraced": untraced, "traced": traced, "two queues": two_queues, "both": both}
@@ -248,16 +252,14 @@ def test_each_way_gives_the_same_numbers(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_trace_and_a_second_queue_are_faster_on_the_modelled_clock(name):
+def test_a_second_queue_hides_writes_on_the_modelled_clock(name):
     took = {}
-    for way in WAYS:
+    for write_queue in (0, 1):
         device = opened()
         _, model, xs, host, back = MODELS[name](device)
-        WAYS[way](device, model, xs[:1], host, back)
-        before = device.modelled_ns
-        WAYS[way](device, model, xs, host, back)
-        took[way] = device.modelled_ns - before
-    assert took["traced"] < took["untraced"]
+        both(device, model, xs, host, back, write_queue)
+        took[write_queue] = device.modelled_ns
+    assert took[1] < took[0]
 
 
 @pytest.mark.parametrize("way", ["untraced", "traced"])
@@ -327,29 +329,6 @@ def test_the_same_calls_take_less_when_traced():
 # ---- the same text on real ttnn ------------------------------------------------------------------------------------
 
 
-def unbound(text):
-    """Calls of ttnn in a script's text that bind to none of real ttnn's signatures."""
-    wrong = []
-    for node in ast.walk(ast.parse(text)):
-        name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
-        if not re.fullmatch(r"ttnn(\.\w+)+", name):
-            continue
-        given = {k.arg: None for k in node.keywords if k.arg}
-        short = name.removeprefix("ttnn.")
-        if name in signatures():
-            names = [[p.name for p in overload if not p.keyword_only] for overload in signatures()[name]]
-            fits = [dict.fromkeys([*ps[: len(node.args)], *given]) for ps in names if len(node.args) <= len(ps)]
-            known = [{p.name for p in overload} for overload in signatures()[name]]
-            needed = [{p.name for p in overload if p.required} for overload in signatures()[name]]
-            ok = any(set(f) <= k and n <= set(f) for f in fits for k, n in zip(known, needed))
-            wrong += [] if ok else [ast.unparse(node)]
-        elif short in constructors():
-            wrong += [] if set(given) <= {p.name for p in constructors()[short]} else [ast.unparse(node)]
-        elif short.split(".")[0] not in enums() and not hasattr(ttnn, short):
-            wrong.append(ast.unparse(node))
-    return wrong
-
-
 def test_this_files_own_calls_are_valid_for_real_ttnn():
     ours = ("ttnn.record(",)
     with open(__file__) as file:
@@ -357,5 +336,4 @@ def test_this_files_own_calls_are_valid_for_real_ttnn():
     assert [call for call in unbound(text) if not call.startswith(ours) and "numerics" not in call] == []
     assert unbound("ttnn.softmax(x, axis=-1)") == ["ttnn.softmax(x, axis=-1)"]
     assert unbound("ttnn.linear(x)") == ["ttnn.linear(x)"]
-    assert binding_error("ttnn.linear", {"input_tensor_a": True, "input_tensor_b": True}) is None
-    assert math.isclose(pcc(torch.arange(4.0), torch.arange(4.0)), 1.0)
+    assert unbound("ttnn.linear(x, y, z)") == ["ttnn.linear(x, y, z)"]

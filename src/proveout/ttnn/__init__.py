@@ -17,6 +17,7 @@ from typing import Any
 from proveout.kernels import signatures
 from proveout.kernels.table import kernels
 from proveout.ttnn.calls import SERVED, call
+from proveout.ttnn.composed import ALIASES
 from proveout.ttnn.configs import UnaryWithParam, WormholeComputeKernelConfig, config, init_device_compute_kernel_config
 from proveout.ttnn.conv import prepare_conv_bias, prepare_conv_weights
 from proveout.ttnn.device import (
@@ -48,7 +49,7 @@ from proveout.ttnn.enums import (
     uint16,
     uint32,
 )
-from proveout.ttnn.functions import ALIASES, tensor_spec
+from proveout.ttnn.functions import tensor_spec
 from proveout.ttnn.memory import (
     DRAM_MEMORY_CONFIG,
     L1_BLOCK_SHARDED_MEMORY_CONFIG,

@@ -45,7 +45,15 @@ class Buffer:
     alias: tuple[Buffer, TensorSpec] | None = None
     """Of weights that a convolution has prepared on the device: the buffer on the host that they were."""
 
+    pending: Callable[[], bool] | None = None
+    """On the host, of a read that nobody has waited for: whether that is still so."""
+
     def value(self) -> torch.Tensor:
+        if self.pending is not None and self.pending():
+            raise RuntimeError(
+                "the read from the device was not waited for, and the numbers may not have arrived: call "
+                "ttnn.synchronize_device or ttnn.event_synchronize first, or read with blocking=True"
+            )
         if self.data is None or self.problem:
             raise RuntimeError(f"TT_FATAL: {self.problem or 'the tensor was deallocated'}")
         return self.data

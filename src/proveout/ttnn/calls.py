@@ -200,6 +200,8 @@ def _dispatch(
     results = compute([_value(o) for o in operands])
     if step.is_transfer:
         device.queues.transfer(queue, ns, reads, writes, blocking and name == FROM_DEVICE)
+        if name == FROM_DEVICE:
+            targets[0].buffer.pending = device.queues.pending(queue)
     else:
         device.queues.kernel(queue, ns, reads, writes)
     device.last_ns = ns

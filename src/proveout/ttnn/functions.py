@@ -1,8 +1,7 @@
-"""ttnn functions that are more than one kernel, or none: transfers, copies, shards, and calls that others serve."""
+"""Transfers, copies, layouts and shards: ttnn functions that move tensors or change how they lie."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,12 +10,11 @@ import torch
 
 from proveout.kernels.blockfloat import FORMATS
 from proveout.kernels.cost import step_time
-from proveout.kernels.signatures import signatures
-from proveout.kernels.table import kernels, torch_dtype
+from proveout.kernels.table import torch_dtype
 from proveout.program import TO_DEVICE, TO_TORCH, Name, Ref, Step
 from proveout.ttnn import recording
 from proveout.ttnn.buffers import Buffer
-from proveout.ttnn.calls import call, run, serves
+from proveout.ttnn.calls import run, serves
 from proveout.ttnn.device import Device, current_queue
 from proveout.ttnn.enums import (
     ROW_MAJOR_LAYOUT,
@@ -25,7 +23,6 @@ from proveout.ttnn.enums import (
     DataType,
     Layout,
     TensorMemoryLayout,
-    bfloat16,
     int32,
 )
 from proveout.ttnn.memory import (
@@ -154,14 +151,14 @@ def copy_device_to_host_tensor(
 def allocate_tensor_on_device(mesh_device: Device, **described: Any) -> Tensor:
     """Room on the device, to be written before it is read."""
     mesh_device.check_open()
-    spec = _described(described)
+    spec = described_spec(described)
     spec = replace(spec, memory=DRAM) if spec.memory == HOST else spec
     return Tensor(spec, mesh_device.memories.allocate(spec, "the tensor was allocated and never written"), mesh_device)
 
 
 @serves("ttnn.allocate_tensor_on_host")
 def allocate_tensor_on_host(mesh_device: Device, **described: Any) -> Tensor:
-    spec = replace(_described(described), memory=HOST)
+    spec = replace(described_spec(described), memory=HOST)
     return Tensor(spec, Buffer(torch.zeros(spec.shape, dtype=torch_dtype(spec.dtype))))
 
 
@@ -279,165 +276,6 @@ for _name, _layout in {
     serves(f"ttnn.{_name}")(_to(_layout))
 
 
-# ---- new tensors ---------------------------------------------------------------------------------------------------
-
-
-def _filled(value: float) -> Callable[..., Tensor]:
-    def make(shape: Sequence[int], **rest: Any) -> Tensor:
-        return full(shape, value, **rest)
-
-    return make
-
-
-def _like(value: float | None) -> Callable[..., Tensor]:
-    def make(tensor: Tensor, fill_value: float | None = value, **rest: Any) -> Tensor:
-        given = {"dtype": tensor.dtype, "layout": tensor.layout, "device": tensor.device(), **rest}
-        if tensor.device() is not None and "memory_config" not in given:
-            given["memory_config"] = tensor.memory_config()
-        assert fill_value is not None
-        return full(tensor.shape, fill_value, **given)
-
-    return make
-
-
-@serves("ttnn.full")
-def full(shape: Sequence[int], fill_value: float, **rest: Any) -> Tensor:
-    """On the host where no device is given."""
-    dtype, layout = rest.get("dtype") or bfloat16, rest.get("layout") or ROW_MAJOR_LAYOUT
-    if rest.get("device") is None:
-        kind = dtype.text.removeprefix("ttnn.")
-        return from_torch(torch.full(tuple(shape), fill_value, dtype=torch_dtype(kind)), dtype, layout)
-    given = {"shape": tuple(shape), "fill_value": fill_value, **rest, "dtype": dtype, "layout": layout}
-    return run("ttnn.full", given)  # type: ignore[no-any-return]
-
-
-for _name, _value in {"zeros": 0.0, "ones": 1.0}.items():
-    serves(f"ttnn.{_name}")(_filled(_value))
-    serves(f"ttnn.{_name}_like")(_like(_value))
-serves("ttnn.full_like")(_like(None))
-
-
-@serves("ttnn.empty")
-def empty(shape: Sequence[int], device: Device, **rest: Any) -> Tensor:
-    described = {"dtype": bfloat16, "layout": ROW_MAJOR_LAYOUT, **rest, "shape": shape}
-    return allocate_tensor_on_device(device, **described)  # type: ignore[no-any-return]
-
-
-@serves("ttnn.empty_like")
-def empty_like(tensor: Tensor, **rest: Any) -> Tensor:
-    device = rest.pop("device", tensor.device())
-    described = {"dtype": tensor.dtype, "layout": tensor.layout, "memory_config": tensor.memory_config(), **rest}
-    return allocate_tensor_on_device(device, shape=tensor.shape, **described)  # type: ignore[no-any-return]
-
-
-@serves("ttnn.arange")
-def arange(end: int, start: int = 0, step: int = 1, dtype: DataType = bfloat16, **rest: Any) -> Tensor:
-    kind = torch_dtype(dtype.text.removeprefix("ttnn."))
-    return from_torch(torch.arange(start, end, step).to(kind), dtype, **rest)  # type: ignore[no-any-return]
-
-
-# ---- functions that others serve -----------------------------------------------------------------------------------
-
-
-@serves("ttnn.squeeze")
-def squeeze(input_tensor: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
-    rank = len(input_tensor.shape)
-    dims = range(rank) if dim is None else [dim] if isinstance(dim, int) else dim
-    drop = {d % rank for d in dims if input_tensor.shape[d % rank] == 1}
-    return call("ttnn.reshape", input_tensor, [n for i, n in enumerate(input_tensor.shape) if i not in drop])  # type: ignore[no-any-return]
-
-
-@serves("ttnn.unsqueeze")
-def unsqueeze(input_tensor: Tensor, dim: int) -> Tensor:
-    shape = list(input_tensor.shape)
-    shape.insert(dim % (len(shape) + 1), 1)
-    return call("ttnn.reshape", input_tensor, shape)  # type: ignore[no-any-return]
-
-
-@serves("ttnn.unsqueeze_to_4D")
-def unsqueeze_to_4d(tensor: Tensor) -> Tensor:
-    if len(tensor.shape) > 4:
-        raise RuntimeError("TT_FATAL: Tensor rank is greater than 4")
-    return call("ttnn.reshape", tensor, [1] * (4 - len(tensor.shape)) + list(tensor.shape))  # type: ignore[no-any-return]
-
-
-@serves("ttnn.split")
-def split(
-    input_tensor: Tensor, split_size: int | Sequence[int], dim: int = 0, memory_config: MemoryConfig | None = None
-) -> list[Tensor]:
-    size, rank = input_tensor.shape[dim], len(input_tensor.shape)
-    sizes = (
-        [min(split_size, size - i) for i in range(0, size, split_size)] if isinstance(split_size, int) else split_size
-    )
-    if sum(sizes) != size:
-        raise RuntimeError(f"TT_FATAL: ttnn.split: sizes {list(sizes)} do not add up to {size}")
-    parts, start = [], 0
-    for length in sizes:
-        starts, ends = [0] * rank, list(input_tensor.shape)
-        starts[dim], ends[dim] = start, start + length
-        parts.append(call("ttnn.slice", input_tensor, starts, ends, [1] * rank, memory_config=memory_config))
-        start += length
-    return parts
-
-
-@serves("ttnn.chunk")
-def chunk(input_tensor: Tensor, chunks: int, dim: int) -> list[Tensor]:
-    return split(input_tensor, -(-input_tensor.shape[dim] // chunks), dim)
-
-
-@serves("ttnn.transformer.attention_softmax")
-def attention_softmax(
-    tensor: Tensor, head_size: int | None = None, attention_mask: Tensor | None = None, **rest: Any
-) -> Tensor:
-    """Scores over the square root of the head size, the mask added, then softmax."""
-    if rest.pop("causal_mask", False):
-        raise NotImplementedError("ttnn.transformer.attention_softmax with causal_mask=True is not served yet")
-    rest.pop("program_config", None)
-    if head_size is not None:
-        tensor = call("ttnn.multiply", tensor, 1 / math.sqrt(head_size))
-    if attention_mask is not None:
-        tensor = call("ttnn.add", tensor, attention_mask)
-    return call("ttnn.softmax", tensor, dim=-1, **rest)  # type: ignore[no-any-return]
-
-
-def _in_place(base: str, first: str) -> Callable[..., Tensor]:
-    """A call whose result goes where its first operand lies."""
-
-    def change(**bound: Any) -> Tensor:
-        operand = bound[first]
-        named = {_RENAMED.get(k, k) if base not in ("ttnn.maximum",) else k: v for k, v in bound.items()}
-        result: Tensor = call(base, **{k: v for k, v in named.items() if k in _taken(base, named)})
-        if result.spec != operand.spec:
-            raise RuntimeError(f"TT_FATAL: in place, {base} gives {result.spec} where {operand.spec} lies")
-        return copy(result, operand)
-
-    return change
-
-
-_RENAMED = {"input_a": "input_tensor_a", "input_b": "input_tensor_b"}
-
-
-def _taken(base: str, named: dict[str, Any]) -> set[str]:
-    return {p.name for overload in signatures()[base] for p in overload} & set(named)
-
-
-def _first(name: str) -> str:
-    return signatures()[name][0][0].name
-
-
-for _name in [n for n in signatures() if n.endswith("_") and n.rstrip("_") in kernels()]:
-    serves(_name)(_in_place(_name.rstrip("_"), _first(_name)))
-serves("ttnn.divide_")(_in_place("ttnn.div", _first("ttnn.divide_")))
-serves("ttnn.softmax_in_place")(_in_place("ttnn.softmax", "input_tensor"))
-serves("ttnn.scale_mask_softmax_in_place")(_in_place("ttnn.scale_mask_softmax", "input_tensor"))
-serves("ttnn.transformer.attention_softmax_")(_in_place("ttnn.transformer.attention_softmax", "tensor"))
-for _alias, _base in {"ttnn.swish": "ttnn.silu", "ttnn.clip": "ttnn.clamp"}.items():
-    serves(_alias)(lambda _base=_base, **bound: run(_base, bound))
-
-ALIASES = {"sub": "subtract", "mul": "multiply", "divide": "div", "sub_": "subtract_", "mul_": "multiply_"}
-"""Second names that ttnn's Python module gives."""
-
-
 def tensor_spec(
     shape: Sequence[int],
     dtype: DataType,
@@ -449,10 +287,10 @@ def tensor_spec(
     """ttnn.TensorSpec: all about a tensor on the device but its numbers."""
     fields = {"memory_layout": memory_layout, "buffer_type": buffer_type, "shard_spec": shard_spec}
     config = MemoryConfig(**{k: v for k, v in fields.items() if v is not None})  # type: ignore[arg-type]
-    return _described({"shape": shape, "dtype": dtype, "layout": layout, "memory_config": config})
+    return described_spec({"shape": shape, "dtype": dtype, "layout": layout, "memory_config": config})
 
 
-def _described(described: dict[str, Any]) -> TensorSpec:
+def described_spec(described: dict[str, Any]) -> TensorSpec:
     """A spec, from one or from its parts."""
     if "tensor_spec" in described:
         spec: TensorSpec = described["tensor_spec"]

@@ -6,7 +6,7 @@ have is found by vector clocks and refused.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,6 +78,12 @@ class Queues:
         self._ends_ns[queue] = max(self._ends_ns[queue], self._host_ns) + ns
         if blocking:
             self.wait(queue)
+
+    def pending(self, cq_id: int | None) -> Callable[[], bool]:
+        """Whether the host has not yet waited for a queue's last command."""
+        queue = self.number(cq_id)
+        number = self._issued[queue]
+        return lambda: self._host[queue] < number
 
     def wait(self, cq_id: int | None = None) -> None:
         """The host waits until a queue, or each, has done its work."""
