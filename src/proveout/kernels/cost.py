@@ -19,6 +19,7 @@ from proveout.chip.time import (
 )
 from proveout.errors import OutOfMemory
 from proveout.kernels.device_ops import device_ops
+from proveout.kernels.faithful import told_fidelity
 from proveout.kernels.table import flat_specs, kernels, specs_of
 from proveout.program import DEALLOCATE, FROM_TORCH, TO_DEVICE, Program, Step, refs
 from proveout.types import DRAM, HOST, DeviceSpec, Fidelity, MemoryUse, Settings, TensorSpec
@@ -81,7 +82,7 @@ def _call_time(
 ) -> KernelTime:
     specs = dict(attrs)
     operands = [s for v in specs.values() for s in flat_specs(v)]
-    fidelity = asked or default_fidelity([s.dtype for s in operands], chip)
+    fidelity = told_fidelity(specs) or asked or default_fidelity([s.dtype for s in operands], chip)
     work = kernels()[kernel].work(specs, outputs)
     ops = device_ops(kernel, specs, outputs, work, fidelity)
     return kernel_time(work, [*operands, *outputs], chip, fidelity, ops)

@@ -99,6 +99,18 @@ def unsqueeze_to_4d(tensor: Tensor) -> Tensor:
     return call("ttnn.reshape", tensor, [1] * (4 - len(tensor.shape)) + list(tensor.shape))  # type: ignore[no-any-return]
 
 
+_SLICED = {"starts": "slice_start", "ends": "slice_end", "steps": "slice_step"}
+
+
+@serves("ttnn.slice")
+def slice_(input_tensor: Tensor, **bound: Any) -> Tensor:
+    """ttnn has two sets of names for the same; the kernel table knows one."""
+    named = {_SLICED.get(k, k): v for k, v in bound.items()}
+    if all(step == 1 for step in named.get("slice_step", ())):
+        named.pop("slice_step", None)
+    return run("ttnn.slice", {"input_tensor": input_tensor, **named})  # type: ignore[no-any-return]
+
+
 @serves("ttnn.split")
 def split(
     input_tensor: Tensor, split_size: int | Sequence[int], dim: int = 0, memory_config: MemoryConfig | None = None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from proveout.kernels import eltwise
 from proveout.kernels.signatures import constructors
-from proveout.kernels.table import kernels
 from proveout.program import Name
 from proveout.ttnn.enums import Member
 
@@ -101,10 +101,14 @@ class UnaryWithParam:
         name = self.op_type.name
         kernel = f"ttnn.{_KERNELS.get(name, name.lower())}"
         attributes = _PARAMETERS.get(name, ())
-        if kernel not in kernels() or len(attributes) < len(self.parameters):
+        approximate = name in APPROXIMATED and len(self.parameters) == 1
+        if kernel not in _UNARY or len(attributes) < len(self.parameters) - approximate:
             raise NotImplementedError(f"ttnn.UnaryOpType.{name} as an activation is not served yet")
         return kernel, dict(zip(attributes, self.parameters))
 
 
+_UNARY = frozenset(kernel.name for kernel in eltwise.UNARY)
+APPROXIMATED = ("GELU", "EXP", "SIGMOID", "SQRT", "RSQRT", "ERF", "ERFC", "LOG", "TANH")
+"""Functions whose one parameter asks for an approximation, which is not modelled."""
 _KERNELS = {"RECIP": "reciprocal", "SWISH": "silu"}
 _PARAMETERS = {"LEAKY_RELU": ("negative_slope",), "ELU": ("alpha",)}
