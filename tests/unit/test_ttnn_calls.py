@@ -217,8 +217,8 @@ def test_indexing_outside_is_refused():
 @pytest.mark.parametrize(
     "operate",
     [
-        lambda a, b: a / b, lambda a, b: 1.0 + a, lambda a, b: 2.0 * a, lambda a, b: 1.0 - a, lambda a, b: -a,
-        lambda a, b: a**2.0, lambda a, b: a < b, lambda a, b: a >= b, lambda a, b: a == b, lambda a, b: a != b,
+        lambda a, b: a / b, lambda a, b: 1.0 + a, lambda a, b: 2.0 * a, lambda a, b: 1.0 - a,
+        lambda a, b: 2.0 / b, lambda a, b: a < b, lambda a, b: a >= b, lambda a, b: a == b, lambda a, b: a != b,
     ],
 )  # fmt: skip
 def test_operators_are_torchs(operate):
@@ -262,7 +262,7 @@ def test_composed_calls_compute_what_torch_computes(call, wanted):
 
 
 def test_heads_of_parts_of_tiles_are_refused():
-    with pytest.raises(RuntimeError, match="heads of whole tiles, not of 20"):
+    with pytest.raises(RuntimeError, match="Head size must be a multiple of 32 but was found to be 20"):
         ttnn.transformer.concatenate_heads(send(randn(1, 2, 4, 20)))
     with pytest.raises(RuntimeError, match=r"takes \[batch, 1, length, width\]"):
         ttnn.experimental.nlp_create_qkv_heads(send(randn(1, 2, 4, 96)), num_heads=1)

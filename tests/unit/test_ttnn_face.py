@@ -102,7 +102,8 @@ def test_tiles_are_padded_and_rows_are_not(shape, padded):
 def test_a_tensor_knows_where_it_is():
     host = ttnn.from_torch(randn(4, 4), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT)
     assert host.device() is None
-    assert host.memory_config() is None
+    assert host.memory_config() == ttnn.DRAM_MEMORY_CONFIG
+    assert host.storage_type() == ttnn.StorageType.HOST
     there = ttnn.to_device(host, DEVICE)
     assert there.device() is DEVICE
     assert there.memory_config() == ttnn.DRAM_MEMORY_CONFIG

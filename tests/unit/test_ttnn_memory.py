@@ -72,11 +72,17 @@ def test_a_shape_that_the_grid_does_not_divide_is_refused_or_rounded_up():
     grid = ttnn.CoreGrid(x=3, y=1)
     with pytest.raises(RuntimeError, match="Invalid sharding core_grid: 64x32 is not cut evenly into 3x1 height"):
         ttnn.create_sharded_memory_config((64, 32), grid, ttnn.ShardStrategy.HEIGHT)
-    made = ttnn.create_sharded_memory_config_
-    assert made((64, 32), grid, ttnn.ShardStrategy.HEIGHT, None).shard_spec.shape == (22, 32)
-    assert made((64, 32), grid, ttnn.ShardStrategy.HEIGHT, None, tile_layout=True).shard_spec.shape == (32, 32)
+    made, row = ttnn.create_sharded_memory_config_, ttnn.ShardOrientation.ROW_MAJOR
+    assert made((64, 32), grid, ttnn.ShardStrategy.HEIGHT, row).shard_spec.shape == (22, 32)
+    assert made((60, 32), grid, ttnn.ShardStrategy.HEIGHT, row, tile_layout=True).shard_spec.shape == (22, 32)
+    block = made((100, 100), ttnn.CoreGrid(x=3, y=2), ttnn.ShardStrategy.BLOCK, row, tile_layout=True)
+    assert block.shard_spec.shape == (64, 34)
+    with pytest.raises(RuntimeError, match="Incorrect tensor shape: a width of 30"):
+        made((60, 30), grid, ttnn.ShardStrategy.HEIGHT, row, tile_layout=True)
+    with pytest.raises(RuntimeError, match="Invalid type of shard orientation"):
+        made((64, 32), grid, ttnn.ShardStrategy.HEIGHT, None)
     whole = ttnn.create_sharded_memory_config(
-        (32, 64), grid, ttnn.ShardStrategy.HEIGHT, use_height_and_width_as_shard_shape=True
+        (2, 32, 64), grid, ttnn.ShardStrategy.HEIGHT, use_height_and_width_as_shard_shape=True
     )
     assert whole.shard_spec.shape == (32, 64)
 
@@ -140,8 +146,6 @@ def test_shards_that_do_not_fit_the_tensor_or_the_chip_are_refused(device, shape
 def test_a_move_into_shards_needs_to_know_them(device):
     with pytest.raises(RuntimeError, match="L1_HEIGHT_SHARDED_MEMORY_CONFIG has no shard spec"):
         ttnn.to_memory_config(send(device, 32, 32), ttnn.L1_HEIGHT_SHARDED_MEMORY_CONFIG)
-    with pytest.raises(RuntimeError, match="Input tensor must be sharded"):
-        ttnn.sharded_to_interleaved(send(device, 32, 32))
 
 
 # ---- allocation ----------------------------------------------------------------------------------------------------
@@ -214,9 +218,12 @@ def test_a_tensor_that_was_never_written_cannot_be_read(device):
 @pytest.mark.parametrize(
     ("host", "words"),
     [
-        (ttnn.from_torch(torch.ones(32, 64), **TILES), r"shape is \(32, 64\), the device tensor's \(32, 32\)"),
-        (ttnn.from_torch(torch.ones(32, 32), layout=ttnn.TILE_LAYOUT), "dtype is float32"),
-        (ttnn.from_torch(torch.ones(32, 32), dtype=ttnn.bfloat16), "layout is row_major"),
+        (
+            ttnn.from_torch(torch.ones(32, 64), **TILES),
+            r"different shape: \(32, 64\), where the .* is \(32, 32\)",
+        ),
+        (ttnn.from_torch(torch.ones(32, 32), layout=ttnn.TILE_LAYOUT), "Host tensor has different dtype: float32"),
+        (ttnn.from_torch(torch.ones(32, 32), dtype=ttnn.bfloat16), "Host tensor has different layout: row_major"),
     ],
 )
 def test_only_a_tensor_of_the_same_kind_is_copied_over_another(device, host, words):

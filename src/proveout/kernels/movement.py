@@ -89,7 +89,8 @@ def concatenate_heads_refuses(specs: Specs) -> str | None:
     x = specs["input_tensor"]
     if len(x.shape) != 4:
         return f"ttnn concatenates heads of 4 dimensions, not {len(x.shape)}"
-    return f"ttnn concatenates heads of whole tiles, not of {x.shape[-1]}" if x.shape[-1] % TILE else None
+    size = x.shape[-1]
+    return f"Head size must be a multiple of {TILE} but was found to be {size}" if size % TILE else None
 
 
 def nlp_concat_heads(input_tensor: Tensor) -> Tensor:

@@ -37,6 +37,9 @@ PLACEMENT = frozenset(
 STAYS_ON_HOST = frozenset({"ttnn.from_device", "ttnn.to_dtype"})
 """Kernels whose result is a tensor in the host's memory."""
 
+GIVES_DRAM = frozenset({"ttnn.matmul", "ttnn.linear", "ttnn.concat", "ttnn.transformer.scaled_dot_product_attention"})
+"""Kernels whose result goes to DRAM unless a memory config is given, wherever their operands lie; others follow."""
+
 FLOAT = frozenset({"float32", "bfloat16", "bfloat8_b", "bfloat4_b"})
 INT = frozenset({"int32", "uint32"})
 
@@ -119,7 +122,8 @@ def _infer(kernel: Kernel, attrs: tuple[tuple[str, Any], ...], target: str) -> t
     if "layout" in given:
         layout = resolve(given["layout"])
     layout = kernel.out_layout or layout
-    memory = operands[0].memory if operands and operands[0].memory != HOST else DRAM
+    follows = operands and operands[0].memory != HOST and kernel.name not in GIVES_DRAM
+    memory = operands[0].memory if follows else DRAM
     if memory.shard is not None and tuple(tensors[0].shape) != operands[0].shape:
         memory = Memory(memory.buffer)  # a shard's shape is one tensor shape's own
     if "memory_config" in given:

@@ -87,7 +87,7 @@ TensorSpec, QueueId, MeshDevice = tensor_spec, int, Device
 BlackholeComputeKernelConfig = WormholeComputeKernelConfig
 
 
-def get_memory_config(tensor: Tensor) -> MemoryConfig | None:
+def get_memory_config(tensor: Tensor) -> MemoryConfig:
     return tensor.memory_config()
 
 

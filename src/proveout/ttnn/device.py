@@ -68,11 +68,17 @@ class Device(Sim):
     def get_num_devices(self) -> int:
         return 1
 
+    def get_device_ids(self) -> list[int]:
+        return [0]
+
     def enable_program_cache(self) -> None:
         self._caches = True
 
     def disable_and_clear_program_cache(self) -> None:
         self._caches = False
+        self._programs.clear()
+
+    def clear_program_cache(self) -> None:
         self._programs.clear()
 
     def num_program_cache_entries(self) -> int:

@@ -32,6 +32,8 @@ class Member(Name):
     def __str__(self) -> str:
         return f"{type(self).__name__}.{self.name}"
 
+    __repr__ = __str__
+
 
 def _fill(enum: type[Member]) -> None:
     for member in signatures.enums()[enum.__name__]:

@@ -223,8 +223,6 @@ def copy(input_a: Tensor, input_b: Tensor) -> Tensor:
 def sharded_to_interleaved(
     input_tensor: Tensor, memory_config: MemoryConfig = DRAM_MEMORY_CONFIG, output_dtype: DataType | None = None
 ) -> Tensor:
-    if not input_tensor.is_sharded():
-        raise RuntimeError("TT_FATAL: ttnn.sharded_to_interleaved: Input tensor must be sharded")
     return to_memory_config(input_tensor, memory_config, **({"dtype": output_dtype} if output_dtype else {}))
 
 
@@ -305,7 +303,7 @@ def _same_kind(host: Tensor, device: Tensor) -> None:
     for what in ("shape", "dtype", "layout"):
         ours, theirs = getattr(host.spec, what), getattr(device.spec, what)
         if ours != theirs:
-            raise RuntimeError(f"TT_FATAL: the host tensor's {what} is {ours}, the device tensor's {theirs}")
+            raise RuntimeError(f"TT_FATAL: Host tensor has different {what}: {ours}, where the device's is {theirs}")
 
 
 def _only_served(name: str, rest: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from proveout.ttnn.enums import (
     TensorMemoryLayout,
     member,
 )
-from proveout.types import HOST, TILE, Memory, Sharding
+from proveout.types import TILE, Memory, Sharding
 
 ROW_MAJOR: ShardOrientation = member(ShardOrientation, "ROW_MAJOR")
 COL_MAJOR: ShardOrientation = member(ShardOrientation, "COL_MAJOR")
@@ -43,6 +43,9 @@ class CoreCoord:
         x, y = at[0] if len(at) == 1 else at
         object.__setattr__(self, "x", int(x))
         object.__setattr__(self, "y", int(y))
+
+    def __str__(self) -> str:
+        return f"{self.x}-{self.y}"
 
     @property
     def text(self) -> str:
@@ -112,6 +115,9 @@ class CoreGrid:
     def text(self) -> str:
         return f"ttnn.CoreGrid(x={self.x}, y={self.y})"
 
+    def __repr__(self) -> str:
+        return self.text
+
 
 @dataclass(frozen=True, init=False)
 class ShardSpec:
@@ -158,6 +164,9 @@ class MemoryConfig:
         plain = {memory: name for name, memory in PLAIN.items()}
         return whole if self.shard_spec is not None else plain.get(parse_memory(whole), whole)
 
+    def __repr__(self) -> str:
+        return self.text
+
     @property
     def memory(self) -> Memory:
         return parse_memory(self.text)
@@ -169,10 +178,8 @@ L1_WIDTH_SHARDED_MEMORY_CONFIG = MemoryConfig(WIDTH_SHARDED, L1)
 L1_BLOCK_SHARDED_MEMORY_CONFIG = MemoryConfig(BLOCK_SHARDED, L1)
 
 
-def config_of(memory: Memory) -> MemoryConfig | None:
-    """The config that says a memory; None for the host's."""
-    if memory == HOST:
-        return None
+def config_of(memory: Memory) -> MemoryConfig:
+    """The config that says a memory of the device."""
     shard = None
     if memory.shard is not None:
         columns, rows = memory.shard.grid
@@ -200,19 +207,19 @@ def create_sharded_memory_config_(
     shape: Sequence[int],
     core_grid: CoreGrid | CoreRangeSet,
     strategy: ShardStrategy | TensorMemoryLayout,
-    orientation: ShardOrientation | None = None,
+    orientation: ShardOrientation,
     use_height_and_width_as_shard_shape: bool = False,
     tile_layout: bool = False,
 ) -> MemoryConfig:
-    """As `create_sharded_memory_config`, with the last shards partly empty where the grid does not divide the shape,
-    and in tile layout shards of whole tiles."""
-    config = _sharded(shape, core_grid, strategy, orientation, use_height_and_width_as_shard_shape, even=False)
-    if not tile_layout or config.shard_spec is None:
-        return config
-    tiled = [-(-n // TILE) * TILE for n in config.shard_spec.shape]
-    return MemoryConfig(
-        config.memory_layout, L1, ShardSpec(config.shard_spec.grid, tiled, config.shard_spec.orientation)
-    )
+    """As `create_sharded_memory_config`, with the last shards partly empty where the grid does not divide the shape.
+    In tile layout the height is first filled up to whole tiles, and the width of height shards must be whole tiles."""
+    if not isinstance(orientation, ShardOrientation):
+        raise RuntimeError("Invalid type of shard orientation")
+    if tile_layout:
+        if HEIGHT_SHARDED in (strategy, _STRATEGIES.get(strategy.name)) and shape[-1] % TILE:
+            raise RuntimeError(f"Incorrect tensor shape: a width of {shape[-1]} is not whole tiles")
+        shape = (-(-math.prod(shape[:-1]) // TILE) * TILE, shape[-1])
+    return _sharded(shape, core_grid, strategy, orientation, use_height_and_width_as_shard_shape, even=False)
 
 
 def _sharded(
@@ -229,12 +236,12 @@ def _sharded(
     if whole:
         if len(shape) < 2:
             raise RuntimeError(f"TT_FATAL: a shard has a height and a width, not {list(shape)}")
-        return MemoryConfig(layout, L1, ShardSpec(cores, (math.prod(shape[:-1]), shape[-1]), orientation))
+        return MemoryConfig(layout, L1, ShardSpec(cores, shape[-2:], orientation))
     height, width = math.prod(shape[:-1]), shape[-1]
     down, across = _pieces(cores, layout, orientation)
     if even and (height % down or width % across):
         raise RuntimeError(
-            f"TT_FATAL: Invalid sharding core_grid: {height}x{width} is not cut evenly into {down}x{across} "
+            f"Invalid sharding core_grid: {height}x{width} is not cut evenly into {down}x{across} "
             f"{layout.name.lower().replace('_', ' ')} pieces"
         )
     return MemoryConfig(layout, L1, ShardSpec(cores, (-(-height // down), -(-width // across)), orientation))

@@ -52,8 +52,7 @@ class Queues:
         queue = self.current if cq_id is None else int(cq_id)
         if queue not in range(self.count):
             raise RuntimeError(
-                f"TT_FATAL: command queue {queue} is not there: the device was opened with "
-                f"num_command_queues={self.count}"
+                f"TT_FATAL: cq_id {queue} is out of range: the device was opened with num_command_queues={self.count}"
             )
         return queue
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from proveout.ttnn.buffers import Buffer, Slot
 from proveout.ttnn.device import Device
 from proveout.ttnn.enums import ROW_MAJOR_LAYOUT, TILE_LAYOUT, DataType, Layout, StorageType, member
 from proveout.ttnn.memory import MemoryConfig, ShardSpec, config_of
-from proveout.types import HOST, TensorSpec
+from proveout.types import DRAM, DTYPE_BYTES, HOST, TensorSpec
 
 
 def call(name: str, *args: Any, **kwargs: Any) -> Any:
@@ -83,15 +84,15 @@ class Tensor:
     def get_layout(self) -> Layout:
         return self.layout
 
-    def memory_config(self) -> MemoryConfig | None:
-        return self._config or config_of(self.spec.memory)
+    def memory_config(self) -> MemoryConfig:
+        """On the host, where it would go on the device."""
+        return self._config or config_of(DRAM if self.spec.memory == HOST else self.spec.memory)
 
     def is_sharded(self) -> bool:
         return self.spec.memory.sharding != "interleaved"
 
     def shard_spec(self) -> ShardSpec | None:
-        config = self.memory_config()
-        return config.shard_spec if config is not None else None
+        return self.memory_config().shard_spec
 
     def storage_type(self) -> StorageType:
         found: StorageType = member(StorageType, "HOST" if self.spec.memory == HOST else "DEVICE")
@@ -109,12 +110,14 @@ class Tensor:
         return self.buffer.slot.address
 
     def volume(self) -> int:
+        """Numbers as stored, padding included."""
+        return math.prod(self.spec.padded_shape)
+
+    def logical_volume(self) -> int:
         return self.spec.numel
 
-    logical_volume = volume
-
     def element_size(self) -> int:
-        return max(1, self.spec.nbytes // max(1, self.spec.numel))
+        return int(DTYPE_BYTES[self.spec.dtype])
 
     def cpu(self, blocking: bool = True, cq_id: int | None = None) -> Tensor:
         return self if self.spec.memory == HOST else call("ttnn.from_device", self, blocking, queue_id=cq_id)
@@ -127,6 +130,9 @@ class Tensor:
 
     def to_torch(self) -> torch.Tensor:
         return call("ttnn.to_torch", self)
+
+    def to_list(self) -> list[Any]:
+        return call("ttnn.to_torch", self).tolist()
 
     def item(self) -> float:
         return call("ttnn.to_torch", self).item()
@@ -160,9 +166,6 @@ class Tensor:
     def __matmul__(self, other: Any) -> Tensor:
         return call("ttnn.matmul", self, other)
 
-    def __pow__(self, other: Any) -> Tensor:
-        return call("ttnn.pow", self, other)
-
     def __radd__(self, other: Any) -> Tensor:
         return call("ttnn.add", self, other)
 
@@ -172,8 +175,8 @@ class Tensor:
     def __rsub__(self, other: Any) -> Tensor:
         return call("ttnn.rsub", self, other)
 
-    def __neg__(self) -> Tensor:
-        return call("ttnn.neg", self)
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return call("ttnn.multiply", call("ttnn.reciprocal", self), other)
 
     def __lt__(self, other: Any) -> Tensor:
         return call("ttnn.lt", self, other)
