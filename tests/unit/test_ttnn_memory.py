@@ -113,7 +113,7 @@ def test_a_tensor_goes_into_shards_and_back(device):
     there = ttnn.to_memory_config(x, config)
     assert there.is_sharded()
     assert there.memory_config() == config
-    assert there.shard_spec().shape == (32, 64)
+    assert there.memory_config().shard_spec.shape == (32, 64)
     assert ttnn.relu(there).memory_config().memory_layout == ttnn.TensorMemoryLayout.HEIGHT_SHARDED
     wide = ttnn.create_sharded_memory_config((256, 64), ttnn.CoreGrid(x=2, y=1), ttnn.ShardStrategy.WIDTH)
     assert ttnn.reshard(there, wide).memory_config() == wide

@@ -10,7 +10,7 @@ import torch
 from proveout.ttnn.buffers import Buffer, Slot
 from proveout.ttnn.device import Device
 from proveout.ttnn.enums import ROW_MAJOR_LAYOUT, TILE_LAYOUT, DataType, Layout, StorageType, member
-from proveout.ttnn.memory import MemoryConfig, ShardSpec, config_of
+from proveout.ttnn.memory import MemoryConfig, config_of
 from proveout.types import DRAM, DTYPE_BYTES, HOST, TensorSpec
 
 
@@ -90,9 +90,6 @@ class Tensor:
 
     def is_sharded(self) -> bool:
         return self.spec.memory.sharding != "interleaved"
-
-    def shard_spec(self) -> ShardSpec | None:
-        return self.memory_config().shard_spec
 
     def storage_type(self) -> StorageType:
         found: StorageType = member(StorageType, "HOST" if self.spec.memory == HOST else "DEVICE")
