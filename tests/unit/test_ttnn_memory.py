@@ -255,3 +255,20 @@ def test_a_closed_device_takes_no_calls(device):
     ttnn.close_device(device)
     with pytest.raises(RuntimeError, match="the device was closed"):
         ttnn.relu(x)
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "wanted"),
+    [
+        ("add_", 2.0, 3.0),
+        ("subtract_", 2.0, -1.0),
+        ("multiply_", 4.0, 4.0),
+        ("divide_", 4.0, 0.25),
+        ("rsub_", 4.0, 3.0),
+    ],
+)
+def test_each_call_in_place_takes_numbers_and_tensors(device, name, other, wanted):
+    for operand in (float(other), ttnn.full_like(send(device, 32, 32), float(other))):
+        x = send(device, 32, 32)
+        getattr(ttnn, name)(x, operand)
+        assert ttnn.to_torch(x).unique().tolist() == [wanted]

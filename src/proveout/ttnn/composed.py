@@ -150,37 +150,30 @@ def attention_softmax(
     return call("ttnn.softmax", tensor, dim=-1, **rest)  # type: ignore[no-any-return]
 
 
-def _in_place(base: str, first: str) -> Callable[..., Tensor]:
-    """A call whose result goes where its first operand lies."""
+def _in_place(name: str, base: str) -> Callable[..., Tensor]:
+    """A call whose result goes where its first operand lies. The two functions may name their operands differently."""
+    taken = {p.name for overload in signatures()[base] for p in overload}
+    operands = [p.name for p in signatures()[name][0][:2] if "Tensor" in p.annotation or p.name.startswith("input_")]
 
     def change(**bound: Any) -> Tensor:
-        operand = bound[first]
-        named = {_RENAMED.get(k, k) if base not in ("ttnn.maximum",) else k: v for k, v in bound.items()}
-        result: Tensor = call(base, **{k: v for k, v in named.items() if k in _taken(base, named)})
-        if result.spec != operand.spec:
-            raise RuntimeError(f"TT_FATAL: in place, {base} gives {result.spec} where {operand.spec} lies")
-        return copy(result, operand)
+        given = [bound.pop(operand) for operand in operands if operand in bound]
+        result: Tensor = call(base, *given, **{k: v for k, v in bound.items() if k in taken})
+        if result.spec != given[0].spec:
+            raise RuntimeError(f"TT_FATAL: {name} gives {result.spec} where {given[0].spec} lies")
+        return copy(result, given[0])
 
     return change
 
 
-_RENAMED = {"input_a": "input_tensor_a", "input_b": "input_tensor_b"}
-
-
-def _taken(base: str, named: dict[str, Any]) -> set[str]:
-    return {p.name for overload in signatures()[base] for p in overload} & set(named)
-
-
-def _first(name: str) -> str:
-    return signatures()[name][0][0].name
-
-
-for _name in [n for n in signatures() if n.endswith("_") and n.rstrip("_") in kernels()]:
-    serves(_name)(_in_place(_name.rstrip("_"), _first(_name)))
-serves("ttnn.divide_")(_in_place("ttnn.div", _first("ttnn.divide_")))
-serves("ttnn.softmax_in_place")(_in_place("ttnn.softmax", "input_tensor"))
-serves("ttnn.scale_mask_softmax_in_place")(_in_place("ttnn.scale_mask_softmax", "input_tensor"))
-serves("ttnn.transformer.attention_softmax_")(_in_place("ttnn.transformer.attention_softmax", "tensor"))
+_BASES = {
+    "ttnn.divide_": "ttnn.div",
+    "ttnn.softmax_in_place": "ttnn.softmax",
+    "ttnn.scale_mask_softmax_in_place": "ttnn.scale_mask_softmax",
+    "ttnn.transformer.attention_softmax_": "ttnn.transformer.attention_softmax",
+    **{name: name[:-1] for name in signatures() if name.endswith("_") and name[:-1] in kernels()},
+}
+for _name, _base in _BASES.items():
+    serves(_name)(_in_place(_name, _base))
 for _alias, _base in {"ttnn.swish": "ttnn.silu", "ttnn.clip": "ttnn.clamp"}.items():
     serves(_alias)(lambda _base=_base, **bound: run(_base, bound))
 
