@@ -6,6 +6,7 @@ import runpy
 
 import pytest
 import torch
+from ttnn_text import unbound
 from zoo import MODELS
 
 import proveout
@@ -28,6 +29,7 @@ def test_an_exported_model_reproduces_its_outputs(name, precision, tmp_path, cap
         assert "as compiled" in capsys.readouterr().out
     text = "".join(script.read_text() for script in scripts)
     assert text.count("ttnn.from_torch(") + text.count("ttnn.to_torch(") >= compiled.coverage.num_transfers
+    assert unbound(text) == []
     assert "# bert.encoder.layer.1" in text or name != "bert"
 
 

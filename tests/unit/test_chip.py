@@ -26,7 +26,7 @@ from proveout.compiler.plan import make_plan
 from proveout.compiler.program_passes import deallocate, hoist
 from proveout.errors import DeviceError, OutOfMemory
 from proveout.kernels.cost import StepTime, memory_use, program_ns, step_times
-from proveout.kernels.table import infer
+from proveout.kernels.table import MEMORY_NAMES, infer
 from proveout.program import Name, Program, Ref, Step, verify
 from proveout.types import DRAM, HOST, L1, Settings, TensorSpec
 
@@ -180,7 +180,8 @@ def test_buffers_never_overlap_and_fail_only_where_no_gap_is_large_enough(action
 
 def product(m, k, n, batch=1, dtype="bfloat16", memory=DRAM):
     a, b = t(batch, m, k, dtype=dtype, memory=memory), t(k, n, dtype=dtype, memory=memory)
-    return Step("ttnn.matmul", (("input_tensor_a", Ref("a")), ("input_tensor_b", Ref("b"))), ("y",)), {"a": a, "b": b}
+    factors = (("input_tensor_a", Ref("a")), ("input_tensor_b", Ref("b")))
+    return Step("ttnn.matmul", (*factors, ("memory_config", MEMORY_NAMES[memory])), ("y",)), {"a": a, "b": b}
 
 
 def timed(step, specs, chip, **chosen):

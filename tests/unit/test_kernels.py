@@ -118,6 +118,10 @@ def movement():
     yield call("reshape", input_tensor=t(2, 3, layout="row_major"), shape=(3, 2), layout="row_major")
     yield call("permute", input_tensor=X, dims=(0, 2, 3, 1))
     yield call("transpose", input_tensor=X, dim1=-2, dim2=-1)
+    yield call("transformer.concatenate_heads", input_tensor=t(2, 4, 8, 32))
+    yield call("experimental.nlp_concat_heads", input_tensor=t(2, 4, 8, 32))
+    yield call("experimental.nlp_create_qkv_heads", input=t(2, 1, 8, 384), num_heads=4)
+    yield call("experimental.nlp_create_qkv_heads", input=t(2, 1, 8, 256), num_heads=4, num_kv_heads=2)
     yield call("expand", input_tensor=t(1, 7), output_shape=(5, 7))
     yield call("repeat", input_tensor=X, repeat_dims=(1, 1, 1, 2))
     yield call("concat", tensors=(X, X), dim=-1)
@@ -206,6 +210,11 @@ def transfers():
     yield Call("ttnn.typecast", {"input_tensor": X, "dtype": Name("ttnn.int32")})
     yield call("all_gather", input_tensor=X, dim=3)
     yield call("get_device_tensors", tensor=X)
+    yield Call("ttnn.clone", {"input": X, "dtype": Name("ttnn.float32")})
+    yield Call("ttnn.clone", {"input": X, "memory_config": Name("ttnn.L1_MEMORY_CONFIG")}, memory=L1)
+    yield Call("ttnn.reallocate", {"tensor": X})
+    host = t(2, 3, layout="row_major", memory=HOST)
+    yield Call("ttnn.to_dtype", {"tensor": host, "dtype": Name("ttnn.float32")}, "row_major", HOST)
 
 
 CALLS = [*unary(), *binary(), *products(), *movement(), *rest(), *transfers()]

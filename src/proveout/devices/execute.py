@@ -60,7 +60,8 @@ def on_chips(meanings: Meanings, chips: int) -> Meanings:
 
 def run_step(step: Step, values: Mapping[str, Any], meanings: Meanings = unrounded) -> tuple[Any, ...]:
     """One Step, now: its outputs."""
-    attrs = {k: _concrete(v, values) for k, v in step.attrs}
+    skip = frozenset() if step.on_host else PLACEMENT
+    attrs = {k: _concrete(v, values) for k, v in step.attrs if k not in skip}
     if step.on_host:
         out = aten_op(step.kernel)(**attrs)
     else:

@@ -23,6 +23,7 @@ from proveout.chip.time import (
 from proveout.errors import OutOfMemory
 from proveout.kernels.circular import call_peak
 from proveout.kernels.device_ops import device_ops
+from proveout.kernels.faithful import told_fidelity
 from proveout.kernels.table import Specs, flat_specs, kernels, specs_of
 from proveout.program import DEALLOCATE, FROM_TORCH, TO_DEVICE, TO_TORCH, Program, Step, refs
 from proveout.types import DRAM, HOST, DeviceSpec, Fidelity, MemoryUse, Settings, TensorSpec
@@ -127,7 +128,7 @@ def _call_ops(
 ) -> tuple[tuple[Work, str], tuple[DeviceOp, ...]]:
     """The call's own arithmetic and fidelity, and its device operations."""
     dtypes = [s.dtype for v in specs.values() for s in flat_specs(v)]
-    fidelity = asked or default_fidelity(dtypes, chip)
+    fidelity = told_fidelity(specs) or asked or default_fidelity(dtypes, chip)
     work = kernels()[kernel].work(specs, outputs)
     return (work, fidelity), device_ops(kernel, specs, outputs, work, fidelity)
 

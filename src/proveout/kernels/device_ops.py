@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -179,7 +180,8 @@ def _conv(call: Call) -> list[DeviceOp]:
 
 
 def _weights_dtype(specs: Specs) -> str:
-    asked = getattr(specs.get("conv_config"), "text", "").partition("weights_dtype=ttnn.")[2].rstrip(")")
+    told = re.search(r"weights_dtype=ttnn\.(\w+)", getattr(specs.get("conv_config"), "text", ""))
+    asked = told.group(1) if told else ""
     return asked or str(specs["weight_tensor"].dtype)
 
 
@@ -331,6 +333,8 @@ FAMILIES: dict[str, str] = {
     "ttnn.full": "copy",
     "ttnn.expand": "copy",
     "ttnn.repeat": "copy",
+    "ttnn.clone": "copy",
+    "ttnn.reallocate": "copy",
     "ttnn.batch_norm": "binary",
 }
 """Calls that are one device operation."""
@@ -389,6 +393,7 @@ RULES: dict[str, Rule] = {
     "ttnn.to_layout": _to_layout,
     "ttnn.to_memory_config": _to_memory_config,
     "ttnn.reshape": _reshape,
+    "ttnn.to_dtype": lambda call: [],
     "ttnn.pow": _pow,
     "ttnn.permute": _permute,
     "ttnn.transpose": _transpose,

@@ -25,7 +25,7 @@ from proveout.kernels import matrix_unit
 from proveout.kernels.matmul import ACTIVATIONS
 from proveout.kernels.table import Kernel, flat_specs, kernels, specs_of, storing
 from proveout.program import Name, Step
-from proveout.types import DeviceSpec, TensorSpec
+from proveout.types import DeviceSpec, Fidelity, TensorSpec
 
 Tensor = torch.Tensor
 Meaning = Callable[..., Any]
@@ -102,6 +102,13 @@ def keywords(config: Any) -> dict[str, Any]:
     return {
         str(k.arg): k.value.value if isinstance(k.value, ast.Constant) else ast.unparse(k.value) for k in call.keywords
     }
+
+
+def told_fidelity(specs: Mapping[str, Any]) -> Fidelity | None:
+    """The fidelity that a call's compute config names, if it has one and names one."""
+    config = next((keywords(specs[c]) for c in CONFIGS if c in specs), {})
+    said = str(config.get("math_fidelity", "")).rpartition(".")[2]
+    return said if said in PHASES else None  # type: ignore[return-value]
 
 
 # ---- the families -------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from proveout.kernels.table import FLOAT, Kernel, Specs
-from proveout.types import TILE
+from proveout.types import TILE, TensorSpec
 
 Tensor = torch.Tensor
 Ints = Sequence[int]
@@ -80,6 +80,39 @@ def split_heads_refuses(specs: Specs) -> str | None:
     return f"ttnn splits heads of whole tiles, not of {size}" if rest or size % TILE else None
 
 
+def concatenate_heads(input_tensor: Tensor) -> Tensor:
+    """[batch, heads, length, head size] -> [batch, length, heads x head size]."""
+    return input_tensor.transpose(1, 2).flatten(2)
+
+
+def concatenate_heads_refuses(specs: Specs) -> str | None:
+    x = specs["input_tensor"]
+    if len(x.shape) != 4:
+        return f"ttnn concatenates heads of 4 dimensions, not {len(x.shape)}"
+    size = x.shape[-1]
+    return f"Head size must be a multiple of {TILE} but was found to be {size}" if size % TILE else None
+
+
+def nlp_concat_heads(input_tensor: Tensor) -> Tensor:
+    """As `concatenate_heads`, of 4 dimensions: [batch, 1, length, heads x head size]."""
+    return concatenate_heads(input_tensor).unsqueeze(1)
+
+
+def nlp_create_qkv_heads(
+    input: Tensor, num_heads: int, num_kv_heads: int | None = None, transpose_k_heads: bool = True
+) -> tuple[Tensor, Tensor, Tensor]:
+    """As `split_heads`, of 4 dimensions: [batch, 1, length, (queries, keys, values)]."""
+    return split_heads(input.squeeze(1), num_heads, num_kv_heads, transpose_k_heads)
+
+
+def nlp_create_qkv_heads_refuses(specs: Specs) -> str | None:
+    x = specs["input"]
+    if len(x.shape) != 4 or x.shape[1] != 1:
+        return f"ttnn.experimental.nlp_create_qkv_heads takes [batch, 1, length, width], not {x.shape}"
+    flat = TensorSpec((x.shape[0], *x.shape[2:]), x.dtype, x.layout, x.memory)
+    return split_heads_refuses({**specs, "input_tensor": flat})
+
+
 KERNELS = [
     Kernel("ttnn.reshape", reshape, layout=None, view=True),
     Kernel("ttnn.permute", permute, layout=None, view=True),
@@ -95,6 +128,27 @@ KERNELS = [
         split_heads,
         dtypes=FLOAT,
         refuse=split_heads_refuses,
+        view=True,
+    ),
+    Kernel(
+        "ttnn.transformer.concatenate_heads",
+        concatenate_heads,
+        dtypes=FLOAT,
+        refuse=concatenate_heads_refuses,
+        view=True,
+    ),
+    Kernel(
+        "ttnn.experimental.nlp_concat_heads",
+        nlp_concat_heads,
+        dtypes=FLOAT,
+        refuse=concatenate_heads_refuses,
+        view=True,
+    ),
+    Kernel(
+        "ttnn.experimental.nlp_create_qkv_heads",
+        nlp_create_qkv_heads,
+        dtypes=FLOAT,
+        refuse=nlp_create_qkv_heads_refuses,
         view=True,
     ),
 ]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,8 @@ class Parameter:
     annotation: str
     required: bool
     keyword_only: bool = False
+    default: str = field(default="", compare=False)
+    """As the signature writes it."""
 
     def may_take(self, tensor: bool) -> bool:
         """Whether its annotation admits a tensor, or something that is none."""
@@ -26,8 +29,32 @@ class Parameter:
 @functools.cache
 def signatures() -> dict[str, list[tuple[Parameter, ...]]]:
     """Per ttnn name, the parameters of each overload."""
-    text = resources.files("proveout.kernels").joinpath("ttnn_api.json").read_text()
-    return {name: [tuple(_parse(s)) for s in overloads] for name, overloads in json.loads(text)["signatures"].items()}
+    return {name: [tuple(_parse(s)) for s in overloads] for name, overloads in _read("ttnn_api")["signatures"].items()}
+
+
+@functools.cache
+def constructors() -> dict[str, tuple[Parameter, ...]]:
+    """The parameters of ttnn's config classes."""
+    return {name: tuple(_parse(text)) for name, text in _read("ttnn_types")["constructors"].items()}
+
+
+def enums() -> dict[str, list[str]]:
+    """ttnn's enumerations and their members, in order."""
+    found: dict[str, list[str]] = _read("ttnn_types")["enums"]
+    return found
+
+
+@functools.cache
+def names() -> frozenset[str]:
+    """Every public name of ttnn, served here or not."""
+    return frozenset(_read("ttnn_names")["names"]) | frozenset(_read("ttnn_types")["names"])
+
+
+@functools.cache
+def _read(file: str) -> dict[str, Any]:
+    text = resources.files("proveout.kernels").joinpath(f"{file}.json").read_text()
+    found: dict[str, Any] = json.loads(text)
+    return found
 
 
 @functools.cache
@@ -60,7 +87,7 @@ def _parse(signature: str) -> Iterator[Parameter]:
         elif part and part != "/":
             head, _, default = part.partition("=")
             name, _, annotation = head.partition(":")
-            yield Parameter(name.strip(), annotation.strip(), not default, keyword_only)
+            yield Parameter(name.strip(), annotation.strip(), not default, keyword_only, default.strip())
 
 
 def _parts(inside: str) -> Iterator[str]:

@@ -12,6 +12,7 @@ import torch
 
 from proveout.chip.time import Work
 from proveout.kernels.blockfloat import FORMATS, Packer, quantise
+from proveout.kernels.memory_config import CONSTRUCTOR, PLAIN, parse_memory
 from proveout.kernels.pieces import Pieces, mesh_argument, on_each_chip
 from proveout.program import FROM_TORCH, TO_TORCH, Arg, Constant, Name, Ref, Step
 from proveout.types import DRAM, HOST, L1, Layout, Memory, TensorSpec
@@ -35,6 +36,12 @@ PLACEMENT = frozenset(
     }
 )
 """Attributes that say where or how, never what: a meaning does not see them."""
+
+STAYS_ON_HOST = frozenset({"ttnn.from_device", "ttnn.to_dtype"})
+"""Kernels whose result is a tensor in the host's memory."""
+
+GIVES_DRAM = frozenset({"ttnn.matmul", "ttnn.linear", "ttnn.concat", "ttnn.transformer.scaled_dot_product_attention"})
+"""Kernels whose result goes to DRAM unless a memory config is given, wherever their operands lie; others follow."""
 
 FLOAT = frozenset({"float32", "bfloat16", "bfloat8_b", "bfloat4_b"})
 INT = frozenset({"int32", "uint32"})
@@ -134,11 +141,13 @@ def _infer(kernel: Kernel, attrs: tuple[tuple[str, Any], ...], target: str, chip
     if "layout" in given:
         layout = resolve(given["layout"])
     layout = kernel.out_layout or layout
-    memory = operands[0].memory if operands and operands[0].memory != HOST else DRAM
-    memory = kernel.out_memory or memory
+    follows = operands and operands[0].memory != HOST and kernel.name not in GIVES_DRAM
+    memory = kernel.out_memory or (operands[0].memory if follows else DRAM)
+    if memory.shard is not None and tuple(tensors[0].shape) != operands[0].shape:
+        memory = Memory(memory.buffer)  # a shard's shape is one tensor shape's own
     if "memory_config" in given:
         memory = resolve(given["memory_config"])
-    elif kernel.name == "ttnn.from_device" or (kernel.name == "ttnn.from_torch" and "device" not in given):
+    elif kernel.name in STAYS_ON_HOST or (kernel.name == "ttnn.from_torch" and "device" not in given):
         memory = HOST
     if kernel.fixed_memory is not None:
         memory = kernel.fixed_memory(given) or memory
@@ -198,7 +207,7 @@ def call_meaning(kernel: Kernel, attrs: Mapping[str, Any], meaning: Callable[...
     return (meaning or kernel.meaning)(**{k: _resolve_deep(v) for k, v in attrs.items() if k not in PLACEMENT})
 
 
-PACKERS: dict[str, Packer] = {FROM_TORCH: "host", "ttnn.typecast": "device"}
+PACKERS: dict[str, Packer] = {FROM_TORCH: "host", "ttnn.to_dtype": "host", "ttnn.typecast": "device"}
 """Kernels that pack their operand as it is; after all others the chip packs a bfloat16 result."""
 
 
@@ -229,8 +238,7 @@ _STORED_AS = {"bfloat8_b": torch.bfloat16, "bfloat4_b": torch.bfloat16}
 _NAMES: dict[str, Any] = {
     "ttnn.TILE_LAYOUT": "tile",
     "ttnn.ROW_MAJOR_LAYOUT": "row_major",
-    "ttnn.DRAM_MEMORY_CONFIG": DRAM,
-    "ttnn.L1_MEMORY_CONFIG": L1,
+    **PLAIN,
     "ttnn.GeluVariant.Accurate": "Accurate",
     "ttnn.GeluVariant.Tanh": "Tanh",
     "device": None,
@@ -248,6 +256,8 @@ def resolve(value: Any) -> Any:
     across = mesh_argument(value.text)
     if across is not None:
         return across
+    if value.text.startswith(CONSTRUCTOR):
+        return parse_memory(value.text)
     kind, _, name = value.text.partition(".")
     if name in _STORED_AS:
         return _STORED_AS[name]

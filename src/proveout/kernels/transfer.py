@@ -11,6 +11,7 @@ from proveout.kernels.blockfloat import FORMATS
 from proveout.kernels.pieces import WHOLE, MeshArgument, Pieces
 from proveout.kernels.table import Kernel, Specs, resolve
 from proveout.program import Name
+from proveout.types import HOST
 
 
 def from_torch(tensor: torch.Tensor, dtype: torch.dtype | None = None, layout: str | None = None) -> torch.Tensor:
@@ -60,6 +61,19 @@ def typecast(input_tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return input_tensor.to(dtype)
 
 
+def clone(input: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
+    return input.to(dtype) if dtype is not None else input
+
+
+def to_dtype(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """On the host: what a cast means on the device is `typecast`'s business."""
+    return tensor.to(dtype)
+
+
+def _on_host(specs: Specs) -> str | None:
+    return None if specs["tensor"].memory == HOST else "ttnn.to_dtype takes tensors on the host; use ttnn.typecast"
+
+
 def deallocate(tensor: torch.Tensor, force: bool = True) -> Any:
     return None
 
@@ -80,5 +94,8 @@ KERNELS = [
     Kernel("ttnn.to_layout", to_layout, layout=None, view=True),
     Kernel("ttnn.to_memory_config", to_memory_config, layout=None, view=True),
     Kernel("ttnn.typecast", typecast, view=True),
+    Kernel("ttnn.clone", clone, layout=None, view=True),
+    Kernel("ttnn.reallocate", cross, layout=None, view=True),
+    Kernel("ttnn.to_dtype", to_dtype, layout=None, refuse=_on_host, view=True),
     Kernel("ttnn.deallocate", deallocate, layout=None),
 ]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Literal, NamedTuple
 
 from proveout.chip.specs import CHIPS
-from proveout.devices.sim import Sim
 from proveout.kernels.pieces import REPLICATE, concat_along, shard_along
 from proveout.program import Name
+from proveout.ttnn.device import Device
 
 FabricConfig = SimpleNamespace(FABRIC_1D=Name("ttnn.FabricConfig.FABRIC_1D"))
 
@@ -23,8 +22,14 @@ class MeshShape(NamedTuple):
     columns: int
 
 
-class MeshDevice(Sim):
+class MeshDevice(Device):
     """Several chips that all run the same calls, each on its own piece of every tensor."""
+
+    def get_num_devices(self) -> int:
+        return self.spec.chips
+
+    def get_device_ids(self) -> list[int]:
+        return list(range(self.spec.chips))
 
 
 def open_mesh_device(
@@ -32,7 +37,9 @@ def open_mesh_device(
     *,
     chip: str = "n300",
     numerics: Literal["fast", "faithful"] = "fast",
-    **reserved: int,
+    l1_small_size: int = 0,
+    trace_region_size: int = 0,
+    num_command_queues: int = 1,
 ) -> MeshDevice:
     """Open all chips of an embedded board that has several."""
     chips = CHIPS[chip].chips if chip in CHIPS else 0
@@ -40,7 +47,7 @@ def open_mesh_device(
     if chips < 2 or asked != chips:
         boards = ", ".join(f"{name} ({spec.chips})" for name, spec in CHIPS.items() if spec.chips > 1)
         raise RuntimeError(f"a mesh of {asked} chips is not there on {chip!r}; boards with several: {boards}.")
-    return MeshDevice(chip, numerics)
+    return MeshDevice(chip, numerics, l1_small_size, trace_region_size, num_command_queues)
 
 
 def close_mesh_device(device: MeshDevice) -> None:
@@ -68,9 +75,3 @@ def ReplicateTensorToMesh(mesh_device: MeshDevice) -> MeshName:
 
 def ConcatMeshToTensor(mesh_device: MeshDevice, dim: int) -> MeshName:
     return MeshName(concat_along(dim).text, mesh_device)
-
-
-def mesh_chips(arguments: Iterable[object]) -> int:
-    """How many chips a call with these arguments runs on."""
-    meshes = [a.mesh_device if isinstance(a, MeshName) else a for a in arguments]
-    return next((m.spec.chips for m in meshes if isinstance(m, MeshDevice)), 1)
