@@ -44,12 +44,13 @@ def page(rows: list[dict[str, Any]], golden: list[dict[str, Any]]) -> str:
         "of the op table, replayed on ttnn 0.81.1 with its mock chips: ttnn's own validation, shape inference and",
         "allocation. The mock computes nothing, so numbers are compared with ttnn's golden functions, further down.",
         "",
-        "| calls of | chip | distinct calls | accepted | output spec as ours |",
-        "|---|---|---:|---:|---:|",
+        "| calls of | chip | distinct calls | accepted | output spec as ours | peak L1 within 15 % of ours |",
+        "|---|---|---:|---:|---:|---:|",
     ]
     for (of, chip), found in grouped(rows, lambda r: (r["of"], r["chip"])):
         ok, equal = sum(r["status"] == "ok" for r in found), sum(map(same, found))
-        out.append(f"| {of} | {chip} | {len(found):,} | {share(ok, len(found))} | {share(equal, len(found))} |")
+        counts = f"{len(found):,} | {share(ok, len(found))} | {share(equal, len(found))} | {peaks(found)}"
+        out.append(f"| {of} | {chip} | {counts} |")
     odd = [r for r in rows if not same(r)]
     out += ["", "## What differs", ""]
     if not odd:
@@ -60,12 +61,13 @@ def page(rows: list[dict[str, Any]], golden: list[dict[str, Any]]) -> str:
         "",
         "## Calls of the models, by kernel",
         "",
-        "| kernel | distinct calls | accepted | output spec as ours |",
-        "|---|---:|---:|---:|",
+        "| kernel | distinct calls | accepted | output spec as ours | peak L1 within 15 % of ours |",
+        "|---|---:|---:|---:|---:|",
     ]
     for kernel, found in grouped(models, lambda r: r["kernel"]):
         ok, equal = sum(r["status"] == "ok" for r in found), sum(map(same, found))
-        out.append(f"| `{kernel}` | {len(found):,} | {share(ok, len(found))} | {share(equal, len(found))} |")
+        counts = f"{len(found):,} | {share(ok, len(found))} | {share(equal, len(found))} | {peaks(found)}"
+        out.append(f"| `{kernel}` | {counts} |")
     out += golden_part(golden)
     out += [
         "",
@@ -80,6 +82,12 @@ def page(rows: list[dict[str, Any]], golden: list[dict[str, Any]]) -> str:
         "",
     ]
     return "\n".join(out)
+
+
+def peaks(rows: list[dict[str, Any]]) -> str:
+    found = [(r["peak_l1"], r["our_peak_l1"]) for r in rows if r.get("peak_l1")]
+    near = sum(abs(ours - theirs) <= 0.15 * theirs for theirs, ours in found)
+    return share(near, len(found)) if found else "none uses L1"
 
 
 def golden_part(golden: list[dict[str, Any]]) -> list[str]:

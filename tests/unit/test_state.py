@@ -762,8 +762,7 @@ def on_small_chip(tiles):
     from proveout.chip.specs import CHIPS
     from proveout.devices.sim import Sim
 
-    sizes = {"l1_allocatable": 0, "dram_bank_bytes": tiles * 4096}
-    return Sim(replace(CHIPS["n150"], name="tiny", grid=(1, 1), dram_banks=1, **sizes))
+    return Sim(replace(CHIPS["n150"], name="tiny", grid=(1, 1), dram_banks=1, dram_bank_bytes=tiles * 4096))
 
 
 @both
@@ -775,7 +774,7 @@ def on_small_chip(tiles):
 def test_a_cache_stays_where_others_give_way_and_gives_way_itself_at_last(tiles, keeps, moves, settings):
     ours, theirs = Deep().eval(), Deep().eval()
     tiles = tiles if settings is LIVE else tiles // 2
-    capture = Capture.of(on_small_chip(tiles), settings | {"verify": True}, keep=True)
+    capture = Capture.of(on_small_chip(tiles), settings | {"verify": True, "memory": "dram"}, keep=True)
     function = torch.compile(ours, backend=capture)
     with torch.no_grad():
         for step in range(3):

@@ -67,7 +67,7 @@ class Witness:
     def _hold(self, stage: str, found: Sequence[Any], tolerance: float) -> None:
         assert self._seen is not None
         for index, (before, after) in enumerate(zip(self._seen, found, strict=True)):
-            if isinstance(before, torch.Tensor):
+            if isinstance(before, torch.Tensor) and _is_plain(before):
                 distance = _distance(before, after)
                 if distance > tolerance:
                     raise InvalidProgram(

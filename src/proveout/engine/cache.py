@@ -134,7 +134,9 @@ def _graph_text(gm: GraphModule) -> Iterator[str]:
         modules = node.meta.get("nn_module_stack") or {}
         path = next(reversed(modules.values()))[0] if modules else ""
         yield f"{node.name} {node.op} {node.target} {_text(node.args)} {_text(node.kwargs)} "
-        yield f"{_text(node.meta.get('val'))} {path} {node.meta.get('stack_trace')}\n"
+        trace = node.meta.get("stack_trace") or ""
+        line = trace[trace.rfind("File ") :].partition(", in ")[0]  # the user's own, as an Origin has it
+        yield f"{_text(node.meta.get('val'))} {path} {line}\n"
 
 
 def _text(value: Any) -> str:

@@ -106,7 +106,7 @@ def conv_shards(window: Window, weights: str, chip: DeviceSpec) -> Shards:
 
 
 def _conv(window: Window, kind: str, down: int, across: int, weight_tile: int) -> Shards:
-    tall = -(-window.out_pixels // TILE)
+    tall = max(1, -(-window.out_pixels // TILE))  # a transposed one may have no whole window
     out_rows = -(-tall // down)
     rows = -(-tall // out_rows)
     channels = _up(-(-window.in_channels // across), CHANNELS)
