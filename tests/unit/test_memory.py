@@ -61,9 +61,10 @@ def run(program, device=None):
     return loaded.run(list(numbers(program, program.inputs).values()))
 
 
-def same_outputs(before, after, small):
+def same_outputs(before, after, small, rtol=0.0):
     wanted, got = run(before), run(after, Sim(small))
-    assert all(torch.equal(a, b) for a, b in zip(got.outputs, wanted.outputs, strict=True))
+    for a, b in zip(got.outputs, wanted.outputs, strict=True):
+        torch.testing.assert_close(a, b, rtol=rtol, atol=0.0)
     assert got.num_transfers == after.num_transfers
 
 
@@ -454,7 +455,8 @@ def test_an_op_that_alone_does_not_fit_is_computed_in_pieces(kernel):
     use = memory_use(after, small)
     assert use.fits, use.peak_at
     assert use.dram_peak_bytes <= small.dram_bank_bytes
-    same_outputs(program, after, small)
+    # torch's own bfloat16 softmax over an inner dimension rounds otherwise for another number of rows.
+    same_outputs(program, after, small, rtol=2**-7 if kernel == "ttnn.softmax" else 0.0)
 
 
 @pytest.mark.parametrize(("batch", "channels", "kib"), [(4, 32, 10), (1, 128, 14)], ids=["images", "output channels"])
