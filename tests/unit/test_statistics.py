@@ -5,6 +5,7 @@ Truths are closed forms. Seeds are fixed; the larger replications are marked slo
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 
@@ -151,6 +152,7 @@ def test_few_samples_have_a_centre_but_no_interval():
     assert "there are 3" in summary.median_ns.reason
 
 
+@settings(deadline=None)
 @given(times)
 def test_order_free_numbers_are_numpys_whatever_the_order(values):
     x = np.array(values)
@@ -165,6 +167,7 @@ def test_order_free_numbers_are_numpys_whatever_the_order(values):
     assert summary.mean_ns.value == pytest.approx(np.mean(x))
 
 
+@settings(deadline=None)
 @given(times, st.integers(2, 1000))
 def test_times_in_another_unit_give_the_same_intervals_in_that_unit(values, factor):
     x = np.array(values)
@@ -176,6 +179,7 @@ def test_times_in_another_unit_give_the_same_intervals_in_that_unit(values, fact
             assert b.high == pytest.approx(a.high * factor, rel=1e-6, abs=1e-3 * factor)
 
 
+@settings(deadline=None)
 @given(times)
 def test_every_interval_holds_its_value_and_every_gap_its_reason(values):
     summary = summarise(np.array(values))
@@ -190,23 +194,22 @@ def test_every_interval_holds_its_value_and_every_gap_its_reason(values):
 @settings(deadline=None)
 @given(times, st.integers(1, 10**15))
 def test_json_is_strict_and_nothing_in_it_was_not_a_number(values, elapsed):
-    """`to_json` writes null for a NaN; here there is none to write, in results or in their reasons."""
+    """`to_json` writes null for a NaN, so the results themselves are searched for one."""
 
-    def numbers(value):
-        if isinstance(value, dict | list):
-            for inner in value.values() if isinstance(value, dict) else value:
-                yield from numbers(inner)
-        elif isinstance(value, float):
+    def floats(value):
+        if isinstance(value, float):
             yield value
+        elif isinstance(value, dict | tuple):
+            for inner in value.values() if isinstance(value, dict) else value:
+                yield from floats(inner)
 
     x = np.array(values)
     results = [judge(x, elapsed_ns=elapsed), throughput(x, 0, int(x.max()) + 1)]
     if np.median(x) > 0:
         results += [gate([x] * n, [x + 1] * n) for n in (1, 3)]
     for result in results:
-        assert "nan" not in str(vars(result)).lower().replace("nance", "")
+        assert all(math.isfinite(v) for v in floats(dataclasses.asdict(result)))
         json.dumps(to_json(result), allow_nan=False)
-        assert all(math.isfinite(v) for v in numbers(to_json(result)))
 
 
 @pytest.mark.parametrize(
@@ -345,6 +348,7 @@ def test_false_alarms_stay_rare_where_next_to_nothing_is_allowed():
 
 def test_a_faster_b_passes():
     assert outcomes(25, 100, slowdown=-0.05)["passed"] == 1
+    assert "B is faster" in gate(*pairs(np.random.default_rng(25), PAIRS, SAMPLES, slowdown=-0.05)).reason
 
 
 def test_a_ratios_interval_covers_the_truth():
@@ -373,6 +377,7 @@ def test_two_pairs_are_too_few_for_an_interval():
     assert result.compared.ratio.value == pytest.approx(math.sqrt(12 / 10 * 13 / 11))
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 10**9), st.integers(1, 10**9)), min_size=3, max_size=12))
 def test_b_to_a_is_the_inverse_of_a_to_b(medians):
     a, b = [[x] for x, _ in medians], [[y] for _, y in medians]

@@ -106,6 +106,8 @@ def pairs_needed(spread: float, allowed: float) -> int:
 
 
 def _decide(low: float, high: float, allowed: float, compared: Ratio) -> tuple[Outcome, str]:
+    if high < 0:
+        return "passed", f"B is faster: it takes {-high:.1%} to {-low:.1%} less time"
     if high < allowed:
         return "passed", f"B is at most {high:.1%} slower, within the allowed {allowed:.1%}"
     if low > 0:
@@ -114,7 +116,7 @@ def _decide(low: float, high: float, allowed: float, compared: Ratio) -> tuple[O
     more = f"start again with {needs} pairs" if needs > compared.num_pairs else "start again with twice as many pairs"
     return (
         "undecided",
-        f"between {low:.1%} and {high:.1%} slower: too wide for {allowed:.1%}. Quieten the machine, or {more}",
+        f"a slowdown of {low:.1%} to {high:.1%}: too wide for {allowed:.1%}. Quieten the machine, or {more}",
     )
 
 
