@@ -63,6 +63,7 @@ bench: .venv/installed-test
 	$(BIN)/python tests/bench/sim_vs_eager.py
 	$(BIN)/python tests/bench/compile_cost.py
 	$(BIN)/python tests/bench/predict_speed.py
+	$(BIN)/python tests/bench/harvest.py
 
 clean:
 	rm -rf .venv .venv-interop demo build dist src/*.egg-info
