@@ -96,7 +96,7 @@ def replay(program: Program, device: Any, seen: set[str]) -> list[dict[str, Any]
             given = [r for r in results if not isinstance(r, torch.Tensor)]
             answer |= {"status": "ok", "given": [answered(r) for r in given]}
             if given and not step.is_transfer:
-                answer["peak_l1"] = ttnn.graph.extract_peak_L1_memory_usage(graph)
+                answer["peak_l1"] = ttnn.graph.extract_resource_usage_per_core(graph).peak_total
                 answer["our_peak_l1"] = our_peak(step, program, device.spec)
         values.update(zip(step.outputs, results))
         if key not in seen and step.kernel != DEALLOCATE:
