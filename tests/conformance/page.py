@@ -43,6 +43,9 @@ def page(rows: list[dict[str, Any]], golden: list[dict[str, Any]]) -> str:
         "Every Step of the test models' Programs (14 models, precisions `model` and `bfloat16`) and of every sample",
         "of the op table, replayed on ttnn 0.81.1 with its mock chips: ttnn's own validation, shape inference and",
         "allocation. The mock computes nothing, so numbers are compared with ttnn's golden functions, further down.",
+        "Peak L1 is per core, of the call alone. The models are small, and what small products with a bias, convolutions",
+        "of small images and unary calls on L1 hold is not yet told as ttnn does; larger calls are compared in",
+        "[ttnn-conformance](ttnn-conformance.md).",
         "",
         "| calls of | chip | distinct calls | accepted | output spec as ours | peak L1 within 15 % of ours |",
         "|---|---|---:|---:|---:|---:|",
@@ -85,6 +88,8 @@ def page(rows: list[dict[str, Any]], golden: list[dict[str, Any]]) -> str:
 
 
 def peaks(rows: list[dict[str, Any]]) -> str:
+    if not any("peak_l1" in r for r in rows):
+        return "not compared"
     found = [(r["peak_l1"], r["our_peak_l1"]) for r in rows if r.get("peak_l1")]
     near = sum(abs(ours - theirs) <= 0.15 * theirs for theirs, ours in found)
     return share(near, len(found)) if found else "none uses L1"
