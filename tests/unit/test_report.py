@@ -179,7 +179,8 @@ def test_the_terminal_says_why_something_failed() -> None:
     assert "✘ bad_net on sim:n150: PCC 0.91 where 0.99 was asked" in terminal.render(of(FAILED), 60)
 
 
-def test_the_terminal_ranks_host_ops_with_cost_reason_place_and_fix() -> None:
+def test_the_terminal_ranks_host_ops_with_cost_reason_place_and_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
     text = "\n".join(terminal.ledger(make_record()))
     assert "1 op of linear stays on the host, most worth changing first:" in text
     cells = next(line for line in text.splitlines() if line.lstrip().startswith("1   "))

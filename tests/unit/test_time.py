@@ -418,7 +418,8 @@ def test_predict_says_in_one_sentence_what_is_wrong_with_a_table(tmp_path, capsy
     assert said.count("\n") == 1
 
 
-def test_show_tells_a_chips_figures_and_what_backs_its_times(capsys):
+def test_show_tells_a_chips_figures_and_what_backs_its_times(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
     assert main(["devices", "show", "sim:n150"]) == 0
     said = capsys.readouterr().out
     for words in ("64 (8 × 8) at 1 GHz", "262.1", "out of the box", "uncalibrated", "modelled"):
