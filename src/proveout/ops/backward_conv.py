@@ -28,6 +28,8 @@ def lower_convolution(
     output_mask: Sequence[bool],
 ) -> tuple[Value | None, ...]:
     """A transposed convolution is the gradient of one that goes the other way: its gradients are that one's."""
+    num = weight.rank - 2
+    stride, padding, dilation = (tuple(g) * num if len(g) == 1 else g for g in (stride, padding, dilation))
     wanted = [bool(m) and b.used(i) for i, m in enumerate(output_mask)]
     grad, x, kernel = (b.cast(t, "float32") for t in (grad_output, input, weight))
     w = window_of(x if not transposed else grad, grad if not transposed else x, weight, stride, padding, dilation)

@@ -32,6 +32,10 @@ def lower_convolution(
     groups: int,
 ) -> Value:
     """ttnn convolves in two dimensions, and one is two with a height of one; the rest are products of slices."""
+    num = weight.rank - 2
+    stride, padding, dilation, output_padding = (
+        tuple(given) * num if len(given) == 1 else given for given in (stride, padding, dilation, output_padding)
+    )
     beyond = any(p > d * (k - 1) for p, d, k in zip(padding, dilation, weight.shape[2:]))
     if weight.rank == 5 or (transposed and (groups != 1 or beyond)):
         return _from_slices(b, input, weight, bias, stride, padding, dilation, transposed, groups)
