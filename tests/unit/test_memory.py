@@ -61,10 +61,9 @@ def run(program, device=None):
     return loaded.run(list(numbers(program, program.inputs).values()))
 
 
-def same_outputs(before, after, small, rtol=0.0):
+def same_outputs(before, after, small):
     wanted, got = run(before), run(after, Sim(small))
-    for a, b in zip(got.outputs, wanted.outputs, strict=True):
-        torch.testing.assert_close(a, b, rtol=rtol, atol=0.0)
+    assert all(torch.equal(a, b) for a, b in zip(got.outputs, wanted.outputs, strict=True))
     assert got.num_transfers == after.num_transfers
 
 
@@ -420,7 +419,7 @@ ALONE_TOO_LARGE = {
     "ttnn.typecast": ("float32 (128, 64)", "ttnn.typecast(input_tensor=%a, dtype=ttnn.float32)", 9),
     "ttnn.matmul": ("float32 (128, 64)", "ttnn.matmul(input_tensor_a=%a, input_tensor_b=%w2)", 7),
     "ttnn.linear": ("float32 (128, 64)", "ttnn.linear(input_tensor_a=%a, input_tensor_b=%w2, bias=%w3)", 8),
-    "ttnn.softmax": ("float32 (4, 64, 32)", "ttnn.softmax(input_tensor=%a, dim=1)", 5),
+    "ttnn.softmax": ("float32 (4, 64, 32)", "ttnn.softmax(input_tensor=%a, dim=-1)", 5),
     "ttnn.layer_norm": ("float32 (128, 64)", "ttnn.layer_norm(input_tensor=%a, weight=%w3)", 8),
     "ttnn.sum": ("float32 (4, 64, 32)", "ttnn.sum(input_tensor=%a, dim=1)", 6),
     "ttnn.max": ("float32 (4, 64, 32)", "ttnn.max(input_tensor=%a, dim=(0, 2), keepdim=True)", 6),
@@ -455,8 +454,7 @@ def test_an_op_that_alone_does_not_fit_is_computed_in_pieces(kernel):
     use = memory_use(after, small)
     assert use.fits, use.peak_at
     assert use.dram_peak_bytes <= small.dram_bank_bytes
-    # torch's own bfloat16 softmax over an inner dimension rounds otherwise for another number of rows.
-    same_outputs(program, after, small, rtol=2**-7 if kernel == "ttnn.softmax" else 0.0)
+    same_outputs(program, after, small)
 
 
 @pytest.mark.parametrize(("batch", "channels", "kib"), [(4, 32, 10), (1, 128, 14)], ids=["images", "output channels"])

@@ -11,8 +11,10 @@ import torch
 
 import proveout
 from proveout import ttnn as face
+from proveout.chip.specs import CHIPS
 from proveout.devices.registry import MOCK, devices, find
 from proveout.devices.ttnn import OnTtnn, named
+from proveout.engine.backend import Capture
 from proveout.errors import EnvironmentFault
 
 HAS_TTNN = importlib.util.find_spec("ttnn") is not None
@@ -69,6 +71,38 @@ def test_new_weights_are_sent_again(program, on_face):
     (changed,) = [w for w, n in names.items() if n == "linear.weight"]
     on_face.set_weights({changed: program.model.linear.weight})
     torch.testing.assert_close(on_face.run([X]).outputs[0], program.model(X).detach(), rtol=1e-3, atol=1e-5)
+
+
+class Cache(torch.nn.Module):
+    """Writes a row of its buffer at every call, and reads all of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("kept", torch.zeros(4, 32))
+
+    def forward(self, x, where):
+        self.kept[where] = x
+        return self.kept * 2.0
+
+
+def test_buffers_that_calls_write_to_stay_there():
+    torch._dynamo.reset()
+    handle = face.open_device(device_id=0)
+    module = types.SimpleNamespace(ttnn=face, handle=handle)
+    device = types.SimpleNamespace(
+        name="sim:n150", spec=CHIPS["n150"], load=lambda program, settings: OnTtnn(program, module)
+    )
+    ours, theirs = Cache().eval(), Cache().eval()
+    capture = Capture.of(device, {"precision": "bfloat16"}, keep=True)
+    function = torch.compile(ours, backend=capture)
+    with torch.no_grad():
+        for row in (0, 2, 1):
+            x, where = torch.full((1, 32), row + 1.0), torch.tensor([row])
+            assert torch.equal(function(x, where), theirs(x, where))
+            assert torch.equal(ours.kept, theirs.kept)
+        ours.kept.zero_(), theirs.kept.zero_()
+        assert torch.equal(function(x, where), theirs(x, where)), "a user's own write is seen"
+    assert any(graph.program.state for graph in capture.compiled)
 
 
 def test_names_are_looked_up_and_configurations_are_made():

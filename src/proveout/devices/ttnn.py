@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -66,6 +66,19 @@ class OnTtnn:
                 self._values.update(zip(step.outputs, self.run_step(step, self._values)))
         self._fresh = False
 
+    def drop_weights(self, names: Iterable[str]) -> None:
+        for name in names:
+            for made in (name, *self._made_of(name)):
+                self._values.pop(made, None)
+
+    def _made_of(self, weight: str) -> list[str]:
+        """What setup makes of a weight."""
+        made = {weight}
+        for step in self.program.setup:
+            if made.intersection(step.uses):
+                made.update(step.outputs)
+        return sorted(made - {weight})
+
     def holds_live(self, weight: str) -> bool:
         return False
 
@@ -80,7 +93,11 @@ class OnTtnn:
             for step in self.program.body:
                 values.update(zip(step.outputs, self.run_step(step, values)))
         outputs = [values[o.name] if isinstance(o, Ref) else o for o in self.program.outputs]
-        return Result(outputs, self.program.num_transfers)
+        return Result(outputs, self.program.num_transfers, state=tuple(values[n] for _, n in self.program.state))
+
+    def advance(self, result: Result) -> None:
+        for (weight, _), value in zip(self.program.state, result.state, strict=True):
+            self._values.update(dict.fromkeys(self._made_of(weight), value))
 
     def run_step(self, step: Step, values: Mapping[str, Any]) -> tuple[Any, ...]:
         attrs = {key: self._concrete(arg, values) for key, arg in step.attrs}

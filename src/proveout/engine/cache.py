@@ -122,9 +122,10 @@ def _trim(folder: Path) -> None:
 
 @functools.cache
 def _own_code() -> str:
-    """Versions, and the sources' sizes and times: an edited checkout does not read what it wrote before."""
+    """Versions, and our files' sizes and times, tables included: an edited checkout does not read what it wrote."""
     folder = Path(__file__).parents[1]
-    sources = [(str(f.relative_to(folder)), f.stat()) for f in sorted(folder.rglob("*.py"))]
+    ours = sorted(f for f in folder.rglob("*") if f.suffix in (".py", ".json", ".csv"))
+    sources = [(str(f.relative_to(folder)), f.stat()) for f in ours]
     seen = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in sources]
     return hashlib.sha256(repr((sorted(versions().items()), torch.__version__, seen)).encode()).hexdigest()
 
