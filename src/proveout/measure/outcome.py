@@ -1,0 +1,115 @@
+"""What one benchmark configuration was asked and what came of it: raw stamps of every worker, whole or partial."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Stamps = npt.NDArray[np.int64]
+Status = Literal["passed", "partial", "failed", "skipped"]
+NO_STAMPS: Stamps = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Load:
+    """How calls arrive. Closed loop: each worker calls again as soon as it has its answer; open: at given times."""
+
+    mode: Literal["closed", "concurrency", "constant", "poisson", "replay", "offline", "multistream"] = "closed"
+    rate: float = 0.0
+    """Calls per second over all workers (constant, poisson)."""
+    concurrency: int = 0
+    streams: int = 0
+    arrivals_s: tuple[float, ...] = ()
+    """Intended starts of a replayed trace, in seconds after the measured phase begins."""
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One row of a benchmark's grid."""
+
+    model_name: str
+    device: str = "cpu"
+    batch_size: int = 1
+    n_models: int = 1
+    workers_per_model: int = 1
+    pipeline_size: int = 1
+    duration_s: float = 60.0
+    max_infers: int | None = None
+    warmup: int | None = None
+    """Calls before measuring; None finds the steady state itself."""
+    load: Load = Load()
+    multiprocess: bool = True
+    multiinterpreter: bool = False
+    threads: int = 1
+    cost_per_hour: float | None = None
+
+    @property
+    def num_workers(self) -> int:
+        return self.n_models * self.workers_per_model
+
+
+@dataclass(frozen=True)
+class WorkerRun:
+    """One worker's share: stamps of `time.perf_counter_ns`, one entry a completed call, in order of completion.
+
+    Arrays of parts (`preprocess_ns`, `infer_ns`, `postprocess_ns`) are empty where that part was not timed alone.
+    """
+
+    worker: int
+    model: int
+    starts_ns: Stamps = field(default_factory=lambda: NO_STAMPS)
+    ends_ns: Stamps = field(default_factory=lambda: NO_STAMPS)
+    intended_ns: Stamps = field(default_factory=lambda: NO_STAMPS)
+    preprocess_ns: Stamps = field(default_factory=lambda: NO_STAMPS)
+    infer_ns: Stamps = field(default_factory=lambda: NO_STAMPS)
+    postprocess_ns: Stamps = field(default_factory=lambda: NO_STAMPS)
+    device_ns: Stamps = field(default_factory=lambda: NO_STAMPS)
+    """Device time of each call: CUDA events (measured) or the chip model's prediction (see Outcome.device_kind)."""
+    load_ns: int = 0
+    warmup_calls: int = 0
+    errors: int = 0
+    pid: int = 0
+    exit_code: int | None = None
+    reason: str = ""
+    """Why it stopped early; empty for a worker that ran to the end."""
+    log: str = ""
+
+
+@dataclass(frozen=True)
+class OutputCheck:
+    """Outputs taken while timing against the reference's: a fast wrong model is a failure."""
+
+    compared: int
+    wrong: int
+    worst_pcc: float | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Everything that one configuration gave. There is one for every requested configuration, whatever happened."""
+
+    configuration: Configuration
+    status: Status
+    reason: str = ""
+    workers: tuple[WorkerRun, ...] = ()
+    started_ns: int = 0
+    ended_ns: int = 0
+    device_kind: Literal["", "measured", "modelled"] = ""
+    check: OutputCheck | None = None
+    overhead_ns: float | None = None
+    """The harness's own time a call, measured with a model that does nothing."""
+    conditions: tuple[tuple[str, str], ...] = ()
+    resources: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    """Series sampled out of process, once a second: `cpu_percent`, `rss_bytes`, `energy_j`, `gpu_mhz` …"""
+    created: str = ""
+
+    @property
+    def live_models(self) -> int:
+        """Models whose workers all ran to the end."""
+        dead = {w.model for w in self.workers if w.reason}
+        return len({w.model for w in self.workers} - dead)
