@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from proveout.cli import benchmark, check, compile, devices, discover, export, ops, perf, query, report, version
+from proveout.cli import benchmark, check, compile, devices, discover, export, ops, perf, query, report, trace, version
 from proveout.cli.output import emit_json, note
 from proveout.errors import ProveoutError
 
@@ -23,6 +23,7 @@ VERBS: dict[str, Callable[..., int]] = {
     "discover": discover.verb,
     "query": query.verb,
     "ops": ops.verb,
+    "trace": trace.verb,
     "devices": devices.verb,
     "version": version.verb,
 }
