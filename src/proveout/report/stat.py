@@ -33,7 +33,8 @@ def write_reports(dumps: Sequence[Dump], folder: Path) -> list[Path]:
             for op, sizes in sorted(_sizes(dumps, phase, side).items()):
                 rows = [{f"total_{side}_size_bytes": size, "count": n} for size, n in sorted(sizes.items())]
                 texts[place / f"{op}.csv"] = _csv(list(rows[0]), rows)
-                said = f"Bytes of all {side}s of one {phase} node; number of nodes, {sum(sizes.values()):,} in all."
+                total = f"{sum(sizes.values()):,} nodes in all."
+                said = f"Bytes of all {side}s of a {phase} node; each bar from its size up to the next. {total}"
                 texts[place / f"{op}.svg"] = histogram(op, said, sizes)
     for path, text in texts.items():
         try:
