@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from proveout import cli
+from proveout import cli, reference
 from proveout.capture import Found
 from proveout.capture.from_transformers import build, inputs_of
 from proveout.errors import UsageError
-from proveout.reference import beside_eager, canonical
-from proveout.types import Settings, Workload
+from proveout.reference import Request, beside_eager, canonical
+from proveout.types import Settings, Workload, to_json
 
 
 def found(model: nn.Module) -> Found:
@@ -75,11 +77,14 @@ def test_run_takes_a_model_of_the_corpora_by_its_stem(capsys: pytest.CaptureFixt
     assert (one["model"], one["backend"], one["passed"]) == ("linear", "stat", True)
 
 
-@pytest.mark.e2e
-def test_run_says_what_a_script_without_models_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    (tmp_path / "empty.py").write_text("print('hello')\n")
-    assert cli.main(["run", "--model", str(tmp_path / "empty.py"), "--backend", "eager"]) == 1
-    assert "ran no model" in capsys.readouterr().err
+def test_a_script_without_models_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    script = tmp_path / "empty.py"
+    script.write_text("print('hello')\n")
+    request = Request("empty", str(script), "", "eager", "sim:n150", Settings(), 1)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(to_json(request))))
+    reference.main(str(tmp_path / "ran.json"))
+    (one,) = json.loads((tmp_path / "ran.json").read_text())
+    assert "ran no model" in one["error"]
 
 
 @pytest.mark.parametrize(

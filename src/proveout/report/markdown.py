@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import PurePath
 
 from proveout.report.data import OP_COLUMNS, page_name
 from proveout.report.ledger import caveat, figures, heading
@@ -29,7 +30,41 @@ PAGES = "models"
 
 def render(report: Report) -> str:
     """The whole report; each row links to the page of its model."""
-    return "\n\n".join([*supported_models(report, PAGES), *op_status(report, PAGES)]) + "\n"
+    return "\n\n".join([*at_a_glance(report), *supported_models(report, PAGES), *op_status(report, PAGES)]) + "\n"
+
+
+GLANCE_COLUMNS = {
+    "corpus": "The folder of the models' scripts.",
+    "device": "The device they were compiled for.",
+    "models": "Rows of the table of models.",
+    "passed": "Those that compiled, ran, and gave every output within its PCC threshold.",
+    "failed as expected": "Those whose scripts are labelled `expect::fail` and that did.",
+    "only compiled": "Those that were compiled and not run.",
+    "lowest PCC": "Of all outputs of those that passed.",
+    "ops off the host (%)": "ATen nodes that became device kernels or need none, of all nodes.",
+}
+
+
+def at_a_glance(report: Report) -> list[str]:
+    """A line for each corpus and device."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for flat in report.rows:
+        groups.setdefault((PurePath(flat["script"]).parent.name, flat["device"]), []).append(flat)
+    rows = []
+    for (corpus, device), found in sorted(groups.items()):
+        ran = [flat for flat in found if flat["status"] == "passed" and flat["did"] != "compile"]
+        pcc = min((flat["pcc"] for flat in ran if flat["pcc"] is not None), default=None)
+        before, remain = (sum(flat[key] or 0 for flat in found) for key in ("ops_before", "ops_remain"))
+        expected = sum(flat["status"] == "expected_failure" for flat in found)
+        compiled = sum(flat["status"] == "passed" for flat in found) - len(ran)
+        share = f"{100 * (before - remain) / before:.1f}" if before else ""
+        counts = [count(n) or "" for n in (len(found), len(ran), expected, compiled)]
+        rows.append([escape(corpus), escape(device), *counts, pcc_text(pcc) or "", share])
+    return [
+        "## At a glance",
+        table(list(GLANCE_COLUMNS), rows, [False, False, *[True] * (len(GLANCE_COLUMNS) - 2)]),
+        "\n".join(f"**{name}**: {explain}  " for name, explain in GLANCE_COLUMNS.items()),
+    ]
 
 
 def supported_models(report: Report, pages: str) -> list[str]:

@@ -13,6 +13,7 @@ from proveout.report.rows import Report
 from proveout.store import write_text
 
 PARTS: dict[str, Callable[[Report, str], str]] = {
+    "glance": lambda report, _: "\n\n".join(markdown.at_a_glance(report)),
     "models": lambda report, pages: "\n\n".join(markdown.supported_models(report, pages)),
     "op-status": lambda report, pages: "\n\n".join(markdown.op_status(report, pages)),
     "ops": lambda report, _: corpus_ops.render_markdown(report).rstrip(),
