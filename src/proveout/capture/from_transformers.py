@@ -9,7 +9,9 @@ from __future__ import annotations
 import difflib
 import inspect
 import json
+import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -29,12 +31,13 @@ def main(name: str, *pairs: str) -> None:
 
 
 def build(name: str, settings: dict[str, Any]) -> Any:
-    """The model; a name that means nothing ends the script with the nearest ones."""
+    """The model; a name that means nothing ends the script with the nearest ones, a model too large with its size."""
     if name in transformers.CONFIG_MAPPING:
-        return transformers.AutoModel.from_config(transformers.AutoConfig.for_model(name, **settings))
+        config = transformers.AutoConfig.for_model(name, **settings)
+        return _checked(name, lambda: transformers.AutoModel.from_config(config))
     kind: Any = getattr(transformers, name, None) if name.isidentifier() else None
     if getattr(kind, "config_class", None):
-        return kind(kind.config_class(**settings))
+        return _checked(name, lambda: kind(kind.config_class(**settings)))
     try:
         config = transformers.AutoConfig.from_pretrained(name, local_files_only=True, **settings)
         architecture = getattr(transformers, (config.architectures or ["AutoModel"])[0])
@@ -48,12 +51,26 @@ def build(name: str, settings: dict[str, Any]) -> Any:
         )
 
 
+def _checked(name: str, make: Callable[[], Any]) -> Any:
+    """Build a model that has room here twice: compiling it needs copies of its weights."""
+    with torch.device("meta"):
+        size = sum(p.numel() * p.element_size() for p in make().parameters())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if 2 * size > memory:
+        sys.exit(
+            f"{name} at its published size has {size / 1e9:.0f} GB of parameters, and this machine"
+            f" {memory / 1e9:.0f} GB of memory. Make it smaller: --script-args num_hidden_layers=2"
+        )
+    return make()
+
+
 def inputs_of(model: Any, batch_size: int, max_seq_length: int) -> dict[str, torch.Tensor]:
     """Inputs of the sizes that the config speaks of, for what the model's forward needs."""
     config, text = model.config, model.config.get_text_config()
     vision = getattr(config, "vision_config", config)
     accepted = inspect.signature(model.forward).parameters
-    length = min(max_seq_length, getattr(text, "max_position_embeddings", None) or max_seq_length)
+    positions = getattr(text, "max_position_embeddings", None) or 0
+    length = min(max_seq_length, positions) if positions > 0 else max_seq_length
     inputs = {model.main_input_name: _input(model.main_input_name, config, text, vision, batch_size, length)}
     if vision is not config and {"pixel_values", "input_ids"} <= accepted.keys():
         for name in ("input_ids", "pixel_values"):
@@ -72,6 +89,8 @@ def _input(name: str, config: Any, text: Any, vision: Any, batch: int, length: i
         bins = getattr(config, "num_mel_bins", None)
         return torch.randn(batch, config.max_length, bins) if bins else torch.randn(batch, AUDIO_SAMPLES)
     if name == "input_features":
+        if hasattr(config, "input_feat_per_channel"):
+            return torch.randn(batch, length, config.input_feat_per_channel * config.input_channels)
         frames = 2 * config.max_source_positions if hasattr(config, "max_source_positions") else length
         return torch.randn(batch, config.num_mel_bins, frames)
     return torch.randint(0, text.vocab_size, (batch, length))

@@ -25,7 +25,7 @@ VARIATION_COLUMNS = {
     "inputs": "One way it is called: each argument by name, tensors as dtype and shape, the others by value.",
     "state": "`converted` to device kernels; on the `host`; or `removed`: folded, fused, shared, or nothing to do.",
     "count": "Its nodes over all models that are called in this way and ended in this state.",
-    "models": "How many models (with their configurations) call it so.",
+    "models": "How many models, by name, call it so.",
     "pcc": "The lowest PCC of the device Steps it became against their reference; empty where none was compared.",
     "reason": "Why it is on the host, or what removed it.",
     "first_model": "The first of those models by name.",
@@ -41,12 +41,12 @@ def variations(records: Iterable[Record], name: str = "") -> list[Row]:
         for row in variation_rows(record):
             if name in row["aten"]:
                 key = tuple(row[k] for k in ("aten", "state", "reason", "inputs"))
-                seen = merged.setdefault(key, {**row, "count": 0, "pcc": None, "models": []})
+                seen = merged.setdefault(key, {**row, "count": 0, "pcc": None, "models": set()})
                 seen["count"] += row["count"]
-                seen["models"].append((record.job.workload.name, record.job.key))
+                seen["models"].add(record.job.workload.name)
                 seen["pcc"] = _lowest((seen["pcc"], row["pcc"]))
     rows = sorted(merged.values(), key=lambda r: (r["aten"], -r["count"], r["inputs"], r["state"], r["reason"]))
-    return [{**row, "models": [model for model, _ in sorted(set(row["models"]))]} for row in rows]
+    return [{**row, "models": sorted(row["models"])} for row in rows]
 
 
 def summary(records: Sequence[Record]) -> list[Row]:
