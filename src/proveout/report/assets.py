@@ -92,6 +92,8 @@ figure .grid { stroke: var(--line); }
 .bar.measured { fill: var(--measured); }
 .bar.modelled { fill: url(#hatch); stroke: var(--modelled); }
 figure { margin: 0; }
+#ops > details { margin-top: 14px; }
+#details { margin-bottom: 26px; }
 .bar.host { fill: var(--bad); }
 .hatch-ground { fill: var(--modelled-soft); } .hatch-line { fill: var(--modelled); }
 
