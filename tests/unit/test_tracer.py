@@ -167,6 +167,10 @@ def test_a_stem_of_the_corpora_is_a_model_s_name() -> None:
     assert named(["selftest/linear"])[0].script.parent.name == "selftest"
 
 
+def test_a_corpus_is_all_of_its_scripts() -> None:
+    assert {"linear", "attention"} <= {one.name for one in named(["selftest"])}
+
+
 def test_any_other_name_is_served_by_transformers() -> None:
     (one,) = named(["bert"], ["selftest"], "num_hidden_layers=1")
     assert (one.script.name, one.script_args) == ("from_transformers.py", "bert num_hidden_layers=1")

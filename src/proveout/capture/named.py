@@ -28,11 +28,11 @@ class Named:
 
 
 def named(names: Sequence[str], search_dirs: Sequence[str] = (), script_args: str = "") -> list[Named]:
-    """What each name means: a path, folder, glob or list of scripts; a script's stem in the corpora, also as
+    """What each name means: a path, folder, corpus, glob or list of scripts; a script's stem in the corpora, also as
     `corpus/stem` or by a hub id that ends in it; or else a name for transformers."""
     found = []
     for name in names:
-        if name.endswith((".py", ".txt")) or Path(name).exists() or re.search(r"[*?\[]|::", name):
+        if name.endswith((".py", ".txt")) or _is_folder(name) or re.search(r"[*?\[]|::", name):
             found += [Named(path.stem, path, script_args) for path, _ in resolve([name], search_dirs)]
             continue
         scripts = _with_stem(name, search_dirs)
@@ -46,6 +46,10 @@ def named(names: Sequence[str], search_dirs: Sequence[str] = (), script_args: st
     if not found:
         raise UsageError("no model was named. Name a script of the corpora (linear) or an architecture (bert).")
     return found
+
+
+def _is_folder(name: str) -> bool:
+    return Path(name).exists() or (bool(name) and (corpora_folder() / name).is_dir())
 
 
 def _with_stem(name: str, search_dirs: Sequence[str]) -> list[Path]:
