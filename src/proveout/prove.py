@@ -23,11 +23,11 @@ STEP_THRESHOLD = 0.97
 """PCC below which one Step, on the device's own operands, counts as wrong. bfloat16 keeps about 8 bits."""
 
 
-def prove(job: Job) -> Record:
-    """Do a Job in a process of its own. Whatever happens there, a Record comes back."""
+def prove(job: Job, run: isolate.Runner | None = None) -> Record:
+    """Do a Job in a process of its own, started by `run`. Whatever happens there, a Record comes back."""
     with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
         result = Path(folder, "record.json")
-        outcome = isolate.run_python(
+        outcome = (run or isolate.run_python)(
             "proveout.prove", [str(result)], stdin=json.dumps(to_json(job)), timeout_s=job.timeout_s
         )
         if result.exists():

@@ -11,7 +11,7 @@ from pathlib import Path
 from proveout.capture.labels import Labels, read_labels
 from proveout.capture.running import split_arguments
 from proveout.errors import UsageError
-from proveout.isolate import Outcome, run_python
+from proveout.isolate import Outcome, Runner, run_python
 from proveout.types import Workload, from_json
 
 
@@ -27,8 +27,8 @@ class Discovery:
     seconds: float
 
 
-def discover(script: Path, *, script_args: str = "", timeout_s: float = 300.0) -> Discovery:
-    """Run a script in its own process and watch which models it calls; what it prints is in the log."""
+def discover(script: Path, *, script_args: str = "", timeout_s: float = 300.0, run: Runner = run_python) -> Discovery:
+    """Run a script in its own process, started by `run`, and watch which models it calls; its prints are the log."""
     script = Path(os.path.abspath(script))
     if not script.is_file():
         raise UsageError(f"{script} is not a file. Name a Python script.")
@@ -36,7 +36,7 @@ def discover(script: Path, *, script_args: str = "", timeout_s: float = 300.0) -
     split_arguments(script_args)  # a quotation left open is refused before anything runs
     with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
         result = Path(folder, "found.json")
-        outcome = run_python("proveout.capture.child", [str(script), script_args, str(result)], timeout_s=timeout_s)
+        outcome = run("proveout.capture.child", [str(script), script_args, str(result)], timeout_s=timeout_s)
         found = json.loads(result.read_text() if result.exists() else '{"workloads": [], "error": ""}')
     workloads = tuple(from_json(Workload, one) for one in found["workloads"])
     error = found["error"] or ("" if outcome.ok else _story(script, outcome, ran=bool(workloads)))

@@ -39,9 +39,9 @@ def verb(
     chosen = resolve(scripts or [], search_dir or [], all_scripts)
     with Progress(len(chosen)) as progress:
         for script, _ in chosen:
-            progress.start(f"looking for models in {script.name}")
+            progress.start(what := f"looking for models in {script.name}")
             found.append(discover(script, script_args=script_args, timeout_s=timeout))
-            progress.done(f"{script.name}: {len(found[-1].workloads)} found in {found[-1].seconds:.1f} s")
+            progress.step(what, f"{script.name}: {len(found[-1].workloads)} found in {found[-1].seconds:.1f} s")
     if as_json:
         emit_json({"scripts": list(map(_document, found))})
     else:

@@ -103,6 +103,7 @@ class Request:
     timeout: Annotated[float, typer.Option("--timeout", min=1, metavar="S", help="Seconds for each model.")] = 600.0
     iterations: Annotated[int, typer.Option("--iterations", min=1, metavar="N", help="Timed calls.")] = 20
     warmup: Annotated[int, typer.Option("--warmup", min=0, metavar="N", help="Calls before the timed ones.")] = 3
+    jobs: Annotated[int, typer.Option("--jobs", min=1, metavar="N", help="Models at once, each on own cores.")] = 1
     as_json: Json = False
 
 
