@@ -33,9 +33,16 @@ from proveout.isolate import confine, kill_group
 
 PRELOAD = (
     "torch",
-    "torch._dynamo",
+    "torch._dynamo.backends.debugging",
+    "torch._dynamo.backends.distributed",
+    "torch._dynamo.repro.after_aot",
+    "torch._dynamo.repro.after_dynamo",
+    "torch._dynamo.testing",
     "torch._functorch.aot_autograd",
+    "torch._inductor.debug",
     "torch._inductor.decomposition",
+    "torch.distributed.tensor.experimental",
+    "torch.export._trace",
     "proveout.prove",
     "proveout.capture.child",
     "proveout.check",
@@ -43,6 +50,7 @@ PRELOAD = (
     "proveout.engine.compiled",
     "proveout.engine.snapshot",
     "proveout.devices.registry",
+    "proveout.devices.sim",
 )
 """What every Job imports. Reading them starts no thread and opens no device."""
 
@@ -177,6 +185,10 @@ def main(descriptor: str, *modules: str) -> None:
     os.environ.update(ALONE)
     for name in PRELOAD:
         importlib.import_module(name)
+    from proveout.kernels.table import kernels
+    from proveout.ops.table import ops
+
+    kernels(), ops()  # each reads its whole table
     for name in modules:
         with contextlib.suppress(Exception):  # the script that needs it will say so
             importlib.import_module(name)
