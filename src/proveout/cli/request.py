@@ -104,6 +104,10 @@ class Request:
     iterations: Annotated[int, typer.Option("--iterations", min=1, metavar="N", help="Timed calls.")] = 20
     warmup: Annotated[int, typer.Option("--warmup", min=0, metavar="N", help="Calls before the timed ones.")] = 3
     jobs: Annotated[int, typer.Option("--jobs", min=1, metavar="N", help="Models at once, each on own cores.")] = 1
+    ray: Annotated[
+        str | None,
+        typer.Option("--ray", metavar="ADDRESS", help="On a Ray cluster: its address, or `auto`.", show_default=False),
+    ] = None
     as_json: Json = False
 
 
@@ -122,6 +126,8 @@ def check(request: Request) -> Checked:
     from proveout.devices.registry import ALIASES, find
     from proveout.store import Store
 
+    if request.ray is not None and request.jobs != 1:
+        raise UsageError("--jobs is for this machine and --ray for a cluster; choose one.")
     names = [name.strip() for name in request.device.split(",")]
     devices = {ALIASES.get(name, name): find(name) for name in names}
     targets = tuple((name, _settings(request, info.target)) for name, info in devices.items())

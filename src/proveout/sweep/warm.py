@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -20,6 +21,10 @@ from proveout.isolate import Outcome, last_lines
 
 ATTEMPTS = 2
 """A server that dies (the system's memory killer takes the largest) is started again, and its calls made again."""
+
+
+CHANGING = ("CUDA_VISIBLE_DEVICES",)
+"""Variables that a cluster sets for each Task anew, after the warm process has started."""
 
 
 class Stopped(BaseException):
@@ -58,7 +63,7 @@ class WarmServer:
                 "log": str(log),
                 "timeout_s": timeout_s,
                 "memory_bytes": memory_bytes,
-                "environment": dict(environment or {}),
+                "environment": {n: os.environ[n] for n in CHANGING if n in os.environ} | dict(environment or {}),
                 "cpus": sorted(cpus),
                 "fresh": fresh,
             }
