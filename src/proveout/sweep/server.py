@@ -152,7 +152,8 @@ def _child(call: dict[str, Any], parent: int) -> int:
     if call["cpus"]:
         import torch
 
-        torch.set_num_threads(len(call["cpus"]))  # OpenMP counted the cores when it was loaded
+        # OpenMP counted the cores when it was loaded, or was told how many to use.
+        torch.set_num_threads(min(len(call["cpus"]), torch.get_num_threads()))
     sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w", buffering=1)
     return _run(call["module"], call["arguments"])
 
