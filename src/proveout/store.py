@@ -63,9 +63,14 @@ class Store:
     def get(self, job: Job) -> Record | None:
         """What this machine has already learnt about a Job; None when nothing readable is there."""
         try:
-            return _read(self.path(job))
+            return read_record(self.path(job))
         except (OSError, _BadRecord):
             return None
+
+    def found_anywhere(self, job: Job) -> Path:
+        """Where a Record of a Job lies, of this machine or else of any; this machine's place where there is none."""
+        own = self.path(job)
+        return own if own.exists() else min(self.folder.glob(f"*/{job.key}.json"), default=own)
 
     def remove(self, job: Job) -> None:
         """Forget one Record; already gone is fine."""
@@ -78,7 +83,7 @@ class Store:
         good, bad = [], []
         for path in sorted(self.folder.glob("*/*.json")):
             try:
-                good.append(_on_machine(_read(path), path.parent.name))
+                good.append(_on_machine(read_record(path), path.parent.name))
             except OSError as error:
                 bad.append((path, error.strerror or str(error)))
             except _BadRecord as error:
@@ -162,7 +167,8 @@ class _BadRecord(ValueError):
     """A file that is not a Record this version can read."""
 
 
-def _read(path: Path) -> Record:
+def read_record(path: Path) -> Record:
+    """One Record with all its samples; ValueError says why a file is none."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

@@ -316,12 +316,14 @@ class Job:
     runtime: Runtime = "proveout"
     """What runs the model: our compiler, or another's to compare with."""
     limits: Limits = Limits()
+    lean: bool = False
+    """Keep no compiled Programs, only the Record."""
 
     @property
     def key(self) -> str:
         """Names the Record: changes whenever the model, its shapes, a setting or a version that matters does."""
         w = self.workload
-        apart = ("workload", "timeout_s", "artifacts", "dump", "limits")
+        apart = ("workload", "timeout_s", "artifacts", "dump", "limits", "lean")
         doing = {k: v for k, v in to_json(self).items() if k not in apart}
         # The last folder tells two scripts of one name apart; more of the path would tie Records to a machine.
         script = "/".join(w.script.split("/")[-2:])

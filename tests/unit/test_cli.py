@@ -19,9 +19,9 @@ import pytest
 from test_store import make_record
 
 from proveout import cli
-from proveout.cli.jobs import settle
 from proveout.errors import UsageError
 from proveout.store import Store
+from proveout.sweep import settle
 from proveout.types import Job, Record, Workload
 
 PROVEOUT = Path(sys.executable).with_name("proveout")
@@ -220,7 +220,7 @@ class World:
     proven: list[Job] = dataclasses.field(default_factory=list)
     discovered: list[str] = dataclasses.field(default_factory=list)
 
-    def discover(self, script: Path, *, script_args: str = "", timeout_s: float = 300.0) -> Any:
+    def discover(self, script: Path, *, script_args: str = "", timeout_s: float = 300.0, run: Any = None) -> Any:
         self.discovered.append(script.name)
         models = self.found.get(script.name, (LINEAR,))
         if isinstance(models, tuple):
@@ -233,7 +233,7 @@ class World:
         split = [name.partition("::") for name in names]
         return [(Path(name), tuple(hashes.split(",")) if hashes else ()) for name, _, hashes in split]
 
-    def prove(self, job: Job) -> Record:
+    def prove(self, job: Job, run: Any = None) -> Record:
         self.proven.append(job)
         return self.verdict(job)
 

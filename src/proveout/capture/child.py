@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 from proveout.capture.network import needs_network
+from proveout.capture.onnx import describe
 from proveout.capture.running import explain, failure_of, print_traceback, source_files
 from proveout.capture.watcher import observe
 from proveout.errors import EnvironmentFault
@@ -51,9 +52,13 @@ def main(request: str, result: str) -> None:
     # A little before the caller's own deadline, so that the models found so far can still be told.
     signal.signal(signal.SIGALRM, _raise_deadline)
     signal.setitimer(signal.ITIMER_REAL, max(0.8 * asked["timeout_s"], asked["timeout_s"] - 2))
-    workloads, _, raised = observe(
-        script, asked["script_args"], keep=(), max_depth=asked["max_depth"], weights=asked["weights"]
-    )
+    raised: BaseException | None = None
+    if script.suffix == ".onnx":
+        workloads, raised = describe(script)
+    else:
+        workloads, _, raised = observe(
+            script, asked["script_args"], keep=(), max_depth=asked["max_depth"], weights=asked["weights"]
+        )
     signal.setitimer(signal.ITIMER_REAL, 0)
     if raised and not isinstance(raised, SystemExit):
         print_traceback(raised)

@@ -13,9 +13,10 @@ from typing import Any
 from proveout.capture.labels import Labels, read_labels
 from proveout.capture.recall import recall, remember
 from proveout.capture.running import file_digest, split_arguments
+from proveout.capture.scripts import takes_small
 from proveout.capture.weights import check_weights
 from proveout.errors import EnvironmentFault, UsageError
-from proveout.isolate import Outcome, run_python
+from proveout.isolate import Outcome, Runner, run_python
 from proveout.types import Limits, Workload, from_json, to_json
 
 
@@ -34,6 +35,22 @@ class Discovery:
     from_cache: bool = False
 
 
+@dataclass(frozen=True)
+class How:
+    """How the scripts of one command are run."""
+
+    script_args: str = ""
+    small: bool = False
+    """Give `--small` to every script that reads its parameters with `proveout.parser`."""
+    max_depth: int = 0
+    weights: str = ""
+    limits: Limits = Limits()
+
+    def arguments(self, script: Path) -> str:
+        """The command line of one script."""
+        return f"{self.script_args} --small".lstrip() if self.small and takes_small(script) else self.script_args
+
+
 def discover(
     script: Path,
     *,
@@ -43,8 +60,9 @@ def discover(
     weights: str = "",
     limits: Limits = Limits(),
     cache: Path | None = None,
+    run: Runner = run_python,
 ) -> Discovery:
-    """Run a script in its own process and watch which models it calls; what it prints is in the log.
+    """Run a script in its own process, started by `run`, and watch which models it calls; its prints are the log.
 
     With a `cache` folder, what was found there for the same script is not looked for again.
     """
@@ -65,16 +83,16 @@ def discover(
     known = recall(cache, script, asked) if cache else None
     if known is not None:
         return _discovery(script, labels, known["found"], known["log"], known["seconds"], from_cache=True)
-    found, outcome = _run(script, asked, timeout_s)
+    found, outcome = _look(script, asked, run)
     if cache and found.get("lasting", True):
         remember(cache, script, asked, found, outcome.log, outcome.seconds)
     return _discovery(script, labels, found, outcome.log, outcome.seconds, from_cache=False)
 
 
-def _run(script: Path, asked: dict[str, Any], timeout_s: float) -> tuple[dict[str, Any], Outcome]:
+def _look(script: Path, asked: dict[str, Any], run: Runner) -> tuple[dict[str, Any], Outcome]:
     with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
         result = Path(folder, "found.json")
-        outcome = run_python("proveout.capture.child", [json.dumps(asked), str(result)], timeout_s=timeout_s)
+        outcome = run("proveout.capture.child", [json.dumps(asked), str(result)], timeout_s=asked["timeout_s"])
         found = json.loads(result.read_text()) if result.exists() else {"workloads": [], "error": "", "failure": ""}
     if "fault" in found:
         raise EnvironmentFault(found["fault"])
