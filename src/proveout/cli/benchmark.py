@@ -49,6 +49,7 @@ def verb(
     """
     from proveout.cli import discover
     from proveout.cli.jobs import present, run
+    from proveout.sweep import Do
 
     if analyze_only:
         return discover.show(request)
@@ -58,6 +59,5 @@ def verb(
         if request.device not in ("sim", "cpu"):
             raise UsageError(f"--runtime {runtime.value} runs on the CPU; leave --device {request.device} out.")
         request = dataclasses.replace(request, device="cpu")
-    do = ("compile",) if build_only else ("check", "benchmark")
-    results = run(request, do, runtime=runtime.value, lean=lean_cache)
-    return present("benchmark", results, request)
+    do: Do = ("compile",) if build_only else ("check", "benchmark")
+    return present("benchmark", run(request, do, runtime=runtime.value, lean=lean_cache), request)

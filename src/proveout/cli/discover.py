@@ -78,30 +78,29 @@ def verb(
 
 def show(request: Request) -> int:
     """Look for models and list them, always anew: how long they ran is part of the answer."""
-    from proveout.capture import How, discover
+    from proveout.capture import How
     from proveout.cli.output import emit_json
     from proveout.cli.progress import Progress
     from proveout.runtimes import check_runtime
+    from proveout.sweep import Local
+    from proveout.sweep.tasks import Find
 
     limits = limits_of(request.memory, request.no_network, request.sandbox)
     how = How(request.script_args, request.small, request.max_depth, checked_weights(request.weights), limits)
     found = []
     chosen = chosen_scripts(request.scripts, request.search_dir, request.all_scripts, request.labels)
     check_runtime("proveout", [script for script, _ in chosen])
-    with Progress(len(chosen)) as progress:
-        for script, _ in chosen:
-            progress.start(what := f"looking for models in {script.name}")
-            found.append(
-                discover(
-                    script,
-                    script_args=how.arguments(script),
-                    max_depth=how.max_depth,
-                    weights=how.weights,
-                    limits=how.limits,
-                    timeout_s=request.timeout,
-                )
-            )
-            progress.step(what, f"{script.name}: {len(found[-1].workloads)} found in {found[-1].seconds:.1f} s")
+    workers = Local(1, [script for script, _ in chosen])
+    try:
+        with Progress(len(chosen)) as progress:
+            for script, _ in chosen:
+                task = Find(script, how, request.timeout)
+                progress.start(task.name)
+                found.append(workers.submit(task).result())
+                line = f"{script.name}: {len(found[-1].workloads)} found in {found[-1].seconds:.1f} s"
+                progress.step(task.name, line)
+    finally:
+        workers.stop()
     if request.as_json:
         emit_json({"scripts": list(map(_document, found))})
     else:
