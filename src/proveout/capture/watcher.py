@@ -294,13 +294,13 @@ class _Watcher:
     def is_model(self, module: nn.Module, caller: FrameType) -> bool:
         """A library's modules without parameters (bare activations, losses, image transforms) are not models.
 
-        Nor is what a parametrisation computes, nor what is being traced.
+        Nor is what a parametrisation computes, nor what is being traced, nor what a tracer compares with.
         """
         import torch
 
         if torch._C._get_tracing_state():
             return False
-        if caller.f_globals.get("__name__") == "torch.nn.utils.parametrize":
+        if caller.f_globals.get("__name__") in ("torch.nn.utils.parametrize", "torch.jit._trace"):
             return False
         return any(True for _ in module.parameters()) or any(self.is_users(type(part)) for part in module.modules())
 
