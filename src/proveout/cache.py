@@ -15,8 +15,8 @@ from proveout.errors import UsageError, unknown
 from proveout.store import Row, Store, read_record, row
 from proveout.types import Record
 
-PROGRAMS = "programs"
-"""The folder of compiled Programs inside a cache; all of it can be made again."""
+REMADE = ("programs", "discoveries")
+"""Folders inside a cache that can be made again: compiled Programs, and what scripts were found to hold."""
 FRESH_S = 3600
 """A temporary file this young may still be being written."""
 
@@ -68,7 +68,7 @@ def delete(entries: Sequence[Entry]) -> Removed:
 
 def clean(store: Store, older_than_days: float | None = None, unreadable: bool = False) -> Removed:
     """Delete what can be made again or belongs to nothing; Records only by age, or where nobody can read them."""
-    goes = [path for path in (store.folder / PROGRAMS).rglob("*") if path.is_file()]
+    goes = [file for name in REMADE for file in _below(store.folder / name)]
     goes += [path for path in store.folder.glob("*/.*.tmp") if time.time() - path.stat().st_mtime > FRESH_S]
     goes += [path for path in store.folder.glob("*/*.parquet") if not path.with_suffix(".json").exists()]
     if unreadable:
@@ -84,13 +84,13 @@ def clean(store: Store, older_than_days: float | None = None, unreadable: bool =
 def stats(store: Store) -> dict[str, Any]:
     """How much lies there, and of what."""
     found = entries(store)
-    programs = [path for path in (store.folder / PROGRAMS).rglob("*") if path.is_file()]
+    remade = {name: _below(store.folder / name) for name in REMADE}
     return {
         "records": len(found),
         "unreadable": len(store.records()[1]),
         "record_bytes": sum(entry.num_bytes for entry in found),
-        "programs": len(programs),
-        "program_bytes": _bytes(programs),
+        **{name: len(files) for name, files in remade.items()},
+        **{f"{name}_bytes": _bytes(files) for name, files in remade.items()},
         **{f"by_{key}": dict(Counter(str(e.row[key]) for e in found)) for key in ("status", "device", "machine")},
         "by_failure": dict(Counter(e.row["failure"] for e in found if e.row["failure"])),
         "oldest": min((e.row["created"] for e in found), default=None),
@@ -117,6 +117,10 @@ def _made(record: Record, path: Path) -> datetime:
 def _files(path: Path) -> list[Path]:
     """A Record's file and its samples'."""
     return [file for file in (path, path.with_suffix(".parquet")) if file.exists()]
+
+
+def _below(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
 
 
 def _bytes(files: Sequence[Path]) -> int:

@@ -35,6 +35,13 @@ class Outcome:
         return self.returncode == 0 and not self.timed_out
 
     @property
+    def failure(self) -> str:
+        """The class of failure; the system ends a process with SIGKILL where memory runs out."""
+        if self.timed_out:
+            return "timeout"
+        return "memory" if self.returncode == -signal.SIGKILL else "crash"
+
+    @property
     def story(self) -> str:
         """How it ended, in words."""
         if self.timed_out:

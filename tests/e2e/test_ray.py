@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from proveout.capture import How
 from proveout.errors import EnvironmentFault
 from proveout.store import Store
 from proveout.sweep import Asked, sweep
@@ -134,4 +135,4 @@ def test_a_cluster_without_the_device_is_refused_before_a_job_waits_for_ever(clu
 def test_what_is_set_aside_for_a_task() -> None:
     job = Job(Workload("a", "a.py", "0", parameter_bytes=1 << 30), device="cuda:1")
     assert resources(Prove(job, Path(), "always")) == {"num_cpus": 1, "num_gpus": 1, "memory": 7 << 30}
-    assert resources(Find(Path("a.py"), "", 1.0)) == {"num_cpus": 1, "memory": 1 << 30}
+    assert resources(Find(Path("a.py"), How(), 1.0)) == {"num_cpus": 1, "memory": 1 << 30}

@@ -84,11 +84,13 @@ def test_clean_keeps_every_record_and_deletes_what_can_be_made_again(
 ) -> None:
     machine = next(path for path in store.folder.iterdir())
     (store.folder / "programs").mkdir()
-    goes = [store.folder / "programs" / "x.program", machine / ".old.tmp", machine / "orphan.parquet"]
+    (store.folder / "discoveries" / "ab").mkdir(parents=True)
+    remade = [store.folder / "programs" / "x.program", store.folder / "discoveries" / "ab" / "abcd.json"]
+    goes = [*remade, machine / ".old.tmp", machine / "orphan.parquet"]
     stays = [machine / ".new.tmp", machine / "bad.json"]
     for path in (*goes, *stays):
         path.write_text("{")
-    os.utime(goes[1], (time.time() - 7200,) * 2)
+    os.utime(goes[2], (time.time() - 7200,) * 2)
     assert sorted(answer(capsys, store, "clean")["deleted"]) == sorted(map(str, goes))
     assert all(path.exists() for path in stays)
     assert len(models(store)) == 3

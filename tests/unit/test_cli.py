@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -220,12 +220,12 @@ class World:
     proven: list[Job] = dataclasses.field(default_factory=list)
     discovered: list[str] = dataclasses.field(default_factory=list)
 
-    def discover(self, script: Path, *, script_args: str = "", timeout_s: float = 300.0, run: Any = None) -> Any:
+    def discover(self, script: Path, **how: Any) -> Any:
         self.discovered.append(script.name)
         models = self.found.get(script.name, (LINEAR,))
         if isinstance(models, tuple):
             models = SimpleNamespace(workloads=models, labels=(), error="", log="")
-        return SimpleNamespace(**{**vars(models), "script": str(script), "seconds": 0.1})
+        return SimpleNamespace(**{**vars(models), "script": str(script), "seconds": 0.1, "failure": ""})
 
     def resolve(self, names: list[str], search_dirs: list[str], all: bool) -> list[tuple[Path, tuple[str, ...]]]:
         if not names and not all:
@@ -244,13 +244,9 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     made = World(tmp_path / "cache")
-    for name, functions in (
-        ("proveout.capture", {"discover": made.discover, "resolve": made.resolve}),
-        ("proveout.prove", {"prove": made.prove}),
-    ):
-        module = ModuleType(name)
-        vars(module).update(functions)
-        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr("proveout.capture.discover", made.discover)
+    monkeypatch.setattr("proveout.capture.resolve", made.resolve)
+    monkeypatch.setattr("proveout.prove.prove", made.prove)
     return made
 
 

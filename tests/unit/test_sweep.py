@@ -247,7 +247,9 @@ def discovery(script: Path, models: int) -> Any:
     workload = make_record().job.workload
     names = [f"{script.stem}{n}" for n in range(models)]
     workloads = tuple(dataclasses.replace(workload, name=name, script=str(script), selector=name) for name in names)
-    return SimpleNamespace(script=str(script), workloads=workloads, labels=(), error="", log="", seconds=0.1)
+    return SimpleNamespace(
+        script=str(script), workloads=workloads, labels=(), error="", log="", seconds=0.1, failure=""
+    )
 
 
 class Silent:

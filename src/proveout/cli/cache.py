@@ -41,9 +41,9 @@ def verb(
 ) -> int:
     """Look into the cache of results, and thin it out.
 
-    list: one line a Record; print: some in full; delete: forget some; clean: delete compiled Programs and leftovers,
-    which can be made again; stats: how much of what. A cache is a folder: move it, or copy one into another to merge
-    them.
+    list: one line a Record; print: some in full; delete: forget some; stats: how much of what; clean: delete
+    compiled Programs, discoveries and leftovers, which can be made again. A cache is a folder: move it, or
+    copy one into another to merge them.
 
     \b
     Examples:

@@ -7,32 +7,43 @@ from pathlib import Path
 
 from proveout.cli.output import colour, emit, emit_json, note
 from proveout.cli.progress import Progress
-from proveout.cli.request import Request, check
+from proveout.cli.request import Request, check, chosen_scripts
 from proveout.errors import EnvironmentFault
+from proveout.runtimes import check_runtime
 from proveout.store import Store, fallback_rows
 from proveout.sweep import Asked, Do, Local, Result, Workers, sweep
-from proveout.types import Record
+from proveout.types import Record, Runtime
 
 
-def run(request: Request, do: Do, artifacts: Path | None = None, dump: Path | None = None) -> list[Result]:
+def run(
+    request: Request,
+    do: Do,
+    artifacts: Path | None = None,
+    dump: Path | None = None,
+    *,
+    runtime: Runtime = "proveout",
+    lean: bool = False,
+) -> list[Result]:
     """Serve a request; what is finished is in the store even when this is interrupted."""
-    from proveout.capture import resolve
-
     checked = check(request)
     check_folder(artifacts)
     check_folder(dump, "--dump DIR")
-    scripts = resolve(request.scripts or [], request.search_dir or [], request.all_scripts)
+    scripts = chosen_scripts(request.scripts, request.search_dir, request.all_scripts, request.labels)
+    check_runtime(runtime, [script for script, _ in scripts])
     asked = Asked(
         checked.store,
         checked.targets,
         do,
-        request.script_args,
+        checked.how,
         request.rebuild.value,
         request.timeout,
-        request.iterations,
-        request.warmup,
-        artifacts,
-        dump,
+        iterations=request.iterations or 0,
+        warmup=request.warmup,
+        duration_s=checked.duration_s if "benchmark" in do else 0.0,
+        runtime=runtime,
+        lean=lean,
+        artifacts=artifacts,
+        dump=dump,
         alone=frozenset(device for device, _ in checked.targets if not device.startswith(SHARED)),
     )
     with Progress() as progress:

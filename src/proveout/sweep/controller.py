@@ -17,11 +17,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from proveout.capture import How
 from proveout.errors import ProveoutError, UsageError
 from proveout.store import Store
 from proveout.sweep.results import Rebuild, Result, keep
 from proveout.sweep.tasks import Find, Prove, Task
-from proveout.types import Job, Record, Settings, Workload, versions
+from proveout.types import Job, Record, Runtime, Settings, Workload, versions
 
 if TYPE_CHECKING:
     from proveout.capture import Discovery
@@ -69,11 +70,16 @@ class Asked:
     targets: tuple[tuple[str, Settings], ...]
     """(device, its settings)."""
     do: Do
-    script_args: str = ""
+    how: How = How()
     rebuild: Rebuild = "if_needed"
     timeout_s: float = 600.0
     iterations: int = 20
     warmup: int = 3
+    duration_s: float = 0.0
+    """Seconds of timed calls instead of `iterations`; 0 for those."""
+    runtime: Runtime = "proveout"
+    lean: bool = False
+    """Keep no compiled Programs, only Records."""
     artifacts: Path | None = None
     dump: Path | None = None
     alone: frozenset[str] = frozenset()
@@ -145,10 +151,14 @@ class _Sweep:
                 self.begin(job[0], task, None)
             elif self.scripts:
                 number, script = self.scripts.popleft()
-                self.begin((number, 0), Find(script[0], self.asked.script_args, self.asked.timeout_s), script)
+                self.begin((number, 0), self.find(script[0]), script)
             else:
                 break
         return bool(self.running)
+
+    def find(self, script: Path) -> Find:
+        cache = None if self.asked.rebuild == "always" else self.asked.store.folder
+        return Find(script, self.asked.how, self.asked.timeout_s, cache)
 
     def next_job(self) -> tuple[Place, Job] | None:
         """The first Job whose device is free."""
@@ -172,7 +182,8 @@ class _Sweep:
         self.num_jobs += len(asked.targets) * (len(workloads) or 1)
         left = len(self.scripts) + sum(one is not None for _, _, one, _ in self.running.values())
         self.listener.expect(self.num_jobs, left)
-        none = Workload(script[0].stem, discovery.script, "", labels=discovery.labels, script_args=asked.script_args)
+        arguments = asked.how.arguments(script[0])
+        none = Workload(script[0].stem, discovery.script, "", labels=discovery.labels, script_args=arguments)
         for device, settings in asked.targets:
             failure = _job(asked, none, device, settings)
             if workloads:
@@ -202,7 +213,20 @@ def _selected(discovery: Discovery, script: Path, selectors: tuple[str, ...]) ->
 
 
 def _job(asked: Asked, workload: Workload, device: str, settings: Settings) -> Job:
-    return Job(workload, device, settings, asked.do, asked.iterations, asked.warmup, asked.timeout_s)
+    return Job(
+        workload,
+        device,
+        settings,
+        asked.do,
+        iterations=0 if asked.duration_s else asked.iterations,
+        warmup=asked.warmup,
+        timeout_s=asked.timeout_s,
+        duration_s=asked.duration_s,
+        runtime=asked.runtime,
+        lean=asked.lean,
+        # Counting processes would disturb what is timed, and the script has shown what it starts.
+        limits=dataclasses.replace(asked.how.limits, processes=0),
+    )
 
 
 def _in_folders(job: Job, asked: Asked) -> Job:
@@ -217,7 +241,7 @@ def _script_failure(job: Job, discovery: Discovery) -> Record:
         job,
         "failed",
         discovery.error or "no model was called",
-        failure="script",
+        failure=discovery.failure or "script",
         log=discovery.log,
         environment=tuple(versions().items()),
         created=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -15,7 +15,7 @@ from proveout.sweep.results import Rebuild, Result, keep, known
 from proveout.types import Job
 
 if TYPE_CHECKING:
-    from proveout.capture import Discovery
+    from proveout.capture import Discovery, How
 
 _READ_AT_IMPORT = re.compile(r"\b(environ|putenv|setenv)\b")
 
@@ -25,8 +25,9 @@ class Find:
     """Which models does a script call?"""
 
     script: Path
-    script_args: str
+    how: How
     timeout_s: float
+    cache: Path | None = None
 
     @property
     def name(self) -> str:
@@ -35,7 +36,16 @@ class Find:
     def __call__(self, run: Runner) -> Discovery:
         from proveout.capture import discover
 
-        return discover(self.script, script_args=self.script_args, timeout_s=self.timeout_s, run=run)
+        return discover(
+            self.script,
+            script_args=self.how.arguments(self.script),
+            max_depth=self.how.max_depth,
+            weights=self.how.weights,
+            limits=self.how.limits,
+            timeout_s=self.timeout_s,
+            cache=self.cache,
+            run=run,
+        )
 
 
 @dataclass(frozen=True)
