@@ -163,9 +163,7 @@ def test_weights_are_read_from_a_folder(tmp_path: Path) -> None:
     import torch
     from transformers import BertConfig, BertModel
 
-    config = BertConfig(
-        vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8
-    )
+    config = BertConfig(vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
     torch.manual_seed(3)
     model = BertModel(config)
     model.save_pretrained(tmp_path / "prajjwal1" / "bert-tiny")

@@ -237,7 +237,8 @@ def discovery(script: Path, models: int) -> Any:
     workload = make_record().job.workload
     names = [f"{script.stem}{n}" for n in range(models)]
     workloads = tuple(dataclasses.replace(workload, name=name, script=str(script), selector=name) for name in names)
-    return SimpleNamespace(script=str(script), workloads=workloads, labels=(), error="", log="", seconds=0.1, failure="")
+    found = {"script": str(script), "workloads": workloads, "labels": (), "error": "", "failure": ""}
+    return SimpleNamespace(**found, log="", seconds=0.1)
 
 
 class Silent:
