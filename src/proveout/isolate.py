@@ -46,7 +46,9 @@ class Outcome:
         """How it ended, in words."""
         if self.timed_out:
             return f"ran past its limit and was stopped after {self.seconds:.0f} s"
-        if self.returncode is not None and self.returncode < 0:
+        if self.returncode is None:
+            return "could not be started: the system has no process to spare"
+        if self.returncode < 0:
             name = signal.Signals(-self.returncode).name
             hint = " (out of memory?)" if name == "SIGKILL" else ""
             return f"was killed by {name}{hint}"

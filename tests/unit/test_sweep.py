@@ -19,6 +19,7 @@ import pytest
 from test_isolate import is_alive
 from test_store import make_record
 
+from proveout.errors import EnvironmentFault
 from proveout.store import Store
 from proveout.sweep import Asked, Interrupted, sweep
 from proveout.sweep.cores import share
@@ -128,16 +129,25 @@ def test_a_deadline_ends_a_fork_and_its_children_while_others_go_on(warm: Warm) 
     assert other[0].log == "done"
 
 
-def test_a_warm_process_that_is_killed_is_started_again_and_its_call_made_again(warm: Warm, tmp_path: Path) -> None:
-    again = tmp_path / "again"
-    source = (
-        "import os, pathlib, signal, sys, time\n"
-        f"again = pathlib.Path({str(again)!r})\n"
-        "if not again.exists():\n"
-        "    again.touch(); os.kill(os.getppid(), signal.SIGKILL); time.sleep(60)\n"
-        "print('the second time')\n"
-    )
-    assert warm.run(source).log == "the second time"
+def test_a_child_that_kills_its_parent_again_and_again_harms_itself_alone(warm: Warm, tmp_path: Path) -> None:
+    other: list[Any] = []
+    source = f"import pathlib, time; pathlib.Path({str(tmp_path / 'on')!r}).touch(); time.sleep(3); print('done')"
+    thread = threading.Thread(target=lambda: other.append(warm.run(source)))
+    thread.start()
+    wait_for((tmp_path / "on").exists)
+    hostile = warm.run("import os, signal, time; os.kill(os.getppid(), signal.SIGKILL); time.sleep(60)")
+    thread.join()
+    assert "was killed by SIGKILL" in hostile.story
+    assert other[0].log == "done"
+
+
+def test_a_warm_process_that_cannot_start_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('torch is broken')")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]))
+    server = WarmServer()
+    with pytest.raises(EnvironmentFault, match="could not start: ImportError: torch is broken"):
+        server.run("platform", (), timeout_s=60)
+    server.stop()
 
 
 def test_stopping_ends_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,8 +247,9 @@ def discovery(script: Path, models: int) -> Any:
     workload = make_record().job.workload
     names = [f"{script.stem}{n}" for n in range(models)]
     workloads = tuple(dataclasses.replace(workload, name=name, script=str(script), selector=name) for name in names)
-    found = {"script": str(script), "workloads": workloads, "labels": (), "error": "", "failure": ""}
-    return SimpleNamespace(**found, log="", seconds=0.1)
+    return SimpleNamespace(
+        script=str(script), workloads=workloads, labels=(), error="", log="", seconds=0.1, failure=""
+    )
 
 
 class Silent:

@@ -12,6 +12,7 @@ import typer.core
 
 from proveout.cli import (
     benchmark,
+    cache,
     check,
     compile,
     devices,
@@ -37,6 +38,7 @@ VERBS: dict[str, Callable[..., int]] = {
     "discover": discover.verb,
     "models": models.verb,
     "query": query.verb,
+    "cache": cache.verb,
     "ops": ops.verb,
     "devices": devices.verb,
     "version": version.verb,

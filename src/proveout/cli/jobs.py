@@ -11,7 +11,7 @@ from proveout.cli.request import Request, check, chosen_scripts
 from proveout.errors import EnvironmentFault
 from proveout.runtimes import check_runtime
 from proveout.store import Store, fallback_rows
-from proveout.sweep import Asked, Do, Local, Result, sweep
+from proveout.sweep import Asked, Do, Local, Result, Workers, sweep
 from proveout.types import Record, Runtime
 
 
@@ -46,9 +46,16 @@ def run(
         dump=dump,
         alone=frozenset(device for device, _ in checked.targets if not device.startswith(SHARED)),
     )
-    workers = Local(request.jobs, [script for script, _ in scripts])
     with Progress() as progress:
-        return sweep(asked, scripts, workers, progress)
+        return sweep(asked, scripts, _workers(request, checked.store, [script for script, _ in scripts]), progress)
+
+
+def _workers(request: Request, store: Store, scripts: Sequence[Path]) -> Workers:
+    if request.ray is None:
+        return Local(request.jobs, scripts)
+    from proveout.sweep.cluster import Cluster
+
+    return Cluster(request.ray, store, scripts)
 
 
 SHARED = ("sim", "cpu", "ttnn:mock")

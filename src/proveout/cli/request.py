@@ -163,6 +163,10 @@ class Request:
     ] = None
     warmup: Annotated[int, typer.Option("--warmup", min=0, metavar="N", help="Calls before the timed ones.")] = 3
     jobs: Annotated[int, typer.Option("--jobs", min=1, metavar="N", help="Models at once, each on own cores.")] = 1
+    ray: Annotated[
+        str | None,
+        typer.Option("--ray", metavar="ADDRESS", help="On a Ray cluster: its address, or `auto`.", show_default=False),
+    ] = None
     as_json: Json = False
 
 
@@ -188,6 +192,8 @@ def check(request: Request) -> Checked:
     from proveout.devices.registry import ALIASES, find
     from proveout.store import Store
 
+    if request.ray is not None and request.jobs != 1:
+        raise UsageError("--jobs is for this machine and --ray for a cluster; choose one.")
     if request.iterations and request.duration:
         raise UsageError("--iterations and --duration both say how long to time; keep one.")
     names = [name.strip() for name in request.device.split(",")]

@@ -2,6 +2,7 @@
 
 sweep(asked, scripts, workers, listener)   scripts in, Results out; every Record is in the store as soon as it is made
 Local(jobs)                                workers here: children of one warm process, each on cores of its own
+cluster.Cluster(address, store)            workers on the nodes of a Ray cluster
 """
 
 from __future__ import annotations

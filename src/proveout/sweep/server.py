@@ -1,6 +1,7 @@
 """The warm process: imports once, then forks a child for every call it is sent, and outlives none of its clients.
 
-    python -m proveout.sweep.server FD MODULE…     FD: one end of a socket pair that speaks JSON, one object a line
+    python -m proveout.sweep.server FD FOLDER MODULE…   FD: one end of a socket pair that speaks JSON, one object a line
+    ◀─ {"ready": true}
     ─▶ {"id": 7, "module": …, "arguments": […], "stdin": path, "log": path, "timeout_s": …, …}
     ◀─ {"id": 7, "returncode": 0, "seconds": 1.2, "timed_out": false}
 
@@ -19,6 +20,7 @@ import json
 import os
 import runpy
 import selectors
+import shutil
 import signal
 import socket
 import sys
@@ -58,6 +60,9 @@ ALONE = {"OPENBLAS_NUM_THREADS": "1"}
 """Set while this process imports: NumPy's OpenBLAS would start its thread pool at once."""
 
 
+NOT_STARTED = {"returncode": None, "seconds": 0.0, "timed_out": False}
+
+
 @dataclass
 class Child:
     id: int
@@ -87,6 +92,9 @@ def serve(connection: socket.socket) -> None:
                     *lines, buffer = (buffer + data).split(b"\n")
                     for call in map(json.loads, lines):
                         child = _start(call, connection)
+                        if child is None:
+                            _send(connection, NOT_STARTED | {"id": call["id"]})
+                            continue
                         watch = os.pidfd_open(child.pid)
                         children[watch] = child
                         selector.register(watch, selectors.EVENT_READ)
@@ -94,8 +102,6 @@ def serve(connection: socket.socket) -> None:
                     if time.monotonic() >= child.deadline and not child.timed_out:
                         child.timed_out = True
                         kill_group(child.pid)
-        except (BrokenPipeError, ConnectionResetError):
-            return
         finally:
             for child in children.values():
                 kill_group(child.pid)
@@ -119,9 +125,13 @@ def _bury(child: Child) -> dict[str, Any]:
     }
 
 
-def _start(call: dict[str, Any], connection: socket.socket) -> Child:
+def _start(call: dict[str, Any], connection: socket.socket) -> Child | None:
+    """A new child; None where the system has no more to give."""
     parent, started = os.getpid(), time.monotonic()
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError:
+        return None
     if pid == 0:
         code = 1
         try:
@@ -152,7 +162,8 @@ def _child(call: dict[str, Any], parent: int) -> int:
     if call["cpus"]:
         import torch
 
-        torch.set_num_threads(len(call["cpus"]))  # OpenMP counted the cores when it was loaded
+        # OpenMP counted the cores when it was loaded, or was told how many to use.
+        torch.set_num_threads(min(len(call["cpus"]), torch.get_num_threads()))
     sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w", buffering=1)
     return _run(call["module"], call["arguments"])
 
@@ -179,7 +190,8 @@ def _send(connection: socket.socket, message: dict[str, Any]) -> None:
     connection.sendall(json.dumps(message).encode() + b"\n")
 
 
-def main(descriptor: str, *modules: str) -> None:
+def main(descriptor: str, folder: str, *modules: str) -> None:
+    """Import, serve, and take the client's temporary folder along: it may have been killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the client's to handle
     given = {name: os.environ.get(name) for name in ALONE}
     os.environ.update(ALONE)
@@ -196,7 +208,11 @@ def main(descriptor: str, *modules: str) -> None:
         os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
     gc.collect()
     gc.freeze()  # a child's collector leaves these pages alone, and so shared
-    serve(socket.socket(fileno=int(descriptor)))
+    connection = socket.socket(fileno=int(descriptor))
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        _send(connection, {"ready": True})
+        serve(connection)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
