@@ -230,6 +230,8 @@ def row(record: Record) -> Row:
         "precision": job.settings.precision,
         "weights": job.settings.weights if not job.settings.overrides else "mixed",
         "numerics": job.settings.numerics if job.device.startswith("sim") else None,
+        "runtime": job.runtime,
+        "random_weights": ", ".join(job.workload.random_weights) or None,
         "did": "+".join(job.do),
         "status": record.status,
         "reason": record.reason,
@@ -345,7 +347,7 @@ def _median_ms(timing: Timing | None) -> float | None:
 _COLUMNS = {
     "records": """
         key varchar, model varchar, script varchar, selector varchar, class_name varchar, device varchar,
-        precision varchar, weights varchar, numerics varchar, did varchar,
+        precision varchar, weights varchar, numerics varchar, runtime varchar, random_weights varchar, did varchar,
         status varchar, reason varchar, failure varchar, parameters bigint,
         ops_before bigint, ops_before_unique bigint, ops_remain bigint, ops_remain_unique bigint,
         transfers bigint, graphs bigint, pcc double, accuracy double, accuracy_eager double,

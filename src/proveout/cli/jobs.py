@@ -85,6 +85,8 @@ def present(
         emit("\n".join([terminal.table(rows, colour=colour()), *terminal.reasons(rows), *lines]))
         old = sum(result.from_cache for result in results)
         again = " (run again with --rebuild always)" if old else ""
+        for made_up in sorted({row["random_weights"] for row in rows if row["random_weights"]}):
+            note(f"{made_up}: random weights, not the published ones")
         note(f"cache {store.folder}: {len(results) - old} new, {old} read{again}")
     return 1 if failed else 0
 

@@ -215,16 +215,17 @@ def _selected(discovery: Discovery, script: Path, selectors: tuple[str, ...]) ->
 
 
 def _job(asked: Asked, workload: Workload, device: str, settings: Settings) -> Job:
+    onnx = workload.script.endswith(".onnx")  # as it is: there is nothing to compile
     return Job(
         workload,
-        device,
+        "cpu" if onnx else device,
         settings,
         asked.do,
         iterations=0 if asked.duration_s else asked.iterations,
         warmup=asked.warmup,
         timeout_s=asked.timeout_s,
         duration_s=asked.duration_s,
-        runtime=asked.runtime,
+        runtime="ort" if onnx else asked.runtime,
         lean=asked.lean,
         # Counting processes would disturb what is timed, and the script has shown what it starts.
         limits=dataclasses.replace(asked.how.limits, processes=0),
