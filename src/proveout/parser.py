@@ -33,10 +33,29 @@ PARAMETERS: dict[str, Parameter] = {
 }
 
 
-def parse(names: Sequence[str]) -> list[Any]:
-    """`batch_size, width = parse(["batch_size", "width"])`: always a list, as MLAgility's `parse` gives.
+class Arguments(list[Any]):
+    """The values in the order asked for, as MLAgility's `parse` gives them, and by name: `arguments.batch_size`.
 
-    A name that is not standard is a UsageError; a flag that the script does not take ends it, exit code 2.
+    `small` says whether `--small` was given: the script is to build its model at a size that fits a laptop.
+    """
+
+    def __init__(self, names: Sequence[str], values: argparse.Namespace) -> None:
+        super().__init__(getattr(values, name) for name in names)
+        self.small: bool = values.small
+        self._by_name = {name: getattr(values, name) for name in names}
+
+    def __getattr__(self, name: str) -> Any:
+        by_name = self.__dict__.get("_by_name", {})
+        if name not in by_name:
+            raise AttributeError(f"this script did not ask for {name!r}; add it: parse([{name!r}, …])")
+        return by_name[name]
+
+
+def parse(names: Sequence[str] = ()) -> Arguments:
+    """`batch_size, width = parse(["batch_size", "width"])`, or `arguments = parse([…])`, `arguments.batch_size`.
+
+    Every script also takes `--small`. A name that is not standard is a UsageError; a flag that the script does not
+    take ends it, exit code 2.
     """
     wanted = [names] if isinstance(names, str) else list(names)
     for name in wanted:
@@ -46,11 +65,12 @@ def parse(names: Sequence[str]) -> list[Any]:
     for name in dict.fromkeys(wanted):
         parameter = PARAMETERS[name]
         parser.add_argument(f"--{name}", type=type(parameter.default), default=parameter.default, help=parameter.help)
+    parser.add_argument("--small", action="store_true", help="a model that fits a laptop, where the script has one")
     values, strange = parser.parse_known_args()
     if strange:
-        taken = ", ".join(f"--{name}" for name in dict.fromkeys(wanted)) or "no parameters"
+        taken = ", ".join(f"--{name}" for name in dict.fromkeys([*wanted, "small"]))
         parser.error(f"unknown parameter {strange[0]}; this script takes {taken}")
-    return [getattr(values, name) for name in wanted]
+    return Arguments(wanted, values)
 
 
-__all__ = ["PARAMETERS", "Parameter", "parse"]
+__all__ = ["PARAMETERS", "Arguments", "Parameter", "parse"]

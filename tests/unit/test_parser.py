@@ -67,3 +67,14 @@ def test_a_value_of_the_wrong_type_ends_the_script(
     with pytest.raises(SystemExit):
         parse(["batch_size"])
     assert "argument --batch_size: invalid int value: 'many'" in capsys.readouterr().err
+
+
+def test_small_is_taken_by_every_script_and_values_are_there_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments(monkeypatch, "--small", "--height", "64")
+    given = parse(["height", "width"])
+    assert (given.small, given.height, given.width) == (True, 64, 224)
+    assert given == [64, 224]
+    with pytest.raises(AttributeError, match="did not ask for 'batch_size'; add it"):
+        _ = given.batch_size
+    arguments(monkeypatch)
+    assert parse(["height"]).small is False
