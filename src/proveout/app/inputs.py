@@ -26,9 +26,8 @@ def request_form(task: Task) -> Request | None:
         inputs = _INPUTS[task.kind](task)
     with st.container(border=True):
         source = _weights(task)
-        few, cpu = st.columns([1, 1.4], vertical_alignment="bottom")
-        iterations = few.number_input("Iterations", 1, 1000, 3, key=f"{task.path}-iterations")
-        baseline = cpu.toggle(
+        iterations = st.number_input("Iterations", 1, 1000, 3, key=f"{task.path}-iterations")
+        baseline = st.toggle(
             "Measure the CPU too",
             value=True,
             key=f"{task.path}-cpu",
@@ -113,7 +112,8 @@ def _classify(task: Task) -> Inputs | None:
         return None
     if image is None:
         return None
-    st.image(image.resize((128, 128), Image.Resampling.NEAREST), caption="What the model sees: 32 × 32 pixels")
+    st.image(image.resize((128, 128), Image.Resampling.NEAREST), width=128)
+    st.caption("What the model sees: 32 × 32 pixels.")
     return Inputs(image=pictures.encoded(image))
 
 
@@ -164,7 +164,7 @@ def _weights(task: Task) -> Any:
         "Weights",
         list(found),
         format_func=lambda name: found[name].label,
-        key=f"{task.path}-weights",
+        key=f"{task.path}-source",
         horizontal=True,
     )
     st.caption(found[source].says)
@@ -210,7 +210,7 @@ def _settings(task: Task) -> Request:
         1024.0,
         0.0,
         step=1.0,
-        key=f"{task.path}-memory",
+        key=f"{task.path}-memory-limit",
         help="Of the worker; 0 for nine tenths of the machine.",
     )
     return Request(

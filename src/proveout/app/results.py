@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable
 from html import escape
@@ -178,7 +179,13 @@ def figures(request: Request, seen: Seen, record: Record) -> list[Tile]:
     if record.pcc is not None:
         passed = record.pcc >= record.job.settings.pcc
         found.append(
-            Tile("PCC against eager", f"{record.pcc:.5f}", "", "of one call's output", "good" if passed else "bad")
+            Tile(
+                "PCC against eager",
+                f"{math.floor(record.pcc * 1e5) / 1e5:.5f}",
+                "",
+                "of one call's output",
+                "good" if passed else "bad",
+            )
         )
     coverage = record.coverage
     if coverage.before:
@@ -245,12 +252,12 @@ def _kib(record: Record) -> str:
 def _answer(request: Request, output: dict[str, Any]) -> None:
     context, span = request.inputs.context, output["span"]
     if span is None:
-        theme.row(badge("no answer in this context", "warn"), badge(f"score {output['score']:.2f}"))
+        theme.answer("no answer in this context", f"score {output['score']:.2f}")
         st.html(f'<div class="po-answer">{escape(context)}</div>')
         return
     first, last = span
     parts = context[:first], context[first:last], context[last:]
-    theme.row(badge(parts[1], "good"), badge(f"score {output['score']:.2f}"))
+    theme.answer(parts[1], f"score {output['score']:.2f}")
     before, answer, after = map(escape, parts)
     st.html(f'<div class="po-answer">{before}<mark>{answer}</mark>{after}</div>')
 
@@ -264,7 +271,7 @@ def _generate(request: Request, output: dict[str, Any]) -> None:
 
 
 def _classify(request: Request, output: dict[str, Any]) -> None:
-    theme.row(badge(output["label"], "good"), badge(f"confidence {output['confidence']:.1%}"))
+    theme.answer(output["label"], f"confidence {output['confidence']:.1%}")
     digits = request.task == "digits"
     values = output["logits"] if digits else output["chances"]
     best = output["labels"].index(output["label"])
