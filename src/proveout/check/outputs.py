@@ -16,7 +16,7 @@ DEPTH = 4
 """How deep objects that PyTorch does not know as containers are looked into."""
 
 
-def compare_outputs(found: Any, wanted: Any, threshold: float) -> list[Comparison]:
+def compare_outputs(found: Any, wanted: Any, threshold: float, ulp_of: torch.dtype | None = None) -> list[Comparison]:
     """Outputs are matched by their place in the structure; a missing or extra one fails, and so does nothing at all."""
     got, want = dict(leaves(found)), dict(leaves(wanted))
     out = []
@@ -24,7 +24,7 @@ def compare_outputs(found: Any, wanted: Any, threshold: float) -> list[Compariso
         if name not in got:
             out.append(_verdict(name, threshold, False, "this output is missing"))
         elif isinstance(value, torch.Tensor) and isinstance(got[name], torch.Tensor):
-            out.append(compare(got[name], value, name=name, threshold=threshold))
+            out.append(compare(got[name], value, name=name, threshold=threshold, ulp_of=ulp_of))
         elif not _same(got[name], value):
             out.append(_verdict(name, threshold, False, f"{got[name]!r} instead of {value!r}"))
     out += [_verdict(n, threshold, False, "eager has no such output") for n in got.keys() - want.keys()]

@@ -9,7 +9,20 @@ from typing import Any
 
 import typer
 
-from proveout.cli import benchmark, check, compile, devices, discover, export, ops, perf, query, report, version
+from proveout.cli import (
+    benchmark,
+    bringup,
+    check,
+    compile,
+    devices,
+    discover,
+    export,
+    ops,
+    perf,
+    query,
+    report,
+    version,
+)
 from proveout.cli.output import emit_json, note
 from proveout.errors import ProveoutError
 
@@ -20,6 +33,7 @@ VERBS: dict[str, Callable[..., int]] = {
     "check": check.verb,
     "export": export.verb,
     "perf": perf.verb,
+    "bringup": bringup.verb,
     "discover": discover.verb,
     "query": query.verb,
     "ops": ops.verb,

@@ -128,6 +128,11 @@ class Compiled:
         return tuple(self._capture.compiled)
 
     @property
+    def captured(self) -> tuple[torch.fx.GraphModule, ...]:
+        """The ATen graphs as they were captured, before any pass."""
+        return tuple(graph.gm for graph in self._capture.graphs)
+
+    @property
     def programs(self) -> tuple[Program, ...]:
         return tuple(g.program for g in self.graphs)
 

@@ -19,6 +19,7 @@ from proveout.compiler.program_passes.pack_weights import pack_weights
 from proveout.compiler.program_passes.place import keep_in_dram, place
 from proveout.compiler.program_passes.prune import prune
 from proveout.compiler.program_passes.settle_state import settle_state
+from proveout.compiler.program_passes.shard_norms import shard_norms
 from proveout.compiler.program_passes.sink import sink
 from proveout.compiler.program_passes.split import split
 from proveout.compiler.program_passes.split_columns import Shares, split_columns
@@ -32,6 +33,6 @@ PRODUCTS = (fuse_bias, fuse_heads, fuse_products, fuse_activation, fuse_transpos
 
 __all__ = [
     "FORMULAS", "OUTPUT", "PRODUCTS", "NotSpread", "Policy", "Rows", "Shares", "cancel", "deallocate", "evict", "hoist",
-    "keep_in_dram", "layouts", "lift_matmul", "pack_weights", "place", "prune", "settle_state", "sink", "split",
-    "split_columns", "spread",
+    "keep_in_dram", "layouts", "lift_matmul", "pack_weights", "place", "prune", "settle_state", "shard_norms", "sink",
+    "split", "split_columns", "spread",
 ]  # fmt: skip
