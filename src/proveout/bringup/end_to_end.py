@@ -1,4 +1,4 @@
-"""Stage 8: the whole model on the chip against eager: every output on every set of inputs, and accuracy where labels are."""
+"""Stage 8: the whole model on the chip against eager, every output on all inputs; accuracy where there are labels."""
 
 from __future__ import annotations
 

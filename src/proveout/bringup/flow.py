@@ -30,7 +30,7 @@ from proveout.bringup import (
     summary,
     trace,
 )
-from proveout.bringup.stage import Asked, Files, Folder, Outcome, Stage, key_of, write_whole
+from proveout.bringup.stage import Asked, Files, Folder, Outcome, Stage, Status, key_of, write_whole
 from proveout.errors import ProveoutError, unknown
 from proveout.types import from_json, to_json
 
@@ -115,7 +115,7 @@ def _run(subject: Subject, folder: Folder, stage: Stage, done: Mapping[str, Outc
         files = Files(folder, number, stage.name)
         try:
             result = stage.run(subject, files)
-            kind = "attention" if result.attention else "passed"
+            kind: Status = "attention" if result.attention else "passed"
             outcome = Outcome(
                 number, stage.name, stage.title, kind, result.headline, result.findings, result.next_step,
                 files.commit(), key,

@@ -1,4 +1,4 @@
-"""Stage 3: the model's graph, compiled for the chip and checked call by call: what became of each op, how exact, how long.
+"""Stage 3: the model's graph, compiled and checked call by call: what became of each op, how exact, how long.
 
 Leaves `graph.json`, which later stages read, a picture of the modules, and a page in which modules open.
 """

@@ -1,12 +1,12 @@
-"""The graph as one page that opens offline: modules are boxes that open, ops inside, drawn on a canvas as far as seen."""
+"""The graph as one page that opens offline: modules are boxes that open, with ops inside, on a canvas."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from importlib import resources
 from typing import TYPE_CHECKING
 
-from proveout.bringup.graph_script import SCRIPT, STYLE
 from proveout.report.element import Html, el
 from proveout.report.html import POLICY
 
@@ -18,13 +18,16 @@ COLOURS = (("state", "status"), ("pcc", "PCC"), ("ns", "modelled time"))
 
 def render(name: str, device: str, ops: Sequence[Op], types: Mapping[str, str]) -> str:
     """One HTML document; the ops as rows, strings said once."""
+    style, script = (
+        resources.files("proveout.bringup").joinpath(name).read_text() for name in ("graph.css", "graph.js")
+    )
     head = el(
         "head",
         el("meta", charset="utf-8"),
         el("meta", name="viewport", content="width=device-width, initial-scale=1"),
         el("meta", http_equiv="Content-Security-Policy", content=POLICY),
         el("title", f"{name}: graph"),
-        el("style", Html(STYLE)),
+        el("style", Html(style)),
     )
     choices = [el("option", f"by {words}", value=key) for key, words in COLOURS]
     bar = el(
@@ -45,7 +48,7 @@ def render(name: str, device: str, ops: Sequence[Op], types: Mapping[str, str]) 
             "body",
             bar,
             el("main", el("canvas", id="canvas", tabindex=0), el("aside", id="about", aria_live="polite")),
-            el("script", Html(f"const DATA = {_document(ops, types)};\n{SCRIPT}")),
+            el("script", Html(f"const DATA = {_document(ops, types)};\n{script}")),
         ),
         lang="en",
     )

@@ -1,4 +1,4 @@
-"""Stage 7: the ops that stay on the host: why, what they cost, the cheapest fix, and an issue ready to file for each."""
+"""Stage 7: ops that stay on the host: why, what they cost, the cheapest fix, and an issue ready to file for each."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ class Repro(torch.nn.Module):
 
 
 inputs = ({inputs})
-compiled = proveout.compile(Repro().eval(), inputs, device="{device}", settings={{"precision": "bfloat16"}}, dry_run=True)
+settings = {{"precision": "bfloat16"}}
+compiled = proveout.compile(Repro().eval(), inputs, device="{device}", settings=settings, dry_run=True)
 for op in compiled.coverage.on_host:
     print(op.aten, "stays on the host:", op.reason)
 """

@@ -1,4 +1,4 @@
-"""Stage 6: `ttnn_model.py`, the model as editable ttnn classes, and `tests/test_modules.py`, each module against float32.
+"""Stage 6: `ttnn_model.py`, the model as editable ttnn classes, and `tests/test_modules.py`, each against float32.
 
 The references are what float32 gives for the same calls, or, where they agree with it, torch's own module outputs.
 """
@@ -177,7 +177,7 @@ def _tested(
     eager = _module_outputs(subject)
     tested: list[Tested] = []
     values: dict[str, torch.Tensor] = {}
-    for number, (run, graph, root) in enumerate(zip(runs, graphs, roots)):
+    for number, (run, root) in enumerate(zip(runs, roots)):
         visits = list(_named(root))
         wanted = {n for _, v in visits for f in [written.faces[id(v)]] for n in (*f.takes, *f.gives)}
         exact = exact_values(run.variant.ready(run.arguments), run.inputs, frozenset(wanted))

@@ -3,7 +3,7 @@
 HEAD = '''"""{name} in ttnn: a class for each torch module, layers that are alike sharing one. Edit it as you like.
 
 Written by `proveout bringup`; the tensors beside it are the model's own, by the names that torch has for them.
-`python ttnn_model.py` runs it and compares with what the compiled model gave; `pytest tests` checks it module by module.
+`python ttnn_model.py` runs it and compares with what the compiled model gave; `pytest tests` checks each module.
 On Tenstorrent hardware change the import to `import ttnn`.
 """
 
@@ -84,7 +84,7 @@ if __name__ == "__main__":
 
 MEMORIES = '{"dram": ttnn.DRAM_MEMORY_CONFIG, "l1": ttnn.L1_MEMORY_CONFIG}'
 
-TESTS = '''"""Module tests of {name}: every part of ttnn_model.py against float32, alone and after all the parts before it.
+TESTS = '''"""Module tests of {name}: every part of ttnn_model.py against float32, alone and after the parts before it.
 
 Written by `proveout bringup`. Plain pytest; it needs the package and nothing else. The inputs are the model's own
 intermediate values; references are torch's module outputs ("torch") or the same calls in float32 ("float32").

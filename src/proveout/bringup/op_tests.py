@@ -1,4 +1,4 @@
-"""Stage 5: `tests/test_ops.py`, a test for every different ttnn call of the model, with the knobs that a person would try.
+"""Stage 5: `tests/test_ops.py`, a test for every different ttnn call of the model, with the knobs one would try.
 
 Each knob is tried here first; what ttnn refuses is written down with its reason instead of becoming a test.
 """
@@ -83,7 +83,7 @@ def run(subject: Subject, files: Files) -> Found:
     origins = dict.fromkeys(f"{t.least}: {t.origin}" for t in kept)
     low = [t for t in kept if t.pcc is not None and t.least is not None and t.pcc < t.least]
     findings = [
-        f"{len(kept)} combinations of call and knob; {len(refused)} more that ttnn refuses, with its reason in the file",
+        f"{len(kept)} combinations of call and knob; {len(refused)} that ttnn refuses, with its reason in the file",
         str(tests),
         *(f"{t.case} with {t.knob}: PCC {t.pcc:.5f} is below {t.least}" for t in low[:5]),
     ]
@@ -138,18 +138,18 @@ def _key(arg: Arg, program: Program) -> Any:
 
 
 def _case(name: str, step: Step, like: Mapping[str, str], program: Program, count: int) -> Case:
-    operands, attributes = [], []
+    operands: list[str] = []
+    attributes: list[str] = []
     for key, value in step.attrs:
         text = f"{key!r}: {_text(value, program.specs, like)}"
         (operands if _has_ref(value) else attributes).append(text)
-    first = program.specs[step.uses[0]] if step.uses else program.specs[step.outputs[0]]
     where = step.origin.module or "the model"
     work = kernels()[step.kernel].work(
         {k: _key(v, program) for k, v in step.attrs}, [program.specs[n] for n in step.outputs]
     )
     return Case(
         name, step.kernel, ", ".join(operands), ", ".join(attributes), f"{step.origin.aten} in {where}", count,
-        first.dtype, work.ops,
+        program.specs[step.outputs[0]].dtype, work.ops,
     )  # fmt: skip
 
 

@@ -127,7 +127,8 @@ def run(device, case, dtype=None, fidelity=None, sharding=None):
     found = function(**operands, **attributes)
     wanted = ttnn.get_golden_function(function)(**exact, **attributes)
     found, wanted = ([r] if not isinstance(r, (list, tuple)) else list(r) for r in (found, wanted))
-    return [(ttnn.to_torch(f).to(w.dtype) if w.is_floating_point() else ttnn.to_torch(f), w) for f, w in zip(found, wanted)]
+    taken = [ttnn.to_torch(result) for result in found]
+    return [(t.to(w.dtype) if w.is_floating_point() else t, w) for t, w in zip(taken, wanted)]
 
 
 def open_device(faithful=False):

@@ -1,18 +1,18 @@
 """Stage 9: the quickest settings within the PCC budget, from everything in bfloat16 and DRAM, each step told.
 
-Plans are those of a trace, in which the host's dispatch hides nothing; so is the baseline's. What is found is verified on
-inputs that the search has not seen.
+Plans are those of a trace, in which the host's dispatch hides nothing; so is the baseline's. What is found is verified
+on inputs that the search has not seen.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from proveout.bringup.reference import HELD_OUT
 from proveout.bringup.stage import Files, Found
 from proveout.bringup.subject import Call, Subject
 from proveout.check import compare_outputs
-from proveout.check.thresholds import PRODUCTS
 from proveout.errors import ProveoutError
 from proveout.kernels.cost import memory_use, program_time, step_times
 from proveout.program import DEALLOCATE
@@ -20,6 +20,7 @@ from proveout.report.perf_view import time
 from proveout.tune import Tuned, search
 from proveout.types import Settings
 
+WITH_WEIGHTS = ("aten.addmm.default", "aten.mm.default", "aten.bmm.default", "aten.convolution.default")
 FAITHFUL_FLOPS = 1e9
 """Above this a call is not computed by the chip's own rules while searching: it takes too long."""
 VERIFIED_FLOPS = 3e10
@@ -28,7 +29,7 @@ VERIFIED_FLOPS = 3e10
 
 def run(subject: Subject, files: Files) -> Found:
     flops = subject.folder.data(1, "card").get("flops", 0)
-    numerics = "faithful" if flops <= FAITHFUL_FLOPS else "fast"
+    numerics: Literal["fast", "faithful"] = "faithful" if flops <= FAITHFUL_FLOPS else "fast"
     start = replace(subject.asked.settings, memory="dram", trace=True, numerics=numerics)
     costs = _Costs(subject)
     tuned = search(start, costs, subject.asked.settings.pcc)
@@ -97,12 +98,12 @@ class _Costs:
         return self._pcc[settings]
 
     def weights(self) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for graph in self.subject.compiled().graphs:
-            for one in step_times(graph.program, graph.chip, graph.settings) if graph.chip is not None else ():
-                if one.step.kernel in PRODUCTS and one.step.origin.module:
-                    found[one.step.origin.module] = found.get(one.step.origin.module, 0) + one.ns
-        return found
+        modules = dict(self.subject.model.named_modules())
+        found = {op.module for op in self.subject.compiled().coverage.ops if op.aten in WITH_WEIGHTS}
+        sizes = {
+            path: sum(p.numel() for p in modules[path].parameters(recurse=False)) for path in found if path in modules
+        }
+        return {path: size for path, size in sorted(sizes.items()) if size}
 
 
 def _lowest(subject: Subject, settings: Settings, call: Call) -> float | None:
@@ -122,7 +123,8 @@ def _freed(subject: Subject, settings: Settings) -> str:
         kept = replace(graph.program, body=tuple(s for s in graph.program.body if s.kernel != DEALLOCATE))
         with_it = max(with_it, memory_use(graph.program, graph.chip, settings).l1_peak_per_core_bytes)
         without = max(without, memory_use(kept, graph.chip, settings).l1_peak_per_core_bytes)
-    return f"deallocation after each last use: {with_it / 1024:.0f} KiB of L1 a core at the peak, {without / 1024:.0f} without"
+    kib = f"{with_it / 1024:.0f} KiB of L1 a core at the peak, {without / 1024:.0f} without"
+    return f"deallocation after each last use: {kib}"
 
 
 def _page(subject: Subject, tuned: Tuned, checks: list[float | None], freed: str) -> str:

@@ -1,4 +1,4 @@
-"""Stage 12: `report.md` and `report.html`, which tie the folder together; written whatever became of the other stages."""
+"""Stage 12: `report.md` and `report.html`, which tie the folder together, whatever became of the other stages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model that is being brought up, live: loaded and compiled when a stage first needs it, then shared by the rest."""
+"""The model that is being brought up, live: loaded and compiled when a stage first needs it, then shared by all."""
 
 from __future__ import annotations
 

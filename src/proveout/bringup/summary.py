@@ -1,4 +1,4 @@
-"""Stage 4: every module with its parameters and shapes, every ATen op with its count, and the unique ways of calling it."""
+"""Stage 4: every module with its parameters and shapes, every ATen op with its count and the ways it is called."""
 
 from __future__ import annotations
 
@@ -28,9 +28,8 @@ def run(subject: Subject, files: Files) -> Found:
     for m in modules:
         indent = "&emsp;" * (m["path"].count(".") + bool(m["path"]))
         own = f"{m['parameters']:,} ({m['own_parameters']:,})"
-        lines.append(
-            f"| {indent}`{m['path'] or '(model)'}` | {m['class']} | {m['takes']} | {m['gives']} | {own} | {m['calls']} |"
-        )
+        cells = (f"{indent}`{m['path'] or '(model)'}`", m["class"], m["takes"], m["gives"], own, m["calls"])
+        lines.append(f"| {' | '.join(map(str, cells))} |")
     lines += ["", f"{total:,} parameters.", "", "## ATen ops", "", "| op | count | on the chip | folded | host |"]
     lines += ["|---|---:|---:|---:|---:|"]
     for aten, count in counts.most_common():

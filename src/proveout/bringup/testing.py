@@ -50,7 +50,8 @@ def written_module(path: Path, beside: Path | None = None) -> Iterator[Any]:
     """A written file as a module, for as long as it is looked at; what it imports may lie `beside`."""
     name, before, known = f"proveout_written_{path.stem}", list(sys.path), set(sys.modules)
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     sys.path[:0] = [str(beside)] if beside is not None else []

@@ -41,15 +41,15 @@ def run(subject: Subject, files: Files) -> Found:
         {"mode": name, "plan_ns": plans[name], "written_ns": measured.get(name), "trace": trace, "queues": queues}
         for name, trace, queues in MODES
     ]
-    best = min(rows, key=lambda row: row["plan_ns"])
-    findings = [f"{row['mode']}: {time(row['plan_ns'])} a call, optimised (modelled)" for row in rows]
+    best = min(plans, key=lambda name: plans[name])
+    findings = [f"{name}: {time(ns)} a call, optimised (modelled)" for name, ns in plans.items()]
     findings.append(f"tests: {tests}")
     if blocked:
         kinds = ", ".join(dict.fromkeys(s.kernel for s in blocked))
         findings.append(f"no trace of the whole model: {kinds} are not the device's; each stretch between them has one")
     wrong = tests.failed > 0 or (bool(tests.why) and subject.asked.tests)
     return Found(
-        f"{plans['none'] / best['plan_ns']:.2f} × quicker with {best['mode']}: {time(best['plan_ns'])} a call (modelled)",
+        f"{plans['none'] / plans[best]:.2f} × quicker with {best}: {time(plans[best])} a call (modelled)",
         tuple(findings),
         "Run: pytest tests/test_trace.py" if wrong else "",
         attention=wrong,

@@ -1,6 +1,6 @@
 """The fixed parts of `ttnn_trace.py` and `tests/test_trace.py`."""
 
-RUNNER = '''"""{name} with and without trace and a second queue. `python ttnn_trace.py` prints the modelled time of a call each way.
+RUNNER = '''"""{name} with and without trace and a second queue. `python ttnn_trace.py` prints modelled times.
 
 Written by `proveout bringup`; the model is ttnn_model.py beside it. Edit both as you like.
 """

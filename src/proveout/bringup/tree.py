@@ -58,7 +58,8 @@ def parts_of(program: Program) -> Parts:
     """Host ops and transfers that need inputs alone go first, those that lead to outputs alone last."""
     on_host = {*program.inputs, *program.weights, *(c.name for c in program.constants)}
     on_host |= {n for s in program.setup if s.on_host or s.kernel == TO_TORCH for n in s.outputs}
-    send, rest = [], []
+    send: list[Step] = []
+    rest: list[Step] = []
     for step in program.body:
         first = (step.on_host or step.is_transfer) and step.kernel != TO_TORCH and all(n in on_host for n in step.uses)
         (send if first else rest).append(step)

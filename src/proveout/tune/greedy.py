@@ -29,7 +29,7 @@ class Costs(Protocol):
         """The lowest PCC over the outputs, on the inputs that the search may look at."""
 
     def weights(self) -> Mapping[str, int]:
-        """Modules with weights of products, and the modelled time of those products now."""
+        """Modules whose weights products or convolutions read, and how many numbers those are."""
 
 
 @dataclass(frozen=True)
@@ -110,11 +110,11 @@ class _Walk:
 
 
 def _groups(weights: Mapping[str, int]) -> Sequence[str]:
-    """Modules that are alike but for their number, as patterns, the costliest first."""
+    """Modules that are alike but for their number, as patterns, the largest first."""
     total: dict[str, int] = {}
-    for module, ns in weights.items():
+    for module, size in weights.items():
         pattern = re.sub(r"(?<=\.)\d+(?=\.)|^\d+(?=\.)", "*", module)
-        total[pattern] = total.get(pattern, 0) + ns
+        total[pattern] = total.get(pattern, 0) + size
     return sorted(total, key=lambda pattern: (-total[pattern], pattern))
 
 

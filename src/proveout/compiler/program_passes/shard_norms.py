@@ -97,7 +97,8 @@ def _program_config(spec: TensorSpec, memory: Memory) -> str:
     across = width // TILE
     subblock = max(n for n in range(1, 5) if across % n == 0)
     return (
-        f"ttnn.LayerNormShardedMultiCoreProgramConfig(compute_with_storage_grid_size=ttnn.CoreCoord({columns}, {rows}), "
+        "ttnn.LayerNormShardedMultiCoreProgramConfig("
+        f"compute_with_storage_grid_size=ttnn.CoreCoord({columns}, {rows}), "
         f"subblock_w={subblock}, block_h={height // TILE}, block_w={across}, inplace=False)"
     )
 

@@ -1,31 +1,3 @@
-"""The look and the behaviour of the graph page. Layout is made for opened modules only, drawing for what is in view."""
-
-STYLE = """
-:root { color-scheme: light dark; --page: #f5f6f8; --card: #fff; --ink: #1b2130; --dim: #5f6879; --line: #c9ced8;
-  --edge: #98a2b3; --link: #1f5fd0; }
-@media (prefers-color-scheme: dark) { :root { --page: #10131a; --card: #181c26; --ink: #e7eaf1; --dim: #9aa4b8;
-  --line: #3a4252; --edge: #5d6880; --link: #8ab4ff; } }
-* { box-sizing: border-box; } html, body { height: 100%; margin: 0; }
-body { display: flex; flex-direction: column; background: var(--page); color: var(--ink);
-  font: 14px/1.4 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-header { display: flex; flex-wrap: wrap; gap: 8px 12px; align-items: center; padding: 10px 14px;
-  background: var(--card); border-bottom: 1px solid var(--line); }
-h1 { font-size: 17px; margin: 0; } .dim { color: var(--dim); }
-select, input, button { font: inherit; color: inherit; background: var(--page); border: 1px solid var(--line);
-  border-radius: 8px; padding: 5px 10px; } input { flex: 1 1 160px; min-width: 120px; } button { cursor: pointer; }
-#legend { display: flex; flex-wrap: wrap; gap: 4px 12px; font-size: 12px; color: var(--dim); }
-#legend i { display: inline-block; width: 12px; height: 12px; border-radius: 3px; margin-right: 4px;
-  vertical-align: -2px; border: 1px solid var(--line); }
-main { position: relative; flex: 1; min-height: 0; } canvas { width: 100%; height: 100%; display: block;
-  touch-action: none; cursor: grab; outline: none; }
-aside { position: absolute; right: 12px; bottom: 12px; width: min(380px, calc(100% - 24px)); max-height: 55%;
-  overflow: auto; background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 10px 14px;
-  font-size: 13px; overflow-wrap: anywhere; } aside:empty { display: none; }
-aside b { display: block; } aside dl { margin: 6px 0 0; display: grid; grid-template-columns: auto 1fr; gap: 2px 10px; }
-aside dt { color: var(--dim); } aside dd { margin: 0; }
-"""
-
-SCRIPT = r"""
 "use strict";
 const T = DATA.texts, dark = matchMedia("(prefers-color-scheme: dark)");
 const OPS = DATA.ops.map((r, id) => ({ id, module: T[r[0]], aten: T[r[1]], state: T[r[2]], node: T[r[3]],
@@ -265,4 +237,3 @@ dark.addEventListener("change", () => { theme(); legend(); redraw(); });
 theme(); legend();
 if (root.kids.length === 1 && !root.kids[0].op) toggle(root.kids[0], true);
 start();
-"""
