@@ -39,7 +39,7 @@ def run(subject: Subject, files: Files) -> Found:
     model, labels = subject.model, {key: ", ".join(values) for key, values in workload.labels}
     flops, outputs = _flops(subject)
     weights = _unique_bytes(model)
-    inputs = [(name, str(spec)) for name, spec in workload.inputs]
+    inputs = [(name, f"{spec.dtype}[{','.join(map(str, spec.shape))}]") for name, spec in workload.inputs]
     gives = [(name, _shape(value)) for name, value in leaves(outputs)]
     moved = weights + sum(s.nbytes for _, s in workload.inputs) + sum(_nbytes(v) for _, v in leaves(outputs))
     chip = subject.chip
@@ -61,7 +61,7 @@ def run(subject: Subject, files: Files) -> Found:
                  f"{chip.dram_gb_s:g} GB/s DRAM"),
         ("No call can be quicker than", f"{floor_ms:.3g} ms (modelled: LoFi peak, or weights in bfloat16 from DRAM)"),
         ("PCC budget", f"{subject.asked.settings.pcc}"),
-        ("Status", "see report.md: the stages say how far it has come"),
+        ("Status", "runs in eager mode; how far it has come on the chip is in report.md"),
     ]  # fmt: skip
     lines = [f"# {workload.name}", "", "| | |", "|---|---|"]
     lines += [f"| {name} | {value} |" for name, value in rows]

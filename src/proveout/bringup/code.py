@@ -11,6 +11,7 @@ from proveout.bringup.tree import Parts, Visit, parts_of, tree_of
 from proveout.program import DEALLOCATE, Program, Ref, Step, refs
 from proveout.report.script import arg_text, call_line, gives_none
 
+WIDTH = 110
 RESERVED = {"self", "device", "tensors", "path", "torch", "ttnn", "at", "up", "given", "inf", "nan", "Module", "Model"}
 ROLES = {"input_tensor_b": "weight", "weight_tensor": "weight", "bias_tensor": "bias", "tensor": "table"}
 """What a parameter is called by the argument that takes it."""
@@ -166,12 +167,12 @@ def _write_visit(graph: Graph, visit: Visit, written: Written, parts: Parts | No
         f"        return {gives}{',' if is_root and len(face.gives) == 1 else ''}" if gives else "        return ()"
     )
     lines = ["    def __init__(self, device, tensors, path=''):", "        self.device, self.path = device, path"]
-    lines += [f"        {line}" for line in _setup(graph, visit, kept)]
+    lines += _indented(_setup(graph, visit, kept))
     lines += children
     lines += ["", *head] if head else [""]
     device_line = ["        device = self.device"] if any(re.search(r"\bdevice\b", line) for line in body) else []
     lines += [f"    def {'compute' if is_root else 'forward'}(self{''.join(f', {t}' for t in takes)}):", *device_line]
-    lines += [f"        {line}" for line in body] + [result]
+    lines += [*_indented(body), result]
     lines += ["", *tail] if tail else []
     torch_class = graph.types.get(visit.path, "") if visit.path else graph.title
     return written.name_for(torch_class or "Part", "\n".join(lines), visit.path, "Model" if is_root else "Module")
@@ -203,9 +204,8 @@ def _outer(
         text = f"return [{', '.join(arg_text(o, local) for o in program.outputs)}]"
     device = ["        device = self.device"] if any(re.search(r"\bdevice\b", line) for line in lines) else []
     given = "".join(f", {a}" for a in arguments)
-    return [f"    def {name}(self{given}):", *device, *(f"        {line}" for line in lines), f"        {text}", ""][
-        : None if name == "send" else -1
-    ]
+    text_lines = [f"    def {name}(self{given}):", *device, *_indented([*lines, text])]
+    return [*text_lines, ""] if name == "send" else text_lines
 
 
 def _call(step: Step, program: Program, names: _Names, kept: dict[str, str]) -> list[str]:
@@ -257,6 +257,39 @@ def _setup(graph: Graph, visit: Visit, kept: Mapping[str, str]) -> list[str]:
             lines.append(call_line(step, names))
     given = [n for n in kept if n in names.plain and n not in {o for s in program.setup for o in s.outputs}]
     return [*(f"self.{kept[n]} = {names.of(n)}" for n in given), *lines]
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    """The lines of a method; a call that is too long for one goes on below, as many arguments to a line as fit."""
+    out: list[str] = []
+    for line in lines:
+        head, body, tail = _call_parts(line)
+        if len(line) + 8 <= WIDTH or not body:
+            out.append(f"        {line}")
+            continue
+        out.append(f"        {head}")
+        row = ""
+        for argument in body:
+            if row and len(row) + len(argument) + 14 > WIDTH:
+                out.append(f"            {row.rstrip()}")
+                row = ""
+            row += f"{argument}, "
+        out += [f"            {row.rstrip()}", f"        {tail}"]
+    return out
+
+
+def _call_parts(line: str) -> tuple[str, list[str], str]:
+    """A line as `… = function(`, its arguments, and `)` with what follows; no arguments where it is no call."""
+    start = line.find("(", line.find(" = ") + 1)
+    depth, arguments, begin = 0, [], start + 1
+    for index in range(start, len(line)) if start >= 0 else ():
+        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(line[index], 0)
+        if (line[index] == "," and depth == 1) or depth == 0:
+            arguments.append(line[begin:index].strip())
+            begin = index + 1
+        if depth == 0:
+            return line[: start + 1], [a for a in arguments if a], line[index:]
+    return line, [], ""
 
 
 def _constant(graph: Graph, name: str) -> str:

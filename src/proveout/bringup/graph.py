@@ -5,6 +5,7 @@ Leaves `graph.json`, which later stages read, a picture of the modules, and a pa
 
 from __future__ import annotations
 
+import operator
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -134,21 +135,22 @@ def _add_graph(
     for node in gm.graph.nodes:
         if node in placeholders and (placeholders.index(node) in weights or not node.users):
             continue
-        op = _op(len(ops), number, node, statuses.get(node.name))
-        if op is None:
+        if node.target is operator.getitem:  # one result of several: its op stands for it
+            ids[node.name] = ids[node.args[0].name]
             continue
+        op = _op(len(ops), number, node, statuses.get(node.name))
         found = [c for c in exact[node.name] if c.pcc is not None]
         worst = min(found, key=lambda c: c.pcc or 0.0, default=None)
         op.calls, op.ns = tuple(kernels[node.name]), ns.get(node.name)
         if worst is not None:
             op.pcc, op.accumulated_pcc = worst.pcc, worst.accumulated_pcc
             op.threshold = min(threshold(k).pcc for k in op.calls)
-        op.uses = [ids[source.name] for source in node.all_input_nodes if source.name in ids]
+        op.uses = list(dict.fromkeys(ids[source.name] for source in node.all_input_nodes if source.name in ids))
         ids[node.name] = op.id
         ops.append(op)
 
 
-def _op(number: int, graph: int, node: Node, status: OpStatus | None) -> Op | None:
+def _op(number: int, graph: int, node: Node, status: OpStatus | None) -> Op:
     if node.op == "output":
         return Op(number, graph, "output", "output", "", "output")
     shape = _shape(node.meta.get("val"))

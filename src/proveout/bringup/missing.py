@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import keyword
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from proveout.bringup.stage import Files, Found
 from proveout.bringup.subject import Run, Subject
+from proveout.bringup.testing import written_module
 from proveout.errors import ProveoutError
 from proveout.program import Step
 from proveout.report.script import arg_text
@@ -95,7 +101,7 @@ def _repro(line: Fallback, steps: Mapping[str, tuple[Step, Mapping[str, TensorSp
         return "", "none: the op has no call of its own in the Program"
     step, specs = found
     given = {name: f"x{i}" for i, name in enumerate(step.uses)}
-    attributes = ", ".join(f"{_keyword(key, arg_text(value, given))}" for key, value in step.attrs)
+    attributes = ", ".join(_argument(key, arg_text(value, given)) for key, value in step.attrs)
     drawn = ", ".join(_drawn(specs[name]) for name in step.uses)
     text = REPRO.format(
         parameters="".join(f", {x}" for x in given.values()),
@@ -108,22 +114,25 @@ def _repro(line: Fallback, steps: Mapping[str, tuple[Step, Mapping[str, TensorSp
 
 
 def _verify(text: str, line: Fallback) -> str:
-    scope: dict[str, Any] = {"__name__": "repro", "print": lambda *_: None}
     random = torch.get_rng_state()
     try:
-        exec(compile(text, "repro.py", "exec"), scope)
-    except (ProveoutError, RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, SyntaxError) as error:
+        with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
+            path = Path(folder, "repro.py")
+            path.write_text(text)
+            with contextlib.redirect_stdout(io.StringIO()), written_module(path) as module:
+                reasons = [op.reason for op in module.compiled.coverage.on_host if op.aten == line.aten]
+    except (ProveoutError, RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
         return f"not run to its end here: {(str(error).splitlines() or [''])[0][:120]}"
     finally:
         torch.set_rng_state(random)
-    reasons = [op.reason for op in scope["compiled"].coverage.on_host if op.aten == line.aten]
     if line.reason in reasons:
         return "run here: the same op stays on the host for the same reason"
     return "run here, but alone the op " + (f"stays for another reason: {reasons[0]}" if reasons else "converts")
 
 
-def _keyword(key: str, text: str) -> str:
-    return f"**{{{key!r}: {text}}}" if key in ("self", "from", "in") else f"{key}={text}"
+def _argument(key: str, text: str) -> str:
+    """By name; `self` is every schema's first and goes by place."""
+    return text if key == "self" else f"**{{{key!r}: {text}}}" if keyword.iskeyword(key) else f"{key}={text}"
 
 
 def _drawn(spec: TensorSpec) -> str:

@@ -17,7 +17,7 @@ from proveout.errors import ProveoutError
 from proveout.kernels.cost import memory_use, program_time, step_times
 from proveout.program import DEALLOCATE
 from proveout.report.perf_view import time
-from proveout.tune import Tuned, search
+from proveout.tune import Trial, Tuned, search
 from proveout.types import Settings
 
 WITH_WEIGHTS = ("aten.addmm.default", "aten.mm.default", "aten.bmm.default", "aten.convolution.default")
@@ -34,21 +34,19 @@ def run(subject: Subject, files: Files) -> Found:
     costs = _Costs(subject)
     tuned = search(start, costs, subject.asked.settings.pcc)
     by_rules = flops <= VERIFIED_FLOPS
-    final = replace(tuned.settings, numerics="faithful" if by_rules else "fast")
-    calls = subject.held_out(HELD_OUT)[: None if numerics == "faithful" or not by_rules else 1]
-    checks = [_lowest(subject, final, call) for call in calls]
+    least = subject.asked.settings.pcc
+    tuned, checks, dropped = _verified(subject, tuned, least, by_rules)
     held = [pcc for pcc in checks if pcc is not None]
     lowest = min(held, default=None)
-    least = subject.asked.settings.pcc
     holds = lowest is None or lowest >= least
     freed = _freed(subject, tuned.settings)
-    kept = [t for t in tuned.trials if t.verdict == "kept"]
     document = {"tuned": tuned, "held_out_pcc": checks, "numerics": numerics, "freed": freed}
     files.json("optimise.json", document)
     files.text("optimise.md", _page(subject, tuned, checks, freed))
-    findings = [f"{t.change}: saves {time(t.saves_ns)}, PCC {t.pcc:.5f}" for t in kept if t.pcc is not None]
+    findings = [f"{t.change}: saves {time(t.saves_ns)}, PCC {t.pcc:.5f}" for t in tuned.kept if t.pcc is not None]
     findings += [f"not kept: {t.change}, {t.verdict}" for t in tuned.trials if t.verdict == "too far off"][:4]
     findings.append(f"held-out inputs: lowest PCC {lowest:.6f}" if lowest is not None else "held-out inputs: exact")
+    findings += [f"taken back when verified: {t.change}" for t in dropped]
     findings.append(freed)
     if numerics == "fast":
         seen = "what was found is verified by the chip's own rules" if by_rules else "its rounding was not looked at"
@@ -112,6 +110,21 @@ def _lowest(subject: Subject, settings: Settings, call: Call) -> float | None:
     if not all(c.passed for c in compared):
         return 0.0
     return min((c.pcc for c in compared if c.pcc is not None), default=None)
+
+
+def _verified(
+    subject: Subject, tuned: Tuned, least: float, by_rules: bool
+) -> tuple[Tuned, list[float | None], list[Trial]]:
+    """What was found, less the last changes that do not hold on inputs that the search has not seen."""
+    calls = subject.held_out(HELD_OUT)[: 1 if by_rules and tuned.start.numerics == "fast" else None]
+    dropped: list[Trial] = []
+    while True:
+        final = replace(tuned.settings, numerics="faithful" if by_rules else "fast")
+        checks = [_lowest(subject, final, call) for call in calls]
+        if all(pcc is None or pcc >= least for pcc in checks) or not tuned.kept:
+            return tuned, checks, dropped
+        dropped.append(tuned.kept[-1])
+        tuned = tuned.without_last()
 
 
 def _freed(subject: Subject, settings: Settings) -> str:

@@ -30,7 +30,7 @@ section.stage > h2 small { font-weight: 400; color: var(--dim); font-size: 13px;
 .next { margin: 12px 0 0; padding: 8px 12px; border-left: 3px solid var(--link); background: var(--ground);
   border-radius: 0 8px 8px 0; overflow-wrap: anywhere; }
 .files { margin: 10px 0 0; font-size: 12px; color: var(--dim); overflow-wrap: anywhere; }
-td code, th code { overflow-wrap: anywhere; } table { margin-top: 10px; }
+td code { white-space: nowrap; } table { margin-top: 10px; }
 .meter { display: inline-block; height: 9px; background: var(--modelled); opacity: .75; border-radius: 3px;
   vertical-align: 0; margin-right: 6px; }
 .picture { max-height: 460px; overflow: auto; border: 1px solid var(--line); border-radius: 8px; margin-top: 10px; }

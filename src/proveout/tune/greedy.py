@@ -59,6 +59,21 @@ class Tuned:
     trials: tuple[Trial, ...]
 
     @property
+    def kept(self) -> tuple[Trial, ...]:
+        return tuple(t for t in self.trials if t.verdict == "kept")
+
+    def without_last(self) -> Tuned:
+        """As if the last change that was kept had been too far off."""
+        *before, last = self.kept
+        trials = tuple(replace(t, verdict="too far off") if t is last else t for t in self.trials)
+        if not before:
+            return replace(self, settings=self.start, ns=self.start_ns, pcc=self.start_pcc, trials=trials)
+        found = before[-1]
+        assert found.ns is not None
+        assert found.pcc is not None
+        return replace(self, settings=found.settings, ns=found.ns, pcc=found.pcc, trials=trials)
+
+    @property
     def speedup(self) -> float:
         return self.start_ns / self.ns if self.ns else 1.0
 
