@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -72,7 +72,8 @@ def run(subject: Subject, files: Files) -> Found:
     )
     files.text("graph.html", render(name, subject.asked.device, ops, types))
     for number, program in enumerate(compiled.programs):
-        program.save(files.path(f"programs/{number}/program.json").parent)
+        # Named by its place: a process that compiled other models before counts on.
+        replace(program, name=f"graph{number}").save(files.path(f"programs/{number}/program.json").parent)
     return _found(subject, ops, coverage.graph_breaks, comparisons)
 
 

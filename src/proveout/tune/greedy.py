@@ -16,6 +16,8 @@ from proveout.types import Fidelity, Settings, Weights
 LEAST_GAIN = 0.002
 """Share of the time now below which a change is not worth its risk."""
 FIDELITIES: tuple[Fidelity, ...] = ("LoFi", "HiFi2", "HiFi3")
+MOST_GROUPS = 8
+"""Parts of the model that formats are tried on one by one; each try is a compilation."""
 Verdict = Literal["kept", "too slow", "too far off", "does not compile"]
 
 
@@ -125,12 +127,18 @@ class _Walk:
 
 
 def _groups(weights: Mapping[str, int]) -> Sequence[str]:
-    """Modules that are alike but for their number, as patterns, the largest first."""
-    total: dict[str, int] = {}
-    for module, size in weights.items():
-        pattern = re.sub(r"(?<=\.)\d+(?=\.)|^\d+(?=\.)", "*", module)
-        total[pattern] = total.get(pattern, 0) + size
-    return sorted(total, key=lambda pattern: (-total[pattern], pattern))
+    """Modules that are alike but for their number, as patterns, the largest first. Where there are many, those of one
+    part of the model go together."""
+    depth = max((module.count(".") + 1 for module in weights), default=0)
+    while True:
+        total: dict[str, int] = {}
+        for module, size in weights.items():
+            part = ".".join(module.split(".")[:depth])
+            pattern = re.sub(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.)", "*", part)
+            total[pattern] = total.get(pattern, 0) + size
+        if len(total) <= MOST_GROUPS or depth <= 1:
+            return sorted(total, key=lambda pattern: (-total[pattern], pattern))[:MOST_GROUPS]
+        depth -= 1
 
 
 def _with(settings: Settings, pattern: str, dtype: Weights) -> tuple[tuple[str, Weights], ...]:
