@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import runpy
+
 import torch
 from torch import nn
 
 import proveout
+from proveout.engine.snapshot import save_calls
+from proveout.report.script import write_script
 
 
 class Norms(nn.Module):
@@ -45,3 +49,10 @@ def test_sharded_norms_are_quicker_and_give_the_same_numbers():
 def test_what_fills_no_whole_tiles_stays_interleaved():
     program = compiled("norms", (1, 100, 768))[0].program
     assert not [s for s in program.body if s.kernel == "ttnn.to_memory_config"]
+
+
+def test_the_eager_face_takes_the_sharded_calls(tmp_path, capsys):
+    model, inputs = compiled("norms")
+    (folder,) = save_calls(model, inputs, {}, tmp_path)
+    runpy.run_path(str(write_script(folder)), run_name="__main__")
+    assert "as compiled" in capsys.readouterr().out
