@@ -21,6 +21,8 @@ from proveout.cli import (
     perf,
     query,
     report,
+    run,
+    trace,
     version,
 )
 from proveout.cli.output import emit_json, note
@@ -37,6 +39,8 @@ VERBS: dict[str, Callable[..., int]] = {
     "discover": discover.verb,
     "query": query.verb,
     "ops": ops.verb,
+    "run": run.verb,
+    "trace": trace.verb,
     "devices": devices.verb,
     "version": version.verb,
 }
