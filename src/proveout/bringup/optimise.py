@@ -13,8 +13,7 @@ from proveout.bringup.reference import HELD_OUT
 from proveout.bringup.stage import Files, Found
 from proveout.bringup.subject import Call, Subject
 from proveout.check import compare_outputs
-from proveout.errors import ProveoutError
-from proveout.kernels.cost import memory_use, program_time, step_times
+from proveout.kernels.cost import memory_use
 from proveout.program import DEALLOCATE
 from proveout.report.perf_view import time
 from proveout.tune import Trial, Tuned, search
@@ -76,18 +75,13 @@ class _Costs:
     """The subject's plans and outputs, as the search asks for them."""
 
     subject: Subject
+    _ns: dict[Settings, int | None] = field(default_factory=dict)
     _pcc: dict[Settings, float] = field(default_factory=dict)
 
     def ns(self, settings: Settings) -> int | None:
-        try:
-            compiled = self.subject.compiled(settings)
-        except ProveoutError:
-            return None
-        if not all(g.plan is None or g.plan.memory.fits for g in compiled.graphs):
-            return None
-        return sum(
-            program_time(step_times(g.program, g.chip, settings), settings).ns for g in compiled.graphs if g.chip
-        )
+        if settings not in self._ns:
+            self._ns[settings] = self.subject.planned_ns(settings)
+        return self._ns[settings]
 
     def pcc(self, settings: Settings) -> float:
         if settings not in self._pcc:

@@ -240,7 +240,12 @@ def _perf(data: dict[str, Any], svg: str) -> Html:
 
 def _trace(data: dict[str, Any], svg: str) -> Html:
     rows = [
-        (r["mode"], time(r["plan_ns"]), "–" if r["written_ns"] is None else time(r["written_ns"])) for r in data["rows"]
+        (
+            r["mode"],
+            "–" if r["plan_ns"] is None else time(r["plan_ns"]),
+            "–" if r["written_ns"] is None else time(r["written_ns"]),
+        )
+        for r in data["rows"]
     ]
     words = " a call: the optimised model's plan, and ttnn_model.py as written on the modelled clock"
     return join(el("p", badge(), words), table(("", "optimised", "ttnn_model.py"), rows, (1, 2)))

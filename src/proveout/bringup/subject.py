@@ -16,8 +16,11 @@ from proveout.chip.specs import CHIPS
 from proveout.devices.registry import find
 from proveout.engine.compiled import Compiled, compile, undisturbed
 from proveout.engine.graph import Variant
+from proveout.errors import ProveoutError
 from proveout.types import DeviceSpec, Settings
 
+MOST_COMPILED = 2
+"""Kept beside the model as asked for: each holds its weights once more."""
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
@@ -70,9 +73,21 @@ class Subject:
         """The model compiled under some settings, once."""
         chosen = settings or self.asked.settings
         if chosen not in self._compiled:
+            others = [key for key in self._compiled if key != self.asked.settings]
+            if len(others) >= MOST_COMPILED:
+                del self._compiled[others[0]]
             device = self.asked.device
             self._compiled[chosen] = compile(self.model, device=device, settings=chosen, call=self.call)
         return self._compiled[chosen]
+
+    def planned_ns(self, settings: Settings) -> int | None:
+        """Modelled time of one call of every graph under some settings, nothing run; None where it does not fit."""
+        try:
+            planned = compile(self.model, device=self.asked.device, settings=settings, dry_run=True, call=self.call)
+        except ProveoutError:
+            return None
+        plans = planned.plans
+        return sum(plan.total_ns for plan in plans) if all(plan.memory.fits for plan in plans) else None
 
     def on_device(self, call: Call, settings: Settings | None = None) -> Any:
         compiled = self.compiled(settings)

@@ -10,7 +10,6 @@ from proveout.bringup.subject import Subject
 from proveout.bringup.testing import run_tests, written_module
 from proveout.bringup.trace_text import RUNNER, TESTS
 from proveout.bringup.tree import parts_of
-from proveout.kernels.cost import program_time, step_times
 from proveout.report.perf_view import time
 from proveout.types import Settings, from_json
 
@@ -38,7 +37,7 @@ def run(subject: Subject, files: Files) -> Found:
     measured = {} if blocked else _times(script, folder)
     plans = _plans(subject)
     rows = [
-        {"mode": name, "plan_ns": plans[name], "written_ns": measured.get(name), "trace": trace, "queues": queues}
+        {"mode": name, "plan_ns": plans.get(name), "written_ns": measured.get(name), "trace": trace, "queues": queues}
         for name, trace, queues in MODES
     ]
     best = min(plans, key=lambda name: plans[name])
@@ -60,14 +59,9 @@ def run(subject: Subject, files: Files) -> Found:
 def _plans(subject: Subject) -> dict[str, int]:
     """Of the optimised Programs."""
     tuned = from_json(Settings, subject.folder.data(9, "optimise")["settings"])
-    found = {}
-    for name, trace, queues in MODES:
-        how = replace(tuned, trace=trace, queues=queues)  # type: ignore[arg-type]
-        graphs = subject.compiled(replace(tuned, trace=trace)).graphs
-        found[name] = sum(
-            program_time(step_times(g.program, g.chip, how), how).ns for g in graphs if g.chip is not None
-        )
-    return found
+    how = {name: replace(tuned, trace=trace, queues=queues) for name, trace, queues in MODES}  # type: ignore[arg-type]
+    found = {name: subject.planned_ns(settings) for name, settings in how.items()}
+    return {name: ns for name, ns in found.items() if ns is not None}
 
 
 def _times(script: Path, folder: Path) -> dict[str, int]:
