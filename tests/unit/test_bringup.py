@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import proveout
 from proveout.bringup import STAGES, Asked, Folder
 from proveout.bringup.flow import NUMBERS, bring_up, run_stages
 from proveout.bringup.graph import Op
@@ -119,9 +120,11 @@ def test_generated_tests_pass_with_plain_pytest_and_the_model_runs_alone(made, t
     """In another folder, and with nothing of this checkout's test configuration."""
     folder = shutil.copytree(made[1], tmp_path / "copy")
     plain = [sys.executable, "-m", "pytest", "-q", "-c", "/dev/null", "-p", "no:cacheprovider", "tests"]
-    ran = subprocess.run(plain, cwd=folder, capture_output=True, text=True, check=False)
+    how = {"cwd": folder, "capture_output": True, "text": True, "check": False}
+    how["env"] = {**os.environ, "PYTHONPATH": str(Path(proveout.__file__).parents[1])}
+    ran = subprocess.run(plain, **how)
     assert ran.returncode == 0, ran.stdout[-2000:]
-    alone = subprocess.run([sys.executable, "ttnn_model.py"], cwd=folder, capture_output=True, text=True, check=False)
+    alone = subprocess.run([sys.executable, "ttnn_model.py"], **how)
     assert alone.stdout.count("as compiled") == 2, alone.stderr[-2000:]
 
 
