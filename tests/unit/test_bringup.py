@@ -14,11 +14,12 @@ import torch
 
 import proveout
 from proveout.bringup import STAGES, Asked, Folder
-from proveout.bringup.flow import NUMBERS, bring_up, run_stages
+from proveout.bringup.flow import NUMBERS, bring_up, run_stages, with_needs
 from proveout.bringup.graph import Op
 from proveout.bringup.graph_page import render
 from proveout.bringup.subject import Subject
 from proveout.capture import discover
+from proveout.cli import main
 from proveout.errors import CompileError
 from proveout.types import Settings
 
@@ -126,6 +127,26 @@ def test_generated_tests_pass_with_plain_pytest_and_the_model_runs_alone(made, t
     assert ran.returncode == 0, ran.stdout[-2000:]
     alone = subprocess.run([sys.executable, "ttnn_model.py"], **how)
     assert alone.stdout.count("as compiled") == 2, alone.stderr[-2000:]
+
+
+def test_a_stage_alone_brings_what_it_reads():
+    assert with_needs("perf") == ["card", "reference", "graph", "optimise", "perf"]
+    assert with_needs("card") == ["card"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["small.py", "--stage", "prefs"], "unknown stage 'prefs'; valid: card,"),
+        (["small.py", "--device", "cpu"], "bring-up is for a modelled chip, and device 'cpu' is none"),
+        (["nowhere.py"], "nowhere.py"),
+    ],
+)
+def test_what_cannot_be_right_is_refused_before_any_work(words, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["bringup", *words]) == 2
+    assert said in capsys.readouterr().err
+    assert not list(tmp_path.glob("bringup"))
 
 
 def test_running_it_again_leaves_every_file_as_it_is(made):

@@ -45,7 +45,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("modules", "ttnn code and module tests", modules.run, ("reference", "graph")),
     Stage("missing", "Missing ops", missing.run, ("graph",)),
     Stage("end-to-end", "End to end", end_to_end.run, ("reference", "graph")),
-    Stage("optimise", "Optimise", optimise.run, ("reference", "graph")),
+    Stage("optimise", "Optimise", optimise.run, ("card", "reference", "graph")),
     Stage("perf", "Perf sheet", perf.run, ("optimise",)),
     Stage("trace", "Trace and queues", trace.run, ("modules", "optimise")),
     Stage("report", "Report", report.run, always=True),
@@ -65,10 +65,19 @@ def find_stage(name: str) -> Stage:
     return found
 
 
+def with_needs(name: str) -> list[str]:
+    """A stage and those whose files it reads, in order."""
+    needed = {name}
+    for stage in reversed(STAGES):
+        if stage.name in needed:
+            needed.update(stage.needs)
+    return [stage.name for stage in STAGES if stage.name in needed]
+
+
 def bring_up(asked: Asked, path: Path, only: str | None = None, timeout_s: float = 3600.0) -> list[Outcome]:
     """Run the stages in a process of their own; whatever happens there, every stage has its outcome and a report."""
     folder = Folder(path)
-    wanted = [only, STAGES[-1].name] if only else [stage.name for stage in STAGES]
+    wanted = [*with_needs(only), STAGES[-1].name] if only else [stage.name for stage in STAGES]
     running = path / RUNNING
     running.unlink(missing_ok=True)
     for _ in STAGES:  # a worker that dies is replaced by one that passes the stage by

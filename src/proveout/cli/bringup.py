@@ -31,7 +31,8 @@ Output = Annotated[
 ]
 Small = Annotated[bool, typer.Option("--small", help="Hand --small to the script: a model that fits a laptop.")]
 StageName = Annotated[
-    str | None, typer.Option("--stage", metavar="NAME", help="This stage only, and the report.", show_default=False)
+    str | None,
+    typer.Option("--stage", metavar="NAME", help="This stage, what it needs, and the report.", show_default=False),
 ]
 Float64 = Annotated[bool, typer.Option("--float64", help="Hold outputs against a float64 reference as well.")]
 NoTests = Annotated[bool, typer.Option("--no-tests", help="Write the generated tests without running them.")]
