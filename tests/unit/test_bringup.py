@@ -18,10 +18,12 @@ from proveout.bringup.flow import NUMBERS, bring_up, run_stages, with_needs
 from proveout.bringup.graph import Op
 from proveout.bringup.graph_page import render
 from proveout.bringup.subject import Subject
+from proveout.bringup.tree import tree_of
 from proveout.capture import discover
 from proveout.cli import main
 from proveout.errors import CompileError
-from proveout.types import Settings
+from proveout.program import Ref, Step
+from proveout.types import Origin, Settings
 
 SCRIPT = """# labels: name::small licence::apache-2.0 task::testing
 import torch
@@ -251,3 +253,23 @@ def test_the_graph_page_holds_ten_thousand_ops_in_a_few_megabytes():
     assert len(page) < 2_000_000
     assert "<script>" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
+
+
+def test_a_visit_that_computes_nothing_is_its_parents():
+    steps = [
+        Step("ttnn.reshape", (("input_tensor", Ref("x")),), ("a",), Origin(module="attention.query")),
+        Step(
+            "ttnn.linear",
+            (("input_tensor_a", Ref("a")), ("input_tensor_b", Ref("w"))),
+            ("b",),
+            Origin(module="attention.query"),
+        ),
+        Step("ttnn.gelu", (("input_tensor", Ref("b")),), ("c",), Origin(module="act")),
+        Step("ttnn.reshape", (("input_tensor", Ref("c")),), ("d",), Origin(module="attention.query")),
+    ]
+    types = {"attention": "Attention", "attention.query": "Linear", "act": "GELU"}
+    root = tree_of(steps, types, {"w": ["attention.query", "attention.key"]})
+    attention, act, late = root.items
+    assert [s.outputs for s in attention.items] == [("a",), ("b",)], "a merged product belongs to the module around it"
+    assert (attention.path, act.path) == ("attention", "act")
+    assert isinstance(late, Step), "a stray reshape makes no second visit"

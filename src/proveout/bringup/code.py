@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from proveout.bringup.tree import Parts, Visit, parts_of, tree_of
-from proveout.program import DEALLOCATE, Program, Ref, Step, refs
+from proveout.program import DEALLOCATE, FROM_TORCH, Program, Ref, Step, refs
 from proveout.report.script import arg_text, call_line, gives_none
 
 WIDTH = 110
@@ -253,10 +253,19 @@ def _setup(graph: Graph, visit: Visit, kept: Mapping[str, str]) -> list[str]:
                 if name in kept:
                     names.fixed(name, f"self.{kept[name]}")
                 else:
-                    names.local(name, step.kernel.removesuffix(".default").rsplit(".", 1)[-1])
+                    names.local(name, _setup_name(step, graph, visit))
             lines.append(call_line(step, names))
     given = [n for n in kept if n in names.plain and n not in {o for s in program.setup for o in s.outputs}]
     return [*(f"self.{kept[n]} = {names.of(n)}" for n in given), *lines]
+
+
+def _setup_name(step: Step, graph: Graph, visit: Visit) -> str:
+    """A parameter on its way by the parameter's name, as seen from the module; what is made of it by the function's."""
+    if step.kernel == FROM_TORCH and step.uses[0] in graph.names:
+        name = graph.names[step.uses[0]]
+        inside = name.removeprefix(f"{visit.path}.") if visit.path else name
+        return "_".join(inside.split(".")[-2:])
+    return step.kernel.removesuffix(".default").rsplit(".", 1)[-1]
 
 
 def _indented(lines: Iterable[str]) -> list[str]:

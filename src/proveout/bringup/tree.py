@@ -109,7 +109,21 @@ def tree_of(steps: Sequence[Step], types: Mapping[str, str], owners: Mapping[str
             parent.items.append(visit)
             stack.append(visit)
         stack[-1].items.append(step)
+    _dissolve(root)
     return root
+
+
+def _dissolve(visit: Visit) -> None:
+    """Visits that compute nothing become their parent's: what is left where a fusion took the rest elsewhere."""
+    items: list[Step | Visit] = []
+    for item in visit.items:
+        if isinstance(item, Visit):
+            _dissolve(item)
+            idle = all(step.kernel in STRAYS or step.kernel == DEALLOCATE for step in item.steps())
+            items += item.items if idle else [item]
+        else:
+            items.append(item)
+    visit.items = items
 
 
 def _chain(module: str, types: Mapping[str, str]) -> list[str]:
