@@ -83,10 +83,10 @@ class Subject:
     def planned_ns(self, settings: Settings) -> int | None:
         """Modelled time of one call of every graph under some settings, nothing run; None where it does not fit."""
         try:
-            planned = compile(self.model, device=self.asked.device, settings=settings, dry_run=True, call=self.call)
+            graphs = self.compiled().planned(settings) or self.compiled(settings).graphs
         except ProveoutError:
             return None
-        plans = planned.plans
+        plans = [graph.plan for graph in graphs if graph.plan is not None]
         return sum(plan.total_ns for plan in plans) if all(plan.memory.fits for plan in plans) else None
 
     def on_device(self, call: Call, settings: Settings | None = None) -> Any:

@@ -127,6 +127,11 @@ class Compiled:
     def graphs(self) -> tuple[CompiledGraph, ...]:
         return tuple(self._capture.compiled)
 
+    def planned(self, settings: Settings) -> tuple[CompiledGraph, ...] | None:
+        """The captured graphs compiled under other settings, nothing run; None where sizes vary from call to call."""
+        graphs = self._capture.graphs
+        return tuple(g.again((), settings) for g in graphs) if all(g.is_static for g in graphs) else None
+
     @property
     def captured(self) -> tuple[torch.fx.GraphModule, ...]:
         """The ATen graphs as they were captured, before any pass."""
