@@ -70,7 +70,8 @@ def main() -> int:
                 alone.append(spent([str(script), *arguments.split()]))
                 watched.append(spent(child(script, arguments, folder)))
             rows.append(row(script.stem, alone, watched))
-            print("{script:24} {alone_cpu_s:7.2f} s alone {watched_cpu_s:7.2f} s watched {added:+7.1%}".format(**rows[-1]))
+            line = "{script:24} {alone_cpu_s:7.2f} s alone {watched_cpu_s:7.2f} s watched {added:+7.1%}"
+            print(line.format(**rows[-1]), flush=True)
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1))
     total = sum(r["watched_cpu_s"] for r in rows) / sum(r["alone_cpu_s"] for r in rows) - 1

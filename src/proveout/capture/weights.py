@@ -144,7 +144,7 @@ def _of_corpus(name: str) -> dict[str, Any] | None:
             sys.modules.pop(module, None)
     if row is None:
         return None
-    config: dict[str, Any] = getattr(transformers, row.model).config_class(**row.sizes).to_dict()
+    config: dict[str, Any] = getattr(transformers, row.model).config_class(**row.sizes).to_diff_dict()
     return config
 
 
