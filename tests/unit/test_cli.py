@@ -227,7 +227,9 @@ class World:
         models = self.found.get(script.name, (LINEAR,))
         if isinstance(models, tuple):
             models = SimpleNamespace(workloads=models, labels=(), error="", log="")
-        return SimpleNamespace(**{**vars(models), "script": str(script), "seconds": 0.1, "failure": ""})
+        return SimpleNamespace(
+            **{**vars(models), "script": str(script), "seconds": 0.1, "failure": "", "from_cache": False}
+        )
 
     def resolve(self, names: list[str], search_dirs: list[str], all: bool) -> list[tuple[Path, tuple[str, ...]]]:
         if not names and not all:
