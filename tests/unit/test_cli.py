@@ -631,3 +631,5 @@ def test_the_shell_completes_verbs_and_options() -> None:
 
     assert "benchmark" in completed("proveout bench")
     assert "--search-dir" in completed("proveout benchmark --sea")
+    assert completed("proveout benchmark --search-dir self").split() == ["selftest"]
+    assert "cpu,sim:p150" in completed("proveout benchmark --device cpu,sim:p1")
