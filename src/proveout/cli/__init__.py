@@ -23,6 +23,8 @@ from proveout.cli import (
     perf,
     query,
     report,
+    run,
+    trace,
     version,
 )
 from proveout.cli.output import emit_json, note
@@ -40,6 +42,8 @@ VERBS: dict[str, Callable[..., int]] = {
     "query": query.verb,
     "cache": cache.verb,
     "ops": ops.verb,
+    "run": run.verb,
+    "trace": trace.verb,
     "devices": devices.verb,
     "version": version.verb,
 }
