@@ -1,7 +1,7 @@
 """A benchmark's Outcomes as reports: NeuronPerf's names with right definitions, intervals, and a verdict with reasons.
 
-A report is a flat dictionary of JSON values; docs/reference/bench-report.md defines each. A number that cannot be said is
-None, and `reasons` says why under the same name. `X_low` and `X_high` are the 95 % interval of X.
+A report is a flat dictionary of JSON values; docs/reference/bench-report.md defines each. A number that cannot be said
+is None, and `reasons` says why under the same name. `X_low` and `X_high` are the 95 % interval of X.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OVERHEAD = 0.05
 """Share of the median call that the harness itself may take before the verdict says so."""
 CLOSED = ("closed", "concurrency")
 PARTS = ("preprocess", "infer", "postprocess")
-MS = 1e-6
+MS = 1e6
 ADVICE = {
     "partial": "The numbers are those of what was completed",
     "failed": "Do not use these numbers",
@@ -85,21 +85,21 @@ class _Sheet:
         if value is None:
             self.reasons[name] = reason or "not measured"
 
-    def estimate(self, name: str, estimate: Estimate, scale: float = 1.0) -> None:
-        self.put(name, None if estimate.value is None else estimate.value * scale, estimate.reason)
+    def estimate(self, name: str, estimate: Estimate, per: float = 1.0) -> None:
+        self.put(name, None if estimate.value is None else estimate.value / per, estimate.reason)
         for end in ("low", "high"):
             bound = getattr(estimate, end)
-            self.put(f"{name}_{end}", None if bound is None else bound * scale, estimate.reason)
+            self.put(f"{name}_{end}", None if bound is None else bound / per, estimate.reason)
 
     def times(self, name: str, summary: Summary | None, reason: str = "") -> None:
         """Percentiles, their intervals and the spread of one kind of time, in ms."""
-        self.put(f"{name}_ms_p0", summary and summary.min_ns * MS, reason)
+        self.put(f"{name}_ms_p0", summary and summary.min_ns / MS, reason)
         for percent in PERCENTS:
             found = summary.percentile(percent) if summary else Estimate(None, reason=reason)
             self.estimate(f"{name}_ms_p{percent:g}".replace(".", "_"), found, MS)
-        self.put(f"{name}_ms_p100", summary and summary.max_ns * MS, reason)
+        self.put(f"{name}_ms_p100", summary and summary.max_ns / MS, reason)
         for spread in ("iqr", "mad", "std"):
-            self.put(f"{name}_ms_{spread}", summary and getattr(summary, f"{spread}_ns") * MS, reason)
+            self.put(f"{name}_ms_{spread}", summary and getattr(summary, f"{spread}_ns") / MS, reason)
 
 
 def _report(outcome: Outcome, cost_per_hour: float | None) -> Report:
@@ -156,13 +156,14 @@ def _throughput_and_latency(
 ) -> steady.Verdict | None:
     items, n = outcome.configuration.batch_size, len(calls)
     inside = calls.ends_ns[calls.ended_within(started, ended)]
-    sheet.put("total_infs", n * items)
+    missing = sum(w.missing_items for w in outcome.workers)
+    sheet.put("total_infs", n * items - missing)
     sheet.put("total_calls", n)
     sheet.put("total_s", (ended - started) / 1e9)
     sheet.put("errors", sum(w.errors for w in outcome.workers))
     none = "no call was completed" + (f": {outcome.reason}" if outcome.reason else "")
     rate = statistics.throughput(inside, started, ended, items) if len(inside) else Estimate(None, reason=none)
-    sheet.estimate("throughput_avg", rate)
+    sheet.estimate("throughput_avg", rate, n * items / (n * items - missing) if n * items > missing else 1.0)
     most = series.peak(calls, started, ended, items)
     sheet.put("throughput_peak", most, none if not n else "the measured phase is shorter than one second")
     latency = calls.latency_ns
@@ -183,7 +184,7 @@ def _throughput_and_latency(
     sheet.put("settling_calls", verdict and verdict.steady.warmup, none)
     sheet.put("drift", verdict and verdict.steady.drift, (verdict.steady.reason if verdict else none) or none)
     curve = zip(CURVE, summary.curve_ns) if summary else ()
-    sheet.values["cdf"] = [[share, ns * MS] for share, ns in curve]
+    sheet.values["cdf"] = [[share, ns / MS] for share, ns in curve]
     return verdict
 
 
@@ -226,13 +227,13 @@ def _device(sheet: _Sheet, outcome: Outcome, device_ns: Stamps) -> None:
         here = outcome.device_kind == kind and len(device_ns) > 0
         reason = f"this device's own time was not {kind}"
         summary = statistics.summarise(device_ns, (50.0,)) if here else None
-        sheet.put(f"device_{kind}_avg_ms", summary and (summary.mean_ns.value or 0.0) * MS, reason)
-        sheet.put(f"device_{kind}_ms_p50", summary and (summary.median_ns.value or 0.0) * MS, reason)
-        sheet.put(f"device_{kind}_ms_p100", summary and summary.max_ns * MS, reason)
+        sheet.put(f"device_{kind}_avg_ms", summary and (summary.mean_ns.value or 0.0) / MS, reason)
+        sheet.put(f"device_{kind}_ms_p50", summary and (summary.median_ns.value or 0.0) / MS, reason)
+        sheet.put(f"device_{kind}_ms_p100", summary and summary.max_ns / MS, reason)
 
 
 def _workers(sheet: _Sheet, workers: Sequence[WorkerRun], started: int) -> None:
-    loads = [w.load_ns * MS for w in workers if w.load_ns]
+    loads = [w.load_ns / MS for w in workers if w.load_ns]
     spans = [float(w.ends_ns[-1] - w.starts_ns[0]) / 1e9 for w in workers if len(w.ends_ns)]
     sheet.put("load_avg_ms", sum(loads) / len(loads) if loads else None, "no model was loaded")
     sheet.put("worker_avg_s", sum(spans) / len(spans) if spans else None, "no call was completed")
@@ -245,7 +246,7 @@ def _workers(sheet: _Sheet, workers: Sequence[WorkerRun], started: int) -> None:
             "calls": len(w.ends_ns),
             "start_s": float(w.starts_ns[0] - started) / 1e9 if len(w.starts_ns) else None,
             "end_s": float(w.ends_ns[-1] - started) / 1e9 if len(w.ends_ns) else None,
-            "load_ms": w.load_ns * MS,
+            "load_ms": w.load_ns / MS,
             "warmup_calls": w.warmup_calls,
             "errors": w.errors,
             "exit_code": w.exit_code,
@@ -286,7 +287,7 @@ def _harness(sheet: _Sheet, outcome: Outcome) -> None:
     middle = sheet.values["latency_ms_p50"]
     known = outcome.overhead_ns is not None
     sheet.put("overhead_ns", outcome.overhead_ns, "the harness's own time was not measured")
-    share = outcome.overhead_ns * MS / middle if known and outcome.overhead_ns is not None and middle else None
+    share = outcome.overhead_ns / MS / middle if known and outcome.overhead_ns is not None and middle else None
     sheet.put("overhead_share", share, "the harness's own time or the median is not known")
     check = outcome.check
     sheet.put("outputs_compared", check and check.compared, "outputs were not compared")

@@ -1,4 +1,4 @@
-"""What happened when: all workers' calls as one series by when they ended, and throughput and latency in equal windows."""
+"""What happened when: all workers' calls as one series by their ends; throughput and latency in equal windows."""
 
 from __future__ import annotations
 

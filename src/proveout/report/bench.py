@@ -49,7 +49,7 @@ def print_reports(
     reverse: bool = False,
     verbosity: int = 1,
 ) -> None:
-    """Print a table, sorted by any field of the reports; verbosity 2 adds configurations and each worker's start and end.
+    """Print a table, sorted by any field; verbosity 2 adds the configurations and each worker's start and end.
 
     What is not there is a dash, and below the table stands why: refused percentiles, INVALID rows, failures.
     """
