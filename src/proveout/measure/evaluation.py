@@ -69,7 +69,7 @@ def evaluate(
     run = WorkerRun(
         worker=0,
         model=0,
-        starts_ns=ends - spent,
+        starts_ns=ends - np.array(spent),
         ends_ns=ends,
         infer_ns=np.array(inferred),
         missing_items=len(spent) * size - num_items,
