@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from proveout import model_index
     from proveout.devices.registry import open_device
     from proveout.engine.compiled import Compiled, compile
+    from proveout.measure.capacity import capacity
     from proveout.measure.evaluation import evaluate
+    from proveout.measure.generation import benchmark_generation
     from proveout.measure.metrics import BaseEvalMetric, list_metrics, register_metric, register_metric_from_existing
     from proveout.measure.reports import get_report_by_tag, get_reports
     from proveout.program import Program
@@ -25,6 +27,8 @@ _HOMES = {
     "compile": "proveout.engine.compiled",
     "open_device": "proveout.devices.registry",
     "BaseEvalMetric": "proveout.measure.metrics",
+    "benchmark_generation": "proveout.measure.generation",
+    "capacity": "proveout.measure.capacity",
     "evaluate": "proveout.measure.evaluation",
     "get_report_by_tag": "proveout.measure.reports",
     "get_reports": "proveout.measure.reports",
@@ -67,6 +71,8 @@ __all__ = [
     "Timing",
     "Workload",
     "__version__",
+    "benchmark_generation",
+    "capacity",
     "compile",
     "evaluate",
     "get_report_by_tag",

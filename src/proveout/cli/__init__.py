@@ -9,7 +9,20 @@ from typing import Any
 
 import typer
 
-from proveout.cli import benchmark, check, compile, devices, discover, export, ops, perf, query, report, version
+from proveout.cli import (
+    benchmark,
+    check,
+    compare,
+    compile,
+    devices,
+    discover,
+    export,
+    ops,
+    perf,
+    query,
+    report,
+    version,
+)
 from proveout.cli.output import emit_json, note
 from proveout.errors import ProveoutError
 
@@ -18,6 +31,7 @@ VERBS: dict[str, Callable[..., int]] = {
     "report": report.verb,
     "compile": compile.verb,
     "check": check.verb,
+    "compare": compare.verb,
     "export": export.verb,
     "perf": perf.verb,
     "discover": discover.verb,

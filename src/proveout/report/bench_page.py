@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from proveout.measure.reports import PERCENTS, Report
+from proveout.measure.sheet import PERCENTS, Report
 from proveout.report.assets import STYLE
 from proveout.report.details import badge
 from proveout.report.element import Html, el, join
