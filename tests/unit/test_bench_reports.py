@@ -7,6 +7,7 @@ import dataclasses
 import errno
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -391,3 +392,14 @@ def test_calls_that_ended_after_the_phase_are_told_and_not_in_throughput():
     assert told["throughput_avg"] == pytest.approx(1000)
     assert told["total_calls"] == 3000
     assert any("1000 calls ended outside" in note for note in told["notes"])
+
+
+def test_every_field_is_defined_in_the_reference():
+    from proveout.measure.generation import Generated, generation_report
+
+    page = (Path(__file__).parents[2] / "docs/reference/bench-report.md").read_text()
+    defined = set(re.findall(r"`([\w]+)`", page))
+    generated = generation_report([Generated(0, np.arange(1, 200) * 1_000_000)])
+    for name in [*reports([GOOD])[0], *generated]:
+        stem = re.sub(r"_(low|high)$", "", name)
+        assert re.sub(r"_p\d+(_9)?$", "_pN", stem) in defined, name

@@ -1,7 +1,7 @@
 """How long a benchmark still takes, said honestly: a lower bound until one configuration has shown what comes on top.
 
-Loading and warm-up are not part of `duration`. Before any configuration has ended, nobody knows them; afterwards, what the
-finished ones took beyond their durations is expected of each that waits.
+Loading and warm-up are not part of `duration`. Before any configuration has ended, nobody knows them; afterwards, what
+the finished ones took beyond their durations is expected of each that waits.
 """
 
 from __future__ import annotations
