@@ -126,7 +126,7 @@ def _throughput_and_latency(
     sheet.put("total_s", (ended - started) / 1e9)
     sheet.put("errors", sum(w.errors for w in outcome.workers))
     none = "no call was completed" + (f": {outcome.reason}" if outcome.reason else "")
-    rate = statistics.throughput(inside, started, ended, items) if len(inside) else Estimate(None, reason=none)
+    rate = _rate(inside, started, ended, items) if n else Estimate(None, reason=none)
     sheet.estimate("throughput_avg", rate, n * items / (n * items - missing) if n * items > missing else 1.0)
     most = series.peak(calls, started, ended, items)
     sheet.put("throughput_peak", most, none if not n else "the measured phase is shorter than one second")
@@ -150,6 +150,12 @@ def _throughput_and_latency(
     curve = zip(CURVE, summary.curve_ns) if summary else ()
     sheet.values["cdf"] = [[share, ns / MS] for share, ns in curve]
     return verdict
+
+
+def _rate(ends_ns: Stamps, started: int, ended: int, items: int) -> Estimate:
+    if ended <= started or not len(ends_ns):
+        return Estimate(None, reason="no call ended within a measured phase of any length")
+    return statistics.throughput(ends_ns, started, ended, items)
 
 
 def _judge(outcome: Outcome, latency: Stamps, elapsed_ns: int) -> steady.Verdict | None:
