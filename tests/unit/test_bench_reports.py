@@ -199,6 +199,12 @@ def test_ten_thousand_times_more_samples_change_no_definition():
     assert told["latency_ms_p99_9"] == pytest.approx(summarise(times).percentile(99.9).value / 1e6, rel=1e-9)
 
 
+def test_a_busy_machine_is_noted_and_a_quiet_one_is_not():
+    for pressure, notes in (("62.5 % of the last 10 s", 1), ("0.5 % of the last 10 s", 0)):
+        told = report(worker(0, noisy(0)), conditions=(("cpu_pressure", pressure),))
+        assert len([n for n in told["notes"] if "busy" in n]) == notes
+
+
 # ------------------------------------------------------------------------------------------------ the table
 
 

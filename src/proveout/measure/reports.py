@@ -23,6 +23,9 @@ SCHEMA = 1
 RESOURCE_PERCENTS = (0, 50, 90, 95, 99, 100)
 OVERHEAD = 0.05
 """Share of the median call that the harness itself may take before the verdict says so."""
+SETTLING = 0.01
+"""Share of the measured calls that may differ at the start without a note."""
+BUSY_PERCENT = 20.0
 CLOSED = ("closed", "concurrency")
 PARTS = ("preprocess", "infer", "postprocess")
 ADVICE = {
@@ -294,14 +297,14 @@ def _notes(
     outside = len(calls) - (within.stop - within.start)
     if outside:
         notes.append(f"{outside} calls ended outside the measured phase: they are in latency, not in throughput")
-    if verdict and verdict.steady.warmup:
+    if verdict and verdict.steady.warmup > SETTLING * len(calls):
         notes.append(f"the first {verdict.steady.warmup} measured calls differ from the rest; they are in all numbers")
     errors = sum(w.errors for w in outcome.workers)
     if errors:
         notes.append(f"{errors} calls raised an error; they are in no number but this one")
-    pressure = dict(outcome.conditions).get("cpu_pressure")
-    if pressure:
-        notes.append(f"CPU pressure {pressure}")
+    pressure = dict(outcome.conditions).get("cpu_pressure", "0")
+    if float(pressure.split()[0]) > BUSY_PERCENT:
+        notes.append(f"the machine was busy before it began: tasks waited for a processor in {pressure}")
     return notes
 
 
