@@ -72,6 +72,8 @@ class WorkerRun:
     load_ns: int = 0
     warmup_calls: int = 0
     errors: int = 0
+    missing_items: int = 0
+    """By how many items the calls fall short of calls × batch size: the last batch of a dataset may be smaller."""
     pid: int = 0
     exit_code: int | None = None
     reason: str = ""
