@@ -164,6 +164,11 @@ class Compiled:
         return max(self.plans, key=lambda p: p.total_ns, default=None)
 
     @property
+    def modelled(self) -> bool:
+        """Whether the device's times are a model's prediction."""
+        return self._capture.info.times == "modelled"
+
+    @property
     def modelled_ns(self) -> int | None:
         """Modelled device time of the last call, over all its graphs."""
         return self._tally.modelled_ns
