@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -174,7 +175,7 @@ def _task(
             f"a concurrency of {configuration.load.concurrency} over {configuration.n_models} models: "
             "give at least one call for each model."
         )
-    threads = max(1, usable_cores() // sum(workers))
+    threads = max(1, min(usable_cores() // sum(workers), threads_wanted()))
     if not configuration.multiprocess and "torch" in sys.modules:
         threads = sys.modules["torch"].get_num_threads()
     return replace(task, configuration=replace(configuration, threads=threads))
@@ -206,6 +207,12 @@ def _run_one(task: Task, folder: Path, limits: Limits, interrupts: Interrupts, s
         return runner(task, folder, limits, interrupts, say)
     except (ProveoutError, OSError) as error:
         return Outcome(task.configuration, "failed", str(error), created=_now())
+
+
+def threads_wanted() -> int:
+    """A user who sets OMP_NUM_THREADS means it, as the most that a worker may have."""
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    return int(given) if given.isdigit() and int(given) else 1 << 16
 
 
 def check_device(name: str) -> str:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -300,6 +300,7 @@ class _Controller:
             overhead_ns=overheads[0] if overheads else None,
             interrupted=self.interrupts.count > 0,
             schedule_ns=self.schedule_ns,
+            notes=next((w.prepared["notes"] for w in self.workers if w.prepared), {}),
         )
 
 
@@ -312,6 +313,7 @@ def outcome(
     overhead_ns: float | None,
     interrupted: bool,
     schedule_ns: Stamps | None,
+    notes: Mapping[str, str],
 ) -> Outcome:
     """What a configuration's workers add up to."""
     status, reason = _status(workers, check, interrupted, schedule_ns)
@@ -331,6 +333,7 @@ def outcome(
         device_kind(task.configuration.device) if task.has_device_time else "",
         check,
         overhead_ns,
+        conditions=tuple(notes.items()),
         created=go.created if go is not None else "",
     )
 

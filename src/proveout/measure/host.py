@@ -35,6 +35,7 @@ class Prepared:
     warmup_calls: tuple[int, ...]
     overhead_ns: float
     device_kind: str
+    notes: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Host:
             raise LoadFailed(str(error)) from error
         except Exception as error:
             raise LoadFailed(traceback.format_exc()) from error
-        return Prepared(load_ns, tuple(warm), overhead, self.loaded.device_kind)
+        return Prepared(load_ns, tuple(warm), overhead, self.loaded.device_kind, self.loaded.notes)
 
     def measure(
         self, start_ns: int, deadline_ns: int, schedule: int | None, measured: Callable[[], None] = lambda: None

@@ -88,6 +88,7 @@ def run(task: Task, folder: Path, limits: Limits, interrupts: Interrupts, say: S
         overhead_ns=overheads[0] if overheads else None,
         interrupted=interrupts.count > 0,
         schedule_ns=starts,
+        notes=next((p.notes for p in prepared.values() if p is not None), {}),
     )
 
 

@@ -18,8 +18,10 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import asdict
+from io import FileIO
 from pathlib import Path
-from typing import IO, Any
+from types import FunctionType
+from typing import Any
 
 STACK_SIGNAL = signal.SIGUSR2
 """Makes a worker write the stacks of its threads to stderr, even while it holds the interpreter's lock."""
@@ -30,14 +32,14 @@ ORPHANED = 4
 def main() -> int:
     faulthandler.enable()
     faulthandler.register(STACK_SIGNAL, all_threads=True)
-    stdin = sys.stdin.buffer
+    stdin = open(0, "rb", buffering=0)  # noqa: SIM115  a buffer's lock, held by a thread that waits, would spoil the exit
     told = json.loads(stdin.readline())
     _die_with(told["controller"])
     if told["memory_bytes"]:
         resource.setrlimit(resource.RLIMIT_DATA, (told["memory_bytes"], told["memory_bytes"]))
     sys.path[:] = told["path"]
     tell = _Teller(told["pipe"])
-    environment, task = (stdin.read(size) for size in told["sizes"])
+    environment, task = (_exactly(stdin, size) for size in told["sizes"])
     commands = _Commands(stdin)
     try:
         finished = _run(told, environment, task, commands, tell)
@@ -57,7 +59,9 @@ def _run(told: dict[str, Any], environment: bytes, pickled: bytes, commands: _Co
     from proveout.measure.host import Host, LoadFailed
 
     try:
-        host = Host(pickle.loads(pickled), index, folder)
+        task = pickle.loads(pickled)
+        _fill_main()
+        host = Host(task, index, folder)
         commands.on_stop = lambda: setattr(host, "stopped", True)
         prepared = host.prepare()
     except LoadFailed as error:
@@ -89,7 +93,7 @@ class _Teller:
 class _Commands:
     """What the controller says while the worker works, read by a thread that otherwise sleeps."""
 
-    def __init__(self, stdin: IO[bytes]) -> None:
+    def __init__(self, stdin: FileIO) -> None:
         self.on_stop: Callable[[], None] = _nothing
         self._stdin = stdin
         self._start = (0, 0)
@@ -109,6 +113,29 @@ class _Commands:
             elif words[0] == b"stop":
                 self.on_stop()
         os._exit(ORPHANED)
+
+
+def _exactly(stdin: FileIO, size: int) -> bytes:
+    """So many bytes; a pipe gives them in pieces."""
+    whole = bytearray(size)
+    left = memoryview(whole)
+    while left:
+        count = stdin.readinto(left)
+        if not count:
+            os._exit(ORPHANED)
+        left = left[count:]
+    return bytes(whole)
+
+
+def _fill_main() -> None:
+    """Give `__main__` what the functions of the user's script see: Dynamo looks their globals up in that module."""
+    if "torch" not in sys.modules:
+        return
+    main = vars(sys.modules["__main__"])
+    for one in gc.get_objects():
+        if isinstance(one, FunctionType) and one.__globals__.get("__name__") == "__main__":
+            for name, value in list(one.__globals__.items()):
+                main.setdefault(name, value)
 
 
 def _nothing() -> None:
