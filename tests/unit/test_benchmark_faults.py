@@ -1,4 +1,4 @@
-"""Nothing is lost: each fault is injected for real, and what was kept is looked at. No torch here: workers start fast."""
+"""Nothing is lost: each fault is injected for real, and what was kept is looked at. No torch here: it starts slowly."""
 
 from __future__ import annotations
 
