@@ -9,9 +9,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from proveout import model_index
     from proveout.devices.registry import open_device
     from proveout.engine.compiled import Compiled, compile
+    from proveout.measure.evaluation import evaluate
+    from proveout.measure.metrics import BaseEvalMetric, list_metrics, register_metric, register_metric_from_existing
+    from proveout.measure.reports import get_report_by_tag, get_reports
     from proveout.program import Program
+    from proveout.report.bench import print_reports, write_csv, write_html, write_json, write_trace
     from proveout.store import Store
     from proveout.types import Job, Record, Settings, Timing, Workload
 
@@ -19,6 +24,18 @@ _HOMES = {
     "Compiled": "proveout.engine.compiled",
     "compile": "proveout.engine.compiled",
     "open_device": "proveout.devices.registry",
+    "BaseEvalMetric": "proveout.measure.metrics",
+    "evaluate": "proveout.measure.evaluation",
+    "get_report_by_tag": "proveout.measure.reports",
+    "get_reports": "proveout.measure.reports",
+    "list_metrics": "proveout.measure.metrics",
+    "print_reports": "proveout.report.bench",
+    "register_metric": "proveout.measure.metrics",
+    "register_metric_from_existing": "proveout.measure.metrics",
+    "write_csv": "proveout.report.bench",
+    "write_html": "proveout.report.bench",
+    "write_json": "proveout.report.bench",
+    "write_trace": "proveout.report.bench",
     "Program": "proveout.program",
     "Store": "proveout.store",
     "Job": "proveout.types",
@@ -27,16 +44,20 @@ _HOMES = {
     "Timing": "proveout.types",
     "Workload": "proveout.types",
 }
+_MODULES = ("model_index",)
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"proveout.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'proveout' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 
 __all__ = [
+    "BaseEvalMetric",
     "Compiled",
     "Job",
     "Program",
@@ -47,5 +68,17 @@ __all__ = [
     "Workload",
     "__version__",
     "compile",
+    "evaluate",
+    "get_report_by_tag",
+    "get_reports",
+    "list_metrics",
+    "model_index",
     "open_device",
+    "print_reports",
+    "register_metric",
+    "register_metric_from_existing",
+    "write_csv",
+    "write_html",
+    "write_json",
+    "write_trace",
 ]

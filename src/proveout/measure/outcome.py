@@ -46,6 +46,8 @@ class Configuration:
     multiinterpreter: bool = False
     threads: int = 1
     cost_per_hour: float | None = None
+    model_filename: str = ""
+    """The file that the model came from, where it is one."""
 
     @property
     def num_workers(self) -> int:
