@@ -11,9 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from proveout import model_index
 from proveout.devices.registry import find
 from proveout.errors import ProveoutError, UsageError
 from proveout.measure import controller, in_process
+from proveout.measure.conditions import conditions
 from proveout.measure.controller import Limits, Say
 from proveout.measure.grid import grid, load_of, usable_cores
 from proveout.measure.inputs import DatasetOptions, Inputs, input_sets
@@ -51,7 +53,7 @@ def benchmark(
     return_timers: bool = False,
     stats_interval: float = 0.5,
     verbosity: int = 1,
-    device_type: str = "cpu",
+    device_type: str | None = None,
     cost_per_hour: float | None = None,
     model_name: str = "",
     load: Load | str = "closed",
@@ -114,7 +116,7 @@ def plan(
     warmup: int | None,
     multiprocess: bool,
     multiinterpreter: bool,
-    device: str,
+    device: str | None,
     cost_per_hour: float | None,
     model_name: str,
     load: Load | str,
@@ -128,17 +130,18 @@ def plan(
         raise UsageError(f"warmup is {warmup!r}: give a number of calls from 0, or None to find the steady state.")
     if on_error not in ON_ERROR:
         raise UsageError(f"on_error is {on_error!r}: give one of {', '.join(ON_ERROR)}.")
-    device = check_device(device)
+    if device is not None:
+        device = check_device(device)
     arriving = load_of(load)
     sets = input_sets(inputs, batch_sizes, preprocessed=functions.preprocess_fn is not None, options=dataset)
-    chosen = model_of(model, model_name)
     expected = None if reference is None else model_of(reference)
     tasks = []
-    for given in sets:
-        for models, workers, chips in grid(device, n_models, workers_per_model, pipeline_sizes):
+    for chosen, given in _pairs(model, model_name, sets, batch_sizes, pipeline_sizes):
+        place = _device(chosen, device)
+        for models, workers, chips in grid(place, n_models, workers_per_model, pipeline_sizes):
             configuration = Configuration(
                 model_name=chosen.name,
-                device=device,
+                device=place,
                 batch_size=given.batch_size,
                 n_models=models,
                 workers_per_model=workers,
@@ -150,12 +153,51 @@ def plan(
                 multiprocess=multiprocess,
                 multiinterpreter=multiinterpreter,
                 cost_per_hour=cost_per_hour,
+                model_filename=chosen.path,
             )
             tasks.append(_task(configuration, chosen, given, functions, dataset, on_error, expected, pcc))
     if multiprocess:
         for task in {id(t.inputs): t for t in tasks}.values():
             controller.pickled(task)
     return tasks
+
+
+def _pairs(
+    model: Any,
+    model_name: str,
+    sets: Sequence[Inputs],
+    batch_sizes: int | Sequence[int] | None,
+    pipeline_sizes: int | Sequence[int] | None,
+) -> list[tuple[Model, Inputs]]:
+    """Each model with each of its inputs: one model with all, those of an index each with its own batch size."""
+    if not (isinstance(model, (str, Path)) and str(model).endswith(model_index.SUFFIX)):
+        chosen = model_of(model, model_name)
+        return [(chosen, given) for given in sets]
+    index = model_index.filter(model, status="finished", batch_size=batch_sizes, pipeline_size=pipeline_sizes)
+    if not index["model_configs"]:
+        raise UsageError(f"no model of the index {model} is compiled for what is asked: look at its model_configs.")
+    pairs = []
+    for entry in index["model_configs"]:
+        given = next((one for one in sets if one.batch_size == entry["batch_size"]), None)
+        if given is None:
+            raise UsageError(
+                f"the index {model} has a model for batch size {entry['batch_size']}, and no input has that many rows: "
+                "give one for each batch size, or choose with batch_sizes."
+            )
+        pairs.append((model_of(Path(entry["filename"]), model_name or index["model_name"]), given))
+    return pairs
+
+
+def _device(model: Model, asked: str | None) -> str:
+    """What was asked for, or what the model was compiled for, or this machine's CPU."""
+    if not model.path:
+        return asked or "cpu"
+    from proveout.engine.artifact import device_of
+
+    compiled_for = device_of(model.path)
+    if asked not in (None, compiled_for):
+        raise UsageError(f"{model.path} was compiled for {compiled_for!r}: leave device_type out, or compile it again.")
+    return compiled_for
 
 
 def _task(
@@ -193,7 +235,7 @@ def run(tasks: Sequence[Task], limits: Limits, say: Say, stats_interval: float =
             left = sum(t.configuration.duration_s for t in tasks[number:])
             say(1, f"Benchmarking {task.model.name!r}, at least {_time(left)} remaining.")
             say(2, f"Running model config: {task.config}")
-            outcome = _run_one(task, configuration_folder(folder, number), limits, interrupts, say)
+            outcome = _run_one(task, configuration_folder(folder, number), limits, interrupts, say, stats_interval)
             save_outcome(folder, number, outcome)
             outcomes.append(outcome)
             if outcome.status != "passed":
@@ -201,12 +243,17 @@ def run(tasks: Sequence[Task], limits: Limits, say: Say, stats_interval: float =
     return outcomes
 
 
-def _run_one(task: Task, folder: Path, limits: Limits, interrupts: Interrupts, say: Say) -> Outcome:
-    runner = controller.run if task.configuration.multiprocess else in_process.run
+def _run_one(
+    task: Task, folder: Path, limits: Limits, interrupts: Interrupts, say: Say, stats_interval: float
+) -> Outcome:
+    configuration = task.configuration
+    runner = controller.run if configuration.multiprocess else in_process.run
+    found = (*conditions(configuration.device), ("threads_per_worker", str(configuration.threads)))
     try:
-        return runner(task, folder, limits, interrupts, say)
+        outcome = runner(task, folder, limits, interrupts, say, stats_interval)
     except (ProveoutError, OSError) as error:
-        return Outcome(task.configuration, "failed", str(error), created=_now())
+        outcome = Outcome(configuration, "failed", str(error), created=_now())
+    return replace(outcome, conditions=(*found, *outcome.conditions))
 
 
 def threads_wanted() -> int:

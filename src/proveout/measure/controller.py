@@ -29,15 +29,16 @@ from proveout.errors import UsageError
 from proveout.measure import arrivals
 from proveout.measure.interrupts import Interrupts
 from proveout.measure.loops import clock
-from proveout.measure.models import device_kind
+from proveout.measure.models import device_kind, is_gpu
 from proveout.measure.outcome import Outcome, OutputCheck, Stamps, Status, WorkerRun
+from proveout.measure.resources import INTERVAL_S, Resources, Series
 from proveout.measure.runs import Go, ended_ns, last_lines, worker_runs, write_json
 from proveout.measure.stamps import Progress
 from proveout.measure.task import OPEN, Task, log_path, stamps_path
 from proveout.measure.worker import STACK_SIGNAL
 
-LEAD_NS = 20_000_000
-"""From the go to the measured phase: every worker has been told by then."""
+LEAD_NS = 150_000_000
+"""From the go to the measured phase: every worker has been told by then, and the sampler of resources has begun."""
 TICK_S = 0.25
 STACK_S = 0.3
 STOP_S = 1.5
@@ -98,9 +99,11 @@ def _check_picklable(what: str, value: Any) -> None:
         ) from error
 
 
-def run(task: Task, folder: Path, limits: Limits, interrupts: Interrupts, say: Say) -> Outcome:
+def run(
+    task: Task, folder: Path, limits: Limits, interrupts: Interrupts, say: Say, stats_interval: float = INTERVAL_S
+) -> Outcome:
     """Run one configuration in fresh processes. An Outcome comes back whatever happens, unless interrupted twice."""
-    controller = _Controller(task, folder, limits, interrupts, say)
+    controller = _Controller(task, folder, limits, interrupts, say, stats_interval)
     try:
         return controller.run()
     finally:
@@ -108,7 +111,11 @@ def run(task: Task, folder: Path, limits: Limits, interrupts: Interrupts, say: S
 
 
 class _Controller:
-    def __init__(self, task: Task, folder: Path, limits: Limits, interrupts: Interrupts, say: Say) -> None:
+    def __init__(
+        self, task: Task, folder: Path, limits: Limits, interrupts: Interrupts, say: Say, stats_interval: float
+    ) -> None:
+        self.stats_interval = stats_interval
+        self.resources: Resources | None = None
         self.task, self.folder, self.limits, self.interrupts, self.say = task, folder, limits, interrupts, say
         self.workers: list[_Worker] = []
         self.poll = select.poll()
@@ -122,8 +129,10 @@ class _Controller:
         self._start()
         self._wait("loading")
         if any(w.state == "ready" for w in self.workers):
-            self._go()
-            self._wait("measuring")
+            pids = [w.process.pid for w in self.workers if w.state == "ready"]
+            with Resources(pids, self.stats_interval, gpus=is_gpu(self.task.configuration.device)) as self.resources:
+                self._go()
+                self._wait("measuring")
         return self._outcome()
 
     def close(self) -> None:
@@ -301,6 +310,7 @@ class _Controller:
             interrupted=self.interrupts.count > 0,
             schedule_ns=self.schedule_ns,
             notes=next((w.prepared["notes"] for w in self.workers if w.prepared), {}),
+            resources=self.resources.series if self.resources is not None else (),
         )
 
 
@@ -314,6 +324,7 @@ def outcome(
     interrupted: bool,
     schedule_ns: Stamps | None,
     notes: Mapping[str, str],
+    resources: Series,
 ) -> Outcome:
     """What a configuration's workers add up to."""
     status, reason = _status(workers, check, interrupted, schedule_ns)
@@ -334,6 +345,7 @@ def outcome(
         check,
         overhead_ns,
         conditions=tuple(notes.items()),
+        resources=resources,
         created=go.created if go is not None else "",
     )
 
@@ -391,9 +403,7 @@ def schedule(task: Task) -> Stamps | None:
 
 def worker_environment(threads: int) -> dict[str, str]:
     """What a worker inherits; numbers of threads are read when torch is imported there, so they are set before."""
-    import proveout
-
-    source = str(Path(proveout.__file__).parents[1])
+    source = str(Path(__file__).parents[2])
     path = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     return {**os.environ, **dict.fromkeys(names, str(threads)), "PYTHONPATH": path}

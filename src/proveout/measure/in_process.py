@@ -18,12 +18,16 @@ from proveout.measure.controller import LEAD_NS, TICK_S, Limits, Say, combined, 
 from proveout.measure.host import Host, LoadFailed, Prepared
 from proveout.measure.interrupts import Interrupts
 from proveout.measure.loops import clock
+from proveout.measure.models import is_gpu
 from proveout.measure.outcome import Outcome
+from proveout.measure.resources import INTERVAL_S, Resources, Series
 from proveout.measure.runs import Go, worker_runs, write_json
 from proveout.measure.task import Task
 
 
-def run(task: Task, folder: Path, limits: Limits, interrupts: Interrupts, say: Say) -> Outcome:
+def run(
+    task: Task, folder: Path, limits: Limits, interrupts: Interrupts, say: Say, stats_interval: float = INTERVAL_S
+) -> Outcome:
     """Run one configuration in this process."""
     hosts = [Host(task, index, folder) for index in range(task.configuration.n_models)]
     failed: dict[int, str] = {}
@@ -48,13 +52,16 @@ def run(task: Task, folder: Path, limits: Limits, interrupts: Interrupts, say: S
         ready = [h for h in hosts if prepared.get(h.index) is not None]
         go = None
         finished: dict[int, Any] = {}
+        resources: Series = ()
         if ready and not interrupts.count:
             start = clock() + LEAD_NS
             deadline = start + int(task.configuration.duration_s * 1e9)
             go = Go(start, deadline, datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"))
             write_json(folder / "go.json", vars(go))
             most = task.configuration.duration_s + limits.call_s
-            finished = _together(ready, lambda host: host.measure(start, deadline, fd), interrupts, most)
+            with Resources([os.getpid()], stats_interval, gpus=is_gpu(task.configuration.device)) as sampled:
+                finished = _together(ready, lambda host: host.measure(start, deadline, fd), interrupts, most)
+            resources = sampled.series
     finally:
         if fd is not None:
             os.close(fd)
@@ -89,6 +96,7 @@ def run(task: Task, folder: Path, limits: Limits, interrupts: Interrupts, say: S
         interrupted=interrupts.count > 0,
         schedule_ns=starts,
         notes=next((p.notes for p in prepared.values() if p is not None), {}),
+        resources=resources,
     )
 
 

@@ -16,6 +16,8 @@ from proveout.errors import UsageError
 from proveout.measure.loops import Arguments
 
 GPU = ("cuda", "gpu")
+SAVED = "compiled.json"
+"""What a folder holds that `Compiled.save` left."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +33,8 @@ class Model:
 def model_of(given: Any, name: str = "") -> Model:
     """What the user gave: a class, a factory, an instance, an import string or a saved Compiled."""
     if isinstance(given, Path) or (isinstance(given, str) and Path(given).exists()):
+        if not (Path(given) / SAVED).exists():
+            raise UsageError(f"{given} is no saved model: give a folder that Compiled.save left, or a model index.")
         return Model(name or str(given), path=str(given))
     if isinstance(given, str):
         return model_of(imported(given), name or given)
@@ -74,9 +78,13 @@ def imported(text: str) -> Any:
     return found
 
 
+def is_gpu(device: str) -> bool:
+    return device.partition(":")[0] in GPU
+
+
 def device_kind(device: str) -> Literal["measured", "modelled"]:
     """Where a device has times of its own, whether they are measured (a GPU's events) or modelled (a chip's)."""
-    return "measured" if device.partition(":")[0] in GPU else "modelled"
+    return "measured" if is_gpu(device) else "modelled"
 
 
 def _required(given: Callable[..., Any]) -> list[str]:
@@ -116,7 +124,7 @@ def load(model: Model, device: str, index: int, pipeline_size: int, example: Arg
     is_module = torch is not None and isinstance(made, torch.nn.Module)
     if is_module:
         made.eval()
-    if device.partition(":")[0] in GPU:
+    if is_gpu(device):
         return _cuda(made, device, index)
     if device == "cpu":
         return Loaded(made, lambda: (made, None), torch.no_grad if torch is not None else contextlib.nullcontext)

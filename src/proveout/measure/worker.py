@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import gc
+import importlib
 import json
 import os
 import pickle
@@ -57,13 +58,18 @@ def _run(told: dict[str, Any], environment: bytes, pickled: bytes, commands: _Co
     if env_setup_fn is not None:  # before anything that may import torch: it may set what torch reads at import
         env_setup_fn(index, config)
     from proveout.measure.host import Host, LoadFailed
+    from proveout.measure.loops import clock
 
     try:
+        if b"torch" in pickled:  # what it takes to import it is not the model's
+            importlib.import_module("torch")
+        began = clock()
         task = pickle.loads(pickled)
+        took = clock() - began
         _fill_main()
         host = Host(task, index, folder)
         commands.on_stop = lambda: setattr(host, "stopped", True)
-        prepared = host.prepare()
+        prepared = host.prepare(took)
     except LoadFailed as error:
         tell(event="failed", traceback=str(error))
         return False
