@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from proveout import cli
 from proveout.measure import runs
 from proveout.measure.benchmarking import benchmark
 
@@ -314,7 +316,7 @@ def test_two_interrupts_end_it_at_once():
     assert gone(script.worker, 1)
 
 
-def test_workers_end_with_a_killed_controller_and_its_report_is_recovered():
+def test_workers_end_with_a_killed_controller_and_its_report_is_recovered(tmp_path):
     script = Script()
     script.process.kill()
     killed = time.perf_counter_ns()
@@ -324,13 +326,24 @@ def test_workers_end_with_a_killed_controller_and_its_report_is_recovered():
         f for f in runs.left_behind() if f'"controller": [{script.process.pid}, ' in (f / "run.json").read_text()
     ]
     measured, never = runs.recover(folder)
-    runs.forget(folder)
     assert (measured.status, never.status) == ("partial", "skipped")
     last = max(int(w.ends_ns.max()) for w in measured.workers)
     assert killed - last < 1_000_000_000
     gaps = np.diff(measured.workers[0].ends_ns)
     assert len(gaps) > 50
     assert (gaps > 0).all()
+    assert cli.main(["recover", str(folder), "-o", str(tmp_path)]) == 0
+    first, second = json.loads(next(tmp_path.glob("recovered-*.json")).read_text())
+    assert first["total_calls"] == calls(measured)
+    assert first["status"] == "partial"
+    assert "controller was killed" in first["reason"]
+    assert second["status"] == "skipped"
+    assert not folder.exists()
+
+
+def test_recover_refuses_what_no_benchmark_left(tmp_path, capsys):
+    assert cli.main(["recover", str(tmp_path)]) == 2
+    assert "is not a benchmark's folder" in capsys.readouterr().err
 
 
 def test_a_folder_that_is_still_in_use_is_not_left_behind():

@@ -9,7 +9,20 @@ from typing import Any
 
 import typer
 
-from proveout.cli import benchmark, check, compile, devices, discover, export, ops, perf, query, report, version
+from proveout.cli import (
+    benchmark,
+    check,
+    compile,
+    devices,
+    discover,
+    export,
+    ops,
+    perf,
+    query,
+    recover,
+    report,
+    version,
+)
 from proveout.cli.output import emit_json, note
 from proveout.errors import ProveoutError
 
@@ -22,6 +35,7 @@ VERBS: dict[str, Callable[..., int]] = {
     "perf": perf.verb,
     "discover": discover.verb,
     "query": query.verb,
+    "recover": recover.verb,
     "ops": ops.verb,
     "devices": devices.verb,
     "version": version.verb,

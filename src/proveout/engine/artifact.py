@@ -78,25 +78,29 @@ def _described(
     loaded = variant.ready(arguments)
     given = loaded.run([arguments[i] for i in variant.compiled.input_positions]).outputs
     results, result_structure = tree_flatten(outputs)
-    order = []
-    for result in results:
-        same = [i for i, value in enumerate(given) if _equal(value, result)]
-        if not same:
-            raise UsageError("an output of the model is made outside its Program: the model cannot be saved.")
-        fresh = [i for i in same if i not in order]
-        order.append((fresh or same)[0])
+    sources = [_source(result, given, leaves) for result in results]
     head = {
         "schema": SCHEMA,
         "device": compiled.device,
         "settings": to_json(compiled.settings),
         "inputs": positions,
-        "num_arguments": len(leaves),
         "arguments": _text(structure),
-        "outputs": order,
+        "outputs": sources,
         "results": _text(result_structure),
     }
     values = {name: loaded.value(name) for name in program.weights}
     return head, {n: v.detach().clone(memory_format=torch.contiguous_format) for n, v in values.items()}
+
+
+def _source(result: Any, given: Sequence[Any], leaves: Sequence[Any]) -> tuple[str, Any]:
+    """Where an output comes from: an argument that is handed back, a result of the Program, or a plain value."""
+    for kind, values, same in (("argument", leaves, _same_tensor), ("program", given, _equal)):
+        found = next((i for i, value in enumerate(values) if same(value, result)), None)
+        if found is not None:
+            return kind, found
+    if result is None or isinstance(result, (bool, int, float, str)):
+        return "value", result
+    raise UsageError("an output of the model is made outside its Program: the model cannot be saved.")
 
 
 class Saved:
@@ -125,7 +129,9 @@ class Saved:
         with torch.no_grad():
             result = self._loaded.run(inputs)
         self.modelled_ns = result.modelled_ns
-        return tree_unflatten([result.outputs[i] for i in self._outputs], self._results)
+        holders = {"program": result.outputs, "argument": leaves}
+        values = [holders[kind][at] if kind in holders else at for kind, at in self._outputs]
+        return tree_unflatten(values, self._results)
 
 
 def load_compiled(path: str | Path) -> Saved:
