@@ -9,13 +9,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from proveout import model_index
+    from proveout import cpu, cuda, model_index, sim, torch
     from proveout.devices.registry import open_device
     from proveout.engine.compiled import Compiled, compile
+    from proveout.measure.benchmarking import benchmark
     from proveout.measure.capacity import capacity
     from proveout.measure.evaluation import evaluate
     from proveout.measure.generation import benchmark_generation
     from proveout.measure.metrics import BaseEvalMetric, list_metrics, register_metric, register_metric_from_existing
+    from proveout.measure.outcome import Load
     from proveout.measure.reports import get_report_by_tag, get_reports
     from proveout.program import Program
     from proveout.report.bench import print_reports, write_csv, write_html, write_json, write_trace
@@ -29,9 +31,11 @@ _HOMES = {
     "BaseEvalMetric": "proveout.measure.metrics",
     "benchmark_generation": "proveout.measure.generation",
     "capacity": "proveout.measure.capacity",
+    "benchmark": "proveout.measure.benchmarking",
     "evaluate": "proveout.measure.evaluation",
     "get_report_by_tag": "proveout.measure.reports",
     "get_reports": "proveout.measure.reports",
+    "Load": "proveout.measure.outcome",
     "list_metrics": "proveout.measure.metrics",
     "print_reports": "proveout.report.bench",
     "register_metric": "proveout.measure.metrics",
@@ -48,7 +52,7 @@ _HOMES = {
     "Timing": "proveout.types",
     "Workload": "proveout.types",
 }
-_MODULES = ("model_index",)
+_MODULES = ("cpu", "cuda", "model_index", "mxnet", "sim", "tensorflow", "torch")
 __version__ = "0.1.0"
 
 
@@ -64,6 +68,7 @@ __all__ = [
     "BaseEvalMetric",
     "Compiled",
     "Job",
+    "Load",
     "Program",
     "Record",
     "Settings",
@@ -73,7 +78,10 @@ __all__ = [
     "__version__",
     "benchmark_generation",
     "capacity",
+    "benchmark",
     "compile",
+    "cpu",
+    "cuda",
     "evaluate",
     "get_report_by_tag",
     "get_reports",
@@ -83,6 +91,8 @@ __all__ = [
     "print_reports",
     "register_metric",
     "register_metric_from_existing",
+    "sim",
+    "torch",
     "write_csv",
     "write_html",
     "write_json",

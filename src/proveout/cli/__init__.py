@@ -20,6 +20,7 @@ from proveout.cli import (
     ops,
     perf,
     query,
+    recover,
     report,
     version,
 )
@@ -36,6 +37,7 @@ VERBS: dict[str, Callable[..., int]] = {
     "perf": perf.verb,
     "discover": discover.verb,
     "query": query.verb,
+    "recover": recover.verb,
     "ops": ops.verb,
     "devices": devices.verb,
     "version": version.verb,
