@@ -6,6 +6,7 @@ import datetime
 import math
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from proveout.measure.interrupts import Interrupts
 from proveout.measure.loops import OnError
 from proveout.measure.models import GPU, Model, model_of
 from proveout.measure.outcome import Configuration, Load, Outcome
+from proveout.measure.progress import line, time_left
 from proveout.measure.runs import configuration_folder, run_folder, save_outcome
 from proveout.measure.task import Functions, Task
 
@@ -226,16 +228,19 @@ def _task(
 def run(tasks: Sequence[Task], limits: Limits, say: Say, stats_interval: float = 0.5) -> list[Outcome]:
     """Run configurations one after another, each in fresh processes; one that fails does not end the others."""
     outcomes: list[Outcome] = []
+    finished: list[tuple[Configuration, float]] = []
     parts = [(t.configuration, t.columns, t.callers) for t in tasks]
     with Interrupts() as interrupts, run_folder(parts) as folder:
         for number, task in enumerate(tasks):
             if interrupts.count:
                 outcomes.append(Outcome(task.configuration, "skipped", "interrupted before it began"))
                 continue
-            left = sum(t.configuration.duration_s for t in tasks[number:])
-            say(1, f"Benchmarking {task.model.name!r}, at least {_time(left)} remaining.")
+            left = time_left(finished, [t.configuration for t in tasks[number:]])
+            say(1, line(number + 1, len(tasks), task.configuration, left))
             say(2, f"Running model config: {task.config}")
+            began = time.monotonic()
             outcome = _run_one(task, configuration_folder(folder, number), limits, interrupts, say, stats_interval)
+            finished.append((task.configuration, time.monotonic() - began))
             save_outcome(folder, number, outcome)
             outcomes.append(outcome)
             if outcome.status != "passed":
@@ -292,10 +297,6 @@ def _sayer(verbosity: int) -> Say:
             print(text, file=sys.stderr, flush=True)
 
     return say
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds / 60:.1f} minutes" if seconds >= 90 else f"{seconds:.3g} seconds"
 
 
 def _now() -> str:
