@@ -6,6 +6,7 @@ import datetime
 import math
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -226,6 +227,8 @@ def _task(
 def run(tasks: Sequence[Task], limits: Limits, say: Say, stats_interval: float = 0.5) -> list[Outcome]:
     """Run configurations one after another, each in fresh processes; one that fails does not end the others."""
     outcomes: list[Outcome] = []
+    spent: list[float] = []
+    """Seconds of each configuration beside its duration: to start, load and warm up."""
     parts = [(t.configuration, t.columns, t.callers) for t in tasks]
     with Interrupts() as interrupts, run_folder(parts) as folder:
         for number, task in enumerate(tasks):
@@ -233,11 +236,14 @@ def run(tasks: Sequence[Task], limits: Limits, say: Say, stats_interval: float =
                 outcomes.append(Outcome(task.configuration, "skipped", "interrupted before it began"))
                 continue
             left = sum(t.configuration.duration_s for t in tasks[number:])
-            say(1, f"Benchmarking {task.model.name!r}, at least {_time(left)} remaining.")
+            about = f"about {_time(left + sum(spent) / number * len(tasks[number:]))}" if number else ""
+            say(1, f"Benchmarking {task.model.name!r}, {about or f'at least {_time(left)}'} remaining.")
             say(2, f"Running model config: {task.config}")
+            began = time.monotonic()
             outcome = _run_one(task, configuration_folder(folder, number), limits, interrupts, say, stats_interval)
             save_outcome(folder, number, outcome)
             outcomes.append(outcome)
+            spent.append(max(0.0, time.monotonic() - began - task.configuration.duration_s))
             if outcome.status != "passed":
                 say(1, f"This configuration is {outcome.status}: {outcome.reason}.")
     return outcomes
