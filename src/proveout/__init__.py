@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from proveout.devices.registry import open_device
     from proveout.engine.compiled import Compiled, compile
     from proveout.measure.benchmarking import benchmark
+    from proveout.measure.capacity import capacity
     from proveout.measure.evaluation import evaluate
+    from proveout.measure.generation import benchmark_generation
     from proveout.measure.metrics import BaseEvalMetric, list_metrics, register_metric, register_metric_from_existing
     from proveout.measure.outcome import Load
     from proveout.measure.reports import get_report_by_tag, get_reports
@@ -28,6 +30,8 @@ _HOMES = {
     "open_device": "proveout.devices.registry",
     "BaseEvalMetric": "proveout.measure.metrics",
     "benchmark": "proveout.measure.benchmarking",
+    "benchmark_generation": "proveout.measure.generation",
+    "capacity": "proveout.measure.capacity",
     "evaluate": "proveout.measure.evaluation",
     "get_report_by_tag": "proveout.measure.reports",
     "get_reports": "proveout.measure.reports",
@@ -73,6 +77,8 @@ __all__ = [
     "Workload",
     "__version__",
     "benchmark",
+    "benchmark_generation",
+    "capacity",
     "compile",
     "cpu",
     "cuda",

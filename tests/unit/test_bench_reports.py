@@ -7,13 +7,14 @@ import dataclasses
 import errno
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 from bench_outcomes import BEGAN, noisy, open_loop, outcome, worker
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from proveout.errors import EnvironmentFault, UsageError
@@ -172,6 +173,7 @@ def test_a_harness_as_slow_as_the_model_is_named():
 
 
 @settings(max_examples=40, deadline=None)
+@example([[0]], "passed")
 @given(st.lists(st.lists(st.integers(0, 10**10), max_size=30), max_size=3), st.sampled_from(["passed", "partial"]))
 def test_any_stamps_give_strict_json_and_every_null_has_its_reason(workers, status):
     told = report(*(worker(i, t, model=i) for i, t in enumerate(workers)), status=status)
@@ -195,6 +197,12 @@ def test_ten_thousand_times_more_samples_change_no_definition():
     times = noisy(9, 200_000)
     told = report(worker(0, times[::2]), worker(1, times[1::2]))
     assert told["latency_ms_p99_9"] == pytest.approx(summarise(times).percentile(99.9).value / 1e6, rel=1e-9)
+
+
+def test_a_busy_machine_is_noted_and_a_quiet_one_is_not():
+    for pressure, notes in (("62.5 % of the last 10 s", 1), ("0.5 % of the last 10 s", 0)):
+        told = report(worker(0, noisy(0)), conditions=(("cpu_pressure", pressure),))
+        assert len([n for n in told["notes"] if "busy" in n]) == notes
 
 
 # ------------------------------------------------------------------------------------------------ the table
@@ -391,3 +399,14 @@ def test_calls_that_ended_after_the_phase_are_told_and_not_in_throughput():
     assert told["throughput_avg"] == pytest.approx(1000)
     assert told["total_calls"] == 3000
     assert any("1000 calls ended outside" in note for note in told["notes"])
+
+
+def test_every_field_is_defined_in_the_reference():
+    from proveout.measure.generation import Generated, generation_report
+
+    page = (Path(__file__).parents[2] / "docs/reference/bench-report.md").read_text()
+    defined = set(re.findall(r"`([\w]+)`", page))
+    generated = generation_report([Generated(0, np.arange(1, 200) * 1_000_000)])
+    for name in [*reports([GOOD])[0], *generated]:
+        stem = re.sub(r"_(low|high)$", "", name)
+        assert re.sub(r"_p\d+(_9)?$", "_pN", stem) in defined, name

@@ -12,6 +12,7 @@ import typer
 from proveout.cli import (
     benchmark,
     check,
+    compare,
     compile,
     devices,
     discover,
@@ -31,6 +32,7 @@ VERBS: dict[str, Callable[..., int]] = {
     "report": report.verb,
     "compile": compile.verb,
     "check": check.verb,
+    "compare": compare.verb,
     "export": export.verb,
     "perf": perf.verb,
     "discover": discover.verb,

@@ -15,7 +15,7 @@ from typing import Any
 from proveout import model_index
 from proveout.devices.registry import find
 from proveout.errors import ProveoutError, UsageError
-from proveout.measure import controller, in_process
+from proveout.measure import controller, in_process, progress
 from proveout.measure.conditions import conditions
 from proveout.measure.controller import Limits, Say
 from proveout.measure.grid import grid, load_of, usable_cores
@@ -227,23 +227,21 @@ def _task(
 def run(tasks: Sequence[Task], limits: Limits, say: Say, stats_interval: float = 0.5) -> list[Outcome]:
     """Run configurations one after another, each in fresh processes; one that fails does not end the others."""
     outcomes: list[Outcome] = []
-    spent: list[float] = []
-    """Seconds of each configuration beside its duration: to start, load and warm up."""
+    spent: list[tuple[Configuration, float]] = []
     parts = [(t.configuration, t.columns, t.callers) for t in tasks]
     with Interrupts() as interrupts, run_folder(parts) as folder:
         for number, task in enumerate(tasks):
             if interrupts.count:
                 outcomes.append(Outcome(task.configuration, "skipped", "interrupted before it began"))
                 continue
-            left = sum(t.configuration.duration_s for t in tasks[number:])
-            about = f"about {_time(left + sum(spent) / number * len(tasks[number:]))}" if number else ""
-            say(1, f"Benchmarking {task.model.name!r}, {about or f'at least {_time(left)}'} remaining.")
+            left = progress.time_left(spent, [t.configuration for t in tasks[number:]])
+            say(1, progress.line(number + 1, len(tasks), task.configuration, left))
             say(2, f"Running model config: {task.config}")
             began = time.monotonic()
             outcome = _run_one(task, configuration_folder(folder, number), limits, interrupts, say, stats_interval)
             save_outcome(folder, number, outcome)
             outcomes.append(outcome)
-            spent.append(max(0.0, time.monotonic() - began - task.configuration.duration_s))
+            spent.append((task.configuration, time.monotonic() - began))
             if outcome.status != "passed":
                 say(1, f"This configuration is {outcome.status}: {outcome.reason}.")
     return outcomes
@@ -298,10 +296,6 @@ def _sayer(verbosity: int) -> Say:
             print(text, file=sys.stderr, flush=True)
 
     return say
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds / 60:.1f} minutes" if seconds >= 90 else f"{seconds:.3g} seconds"
 
 
 def _now() -> str:

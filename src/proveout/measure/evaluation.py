@@ -16,7 +16,8 @@ from proveout.errors import UsageError
 from proveout.measure.conditions import conditions
 from proveout.measure.metrics import metric
 from proveout.measure.outcome import Configuration, Outcome, WorkerRun
-from proveout.measure.reports import Report, reports
+from proveout.measure.reports import reports
+from proveout.measure.sheet import Report
 from proveout.measure.statistics import Estimate
 
 

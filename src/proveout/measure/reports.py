@@ -7,9 +7,7 @@ is None, and `reasons` says why under the same name. `X_low` and `X_high` are th
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,19 +15,19 @@ import numpy as np
 from proveout.errors import UsageError, unknown
 from proveout.measure import series, statistics, steady
 from proveout.measure.outcome import Outcome, Stamps, WorkerRun
+from proveout.measure.sheet import MS, Report, Sheet
 from proveout.measure.statistics import CURVE, Estimate, Summary
 from proveout.types import to_json
 
-Report = dict[str, Any]
-
 SCHEMA = 1
-PERCENTS = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9)
 RESOURCE_PERCENTS = (0, 50, 90, 95, 99, 100)
 OVERHEAD = 0.05
 """Share of the median call that the harness itself may take before the verdict says so."""
+SETTLING = 0.01
+"""Share of the measured calls that may differ at the start without a note."""
+BUSY_PERCENT = 20.0
 CLOSED = ("closed", "concurrency")
 PARTS = ("preprocess", "infer", "postprocess")
-MS = 1e6
 ADVICE = {
     "partial": "The numbers are those of what was completed",
     "failed": "Do not use these numbers",
@@ -71,39 +69,8 @@ def tag(outcome: Outcome) -> str:
     return "-".join(words)
 
 
-@dataclass
-class _Sheet:
-    """Values as they come, and why some are None."""
-
-    values: Report = field(default_factory=dict)
-    reasons: dict[str, str] = field(default_factory=dict)
-
-    def put(self, name: str, value: Any, reason: str = "") -> None:
-        if isinstance(value, float) and not math.isfinite(value):
-            value, reason = None, f"{value} is no number"
-        self.values[name] = value
-        if value is None:
-            self.reasons[name] = reason or "not measured"
-
-    def estimate(self, name: str, estimate: Estimate, per: float = 1.0) -> None:
-        self.put(name, None if estimate.value is None else estimate.value / per, estimate.reason)
-        for end in ("low", "high"):
-            bound = getattr(estimate, end)
-            self.put(f"{name}_{end}", None if bound is None else bound / per, estimate.reason)
-
-    def times(self, name: str, summary: Summary | None, reason: str = "") -> None:
-        """Percentiles, their intervals and the spread of one kind of time, in ms."""
-        self.put(f"{name}_ms_p0", summary and summary.min_ns / MS, reason)
-        for percent in PERCENTS:
-            found = summary.percentile(percent) if summary else Estimate(None, reason=reason)
-            self.estimate(f"{name}_ms_p{percent:g}".replace(".", "_"), found, MS)
-        self.put(f"{name}_ms_p100", summary and summary.max_ns / MS, reason)
-        for spread in ("iqr", "mad", "std"):
-            self.put(f"{name}_ms_{spread}", summary and getattr(summary, f"{spread}_ns") / MS, reason)
-
-
 def _report(outcome: Outcome, cost_per_hour: float | None) -> Report:
-    sheet = _Sheet()
+    sheet = Sheet()
     calls = series.merged(outcome)
     started, ended = series.phase(outcome, calls)
     status, reason = _status(outcome)
@@ -152,7 +119,7 @@ def _report(outcome: Outcome, cost_per_hour: float | None) -> Report:
 
 
 def _throughput_and_latency(
-    sheet: _Sheet, outcome: Outcome, calls: series.Calls, started: int, ended: int
+    sheet: Sheet, outcome: Outcome, calls: series.Calls, started: int, ended: int
 ) -> steady.Verdict | None:
     items, n = outcome.configuration.batch_size, len(calls)
     inside = calls.ends_ns[calls.ended_within(started, ended)]
@@ -162,7 +129,7 @@ def _throughput_and_latency(
     sheet.put("total_s", (ended - started) / 1e9)
     sheet.put("errors", sum(w.errors for w in outcome.workers))
     none = "no call was completed" + (f": {outcome.reason}" if outcome.reason else "")
-    rate = statistics.throughput(inside, started, ended, items) if len(inside) else Estimate(None, reason=none)
+    rate = _rate(inside, started, ended, items) if n else Estimate(None, reason=none)
     sheet.estimate("throughput_avg", rate, n * items / (n * items - missing) if n * items > missing else 1.0)
     most = series.peak(calls, started, ended, items)
     sheet.put("throughput_peak", most, none if not n else "the measured phase is shorter than one second")
@@ -188,6 +155,12 @@ def _throughput_and_latency(
     return verdict
 
 
+def _rate(ends_ns: Stamps, started: int, ended: int, items: int) -> Estimate:
+    if ended <= started or not len(ends_ns):
+        return Estimate(None, reason="no call ended within a measured phase of any length")
+    return statistics.throughput(ends_ns, started, ended, items)
+
+
 def _judge(outcome: Outcome, latency: Stamps, elapsed_ns: int) -> steady.Verdict | None:
     """In a closed loop that ran to its end, the calls' times must add up to the callers' time."""
     if not len(latency):
@@ -207,7 +180,7 @@ def _whole(verdict: steady.Verdict | None, latency: Stamps) -> Summary | None:
     return statistics.summarise(latency)
 
 
-def _parts(sheet: _Sheet, calls: series.Calls) -> None:
+def _parts(sheet: Sheet, calls: series.Calls) -> None:
     timed = {part: getattr(calls, f"{part}_ns") for part in PARTS}
     only_infer = len(calls) > 0 and not any(map(len, timed.values())) and not len(calls.intended_ns)
     for part, times in timed.items():
@@ -220,7 +193,7 @@ def _parts(sheet: _Sheet, calls: series.Calls) -> None:
         sheet.estimate(f"{part}_avg_ms", statistics.mean(times) if len(times) else Estimate(None, reason=reason), MS)
 
 
-def _device(sheet: _Sheet, outcome: Outcome, device_ns: Stamps) -> None:
+def _device(sheet: Sheet, outcome: Outcome, device_ns: Stamps) -> None:
     """Modelled and measured device times have columns of their own."""
     sheet.values["device_kind"] = outcome.device_kind
     for kind in ("measured", "modelled"):
@@ -232,7 +205,7 @@ def _device(sheet: _Sheet, outcome: Outcome, device_ns: Stamps) -> None:
         sheet.put(f"device_{kind}_ms_p100", summary and summary.max_ns / MS, reason)
 
 
-def _workers(sheet: _Sheet, workers: Sequence[WorkerRun], started: int) -> None:
+def _workers(sheet: Sheet, workers: Sequence[WorkerRun], started: int) -> None:
     loads = [w.load_ns / MS for w in workers if w.load_ns]
     spans = [float(w.ends_ns[-1] - w.starts_ns[0]) / 1e9 for w in workers if len(w.ends_ns)]
     sheet.put("load_avg_ms", sum(loads) / len(loads) if loads else None, "no model was loaded")
@@ -257,7 +230,7 @@ def _workers(sheet: _Sheet, workers: Sequence[WorkerRun], started: int) -> None:
     ]
 
 
-def _cost(sheet: _Sheet, per_hour: float | None) -> None:
+def _cost(sheet: Sheet, per_hour: float | None) -> None:
     rate = sheet.values["throughput_avg"]
     sheet.put("cost_per_hour", per_hour, "no cost_per_hour was given")
     known = per_hour is not None and rate
@@ -265,7 +238,7 @@ def _cost(sheet: _Sheet, per_hour: float | None) -> None:
     sheet.put("cost_per_1m_inf", per_hour * 1e6 / (3600 * rate) if known and per_hour is not None else None, reason)
 
 
-def _resources(sheet: _Sheet, sampled: Mapping[str, Sequence[float]]) -> None:
+def _resources(sheet: Sheet, sampled: Mapping[str, Sequence[float]]) -> None:
     for short in ("cpu", "mem"):
         values = sampled.get(f"{short}_percent", ())
         reason = f"{short}_percent was not sampled"
@@ -283,7 +256,7 @@ def _resources(sheet: _Sheet, sampled: Mapping[str, Sequence[float]]) -> None:
     sheet.values["n_stats_intervals"] = max((len(values) for values in sampled.values()), default=0)
 
 
-def _harness(sheet: _Sheet, outcome: Outcome) -> None:
+def _harness(sheet: Sheet, outcome: Outcome) -> None:
     middle = sheet.values["latency_ms_p50"]
     known = outcome.overhead_ns is not None
     sheet.put("overhead_ns", outcome.overhead_ns, "the harness's own time was not measured")
@@ -304,7 +277,7 @@ def _status(outcome: Outcome) -> tuple[str, str]:
     return outcome.status, outcome.reason
 
 
-def _problems(sheet: _Sheet) -> list[steady.Problem]:
+def _problems(sheet: Sheet) -> list[steady.Problem]:
     """What is wrong beside the sample itself."""
     found = []
     status, share = sheet.values["status"], sheet.values["overhead_share"]
@@ -324,14 +297,14 @@ def _notes(
     outside = len(calls) - (within.stop - within.start)
     if outside:
         notes.append(f"{outside} calls ended outside the measured phase: they are in latency, not in throughput")
-    if verdict and verdict.steady.warmup:
+    if verdict and verdict.steady.warmup > SETTLING * len(calls):
         notes.append(f"the first {verdict.steady.warmup} measured calls differ from the rest; they are in all numbers")
     errors = sum(w.errors for w in outcome.workers)
     if errors:
         notes.append(f"{errors} calls raised an error; they are in no number but this one")
-    pressure = dict(outcome.conditions).get("cpu_pressure")
-    if pressure:
-        notes.append(f"CPU pressure {pressure}")
+    pressure = dict(outcome.conditions).get("cpu_pressure", "0")
+    if float(pressure.split()[0]) > BUSY_PERCENT:
+        notes.append(f"the machine was busy before it began: tasks waited for a processor in {pressure}")
     return notes
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from proveout.errors import EnvironmentFault, UsageError, unknown
 from proveout.measure.outcome import Outcome
-from proveout.measure.reports import Report
+from proveout.measure.sheet import Report
 from proveout.report import bench_page, bench_trace
 from proveout.store import write_text
 
@@ -32,6 +32,15 @@ PRINT_COLS = (
     "batch_size",
     "model_filename",
 )
+GENERATION_COLS = (
+    "tokens_per_s",
+    "decode_tokens_per_s",
+    "ttft_avg_ms",
+    "gap_ms_p50",
+    "gap_ms_p99",
+    "batch_size",
+    "model_name",
+)
 _FRONT = (
     "tag", "status", "verdict", "model_name", "model_filename", "device_type", "n_models", "live_models",
     "workers_per_model", "pipeline_size", "batch_size", "load_mode", "throughput_avg", "throughput_avg_low",
@@ -44,13 +53,14 @@ REAL_NUMBERS = 4
 
 def print_reports(
     reports: Sequence[Report],
-    cols: Sequence[str] = PRINT_COLS,
-    sort_by: str = "throughput_peak",
+    cols: Sequence[str] | None = None,
+    sort_by: str | None = None,
     reverse: bool = False,
     verbosity: int = 1,
 ) -> None:
     """Print a table, sorted by any field; verbosity 2 adds the configurations and each worker's start and end.
 
+    Without `cols` and `sort_by`: NeuronPerf's eight columns by peak throughput, or those of text generation.
     What is not there is a dash, and below the table stands why: refused percentiles, INVALID rows, failures.
     """
     print(table(reports, cols, sort_by, reverse, verbosity))
@@ -58,15 +68,17 @@ def print_reports(
 
 def table(
     reports: Sequence[Report],
-    cols: Sequence[str] = PRINT_COLS,
-    sort_by: str = "throughput_peak",
+    cols: Sequence[str] | None = None,
+    sort_by: str | None = None,
     reverse: bool = False,
     verbosity: int = 1,
 ) -> str:
     """What `print_reports` prints."""
     if not reports:
         return "There are no reports: nothing was benchmarked."
-    ordered = _sorted(reports, sort_by, reverse)
+    generation = "tokens_per_s" in reports[0]
+    cols = cols or (GENERATION_COLS if generation else PRINT_COLS)
+    ordered = _sorted(reports, sort_by or ("tokens_per_s" if generation else "throughput_peak"), reverse)
     for column in cols:
         if not any(column in report for report in ordered):
             raise unknown("column", column, ordered[0])

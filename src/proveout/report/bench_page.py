@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from proveout.measure.reports import PERCENTS, Report
+from proveout.measure.sheet import PERCENTS, Report
 from proveout.report.assets import STYLE
 from proveout.report.details import badge
 from proveout.report.element import Html, el, join
@@ -21,6 +21,7 @@ OWN_STYLE = """
 .interval { display: block; color: var(--dim); font-size: 12px; white-space: nowrap; }
 .why { display: block; color: var(--dim); font-size: 12px; min-width: 110px; max-width: 170px; margin-left: auto; }
 #configurations td:first-child { min-width: 210px; } #configurations .status { margin-right: 4px; }
+.percentiles { width: auto; } .percentiles td:first-child { padding-right: 40px; }
 ul.found { margin: 8px 0 0; padding-left: 20px; }
 """
 NOTHING = "–"
@@ -100,7 +101,8 @@ def _table(reports: Sequence[Report]) -> Html:
 
 def _name(report: Report, reports: Sequence[Report]) -> str:
     """Models, workers and batch size, and what else differs between these reports."""
-    parts = [f"{report['n_models']} × {report['workers_per_model']} workers", f"batch {report['batch_size']}"]
+    models, workers = report["n_models"], report["workers_per_model"]
+    parts = [f"{_several(models, 'model')} × {_several(workers, 'worker')}", f"batch {report['batch_size']}"]
     if report["pipeline_size"] > 1:
         parts.append(f"pipeline of {report['pipeline_size']}")
     if report["load_mode"] != "closed":
@@ -109,6 +111,10 @@ def _name(report: Report, reports: Sequence[Report]) -> str:
         if len({r[key] for r in reports}) > 1:
             parts.insert(0, str(report[key]))
     return ", ".join(parts)
+
+
+def _several(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _figure(report: Report, name: str) -> Html:
@@ -178,7 +184,7 @@ def _details(report: Report, index: int) -> Html:
         el("summary", el("b", report["tag"]), _chip(report["verdict"]), _chip(report["status"])),
         el("ul", *(el("li", line) for line in found), class_="found") if found else Html(""),
         el("h3", "Latency, ms"),
-        el("div", el("table", el("tbody", *percentiles)), class_="scroll"),
+        el("div", el("table", el("tbody", *percentiles), class_="percentiles"), class_="scroll"),
         el("h3", "Numbers"),
         _facts(report),
         el("h3", "Workers"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from proveout.report.element import Html, el, join
 
 WIDTH, HEIGHT = 860, 300
-LEFT, RIGHT, TOP, BOTTOM = 62, 12, 12, 42
+LEFT, RIGHT, TOP, BOTTOM = 78, 12, 12, 42
 LOGARITHMIC_ABOVE = 20.0
 """Ratio between the ends of an axis at which it becomes logarithmic."""
 MOST_LINES = 8
@@ -113,14 +113,19 @@ def _look(index: int) -> dict[str, str | None]:
 
 def _vertical(tick: float, x: Axis) -> Html:
     across = LEFT + x.share(tick) * (WIDTH - LEFT - RIGHT)
-    label = el("text", f"{tick:.4g}", x=f"{across:.1f}", y=HEIGHT - BOTTOM + 16, text_anchor="middle")
+    label = el("text", _number(tick), x=f"{across:.1f}", y=HEIGHT - BOTTOM + 16, text_anchor="middle")
     return join(el("line", x1=f"{across:.1f}", x2=f"{across:.1f}", y1=TOP, y2=HEIGHT - BOTTOM, class_="grid"), label)
 
 
 def _horizontal(tick: float, y: Axis) -> Html:
     down = HEIGHT - BOTTOM - y.share(tick) * (HEIGHT - TOP - BOTTOM)
-    label = el("text", f"{tick:.4g}", x=LEFT - 6, y=f"{down + 4:.1f}", text_anchor="end")
+    label = el("text", _number(tick), x=LEFT - 6, y=f"{down + 4:.1f}", text_anchor="end")
     return join(el("line", x1=LEFT, x2=WIDTH - RIGHT, y1=f"{down:.1f}", y2=f"{down:.1f}", class_="grid"), label)
+
+
+def _number(tick: float) -> str:
+    """`150,000`, `0.05`: ticks are round, so that few digits say all."""
+    return f"{tick:,.0f}" if abs(tick) >= 1000 else f"{tick:.4g}"
 
 
 def _key(line: Line, index: int) -> Html:
