@@ -191,7 +191,7 @@ def test_a_neuronperf_script_for_the_cpu_runs_after_changing_its_import(tmp_path
         *("batch_size", "model_filename"),
     ]
     assert lines[-2:] == ["out.csv", "out.json"]
-    assert "remaining." in done.stderr
+    assert "[1/2] Model on cpu: 1 model × 1 worker, batch 2; at least" in done.stderr
     assert "Worker 0 finished after" in done.stderr
     written = json.loads((tmp_path / "out.json").read_text())
     assert [(r["n_models"], r["workers_per_model"]) for r in written] == [(1, 1), (2, 1)]

@@ -15,7 +15,7 @@ from typing import Any
 from proveout import model_index
 from proveout.devices.registry import find
 from proveout.errors import ProveoutError, UsageError
-from proveout.measure import controller, in_process
+from proveout.measure import controller, in_process, progress
 from proveout.measure.conditions import conditions
 from proveout.measure.controller import Limits, Say
 from proveout.measure.grid import grid, load_of, usable_cores
@@ -24,7 +24,6 @@ from proveout.measure.interrupts import Interrupts
 from proveout.measure.loops import OnError
 from proveout.measure.models import GPU, Model, model_of
 from proveout.measure.outcome import Configuration, Load, Outcome
-from proveout.measure.progress import line, time_left
 from proveout.measure.runs import configuration_folder, run_folder, save_outcome
 from proveout.measure.task import Functions, Task
 
@@ -228,21 +227,21 @@ def _task(
 def run(tasks: Sequence[Task], limits: Limits, say: Say, stats_interval: float = 0.5) -> list[Outcome]:
     """Run configurations one after another, each in fresh processes; one that fails does not end the others."""
     outcomes: list[Outcome] = []
-    finished: list[tuple[Configuration, float]] = []
+    spent: list[tuple[Configuration, float]] = []
     parts = [(t.configuration, t.columns, t.callers) for t in tasks]
     with Interrupts() as interrupts, run_folder(parts) as folder:
         for number, task in enumerate(tasks):
             if interrupts.count:
                 outcomes.append(Outcome(task.configuration, "skipped", "interrupted before it began"))
                 continue
-            left = time_left(finished, [t.configuration for t in tasks[number:]])
-            say(1, line(number + 1, len(tasks), task.configuration, left))
+            left = progress.time_left(spent, [t.configuration for t in tasks[number:]])
+            say(1, progress.line(number + 1, len(tasks), task.configuration, left))
             say(2, f"Running model config: {task.config}")
             began = time.monotonic()
             outcome = _run_one(task, configuration_folder(folder, number), limits, interrupts, say, stats_interval)
-            finished.append((task.configuration, time.monotonic() - began))
             save_outcome(folder, number, outcome)
             outcomes.append(outcome)
+            spent.append((task.configuration, time.monotonic() - began))
             if outcome.status != "passed":
                 say(1, f"This configuration is {outcome.status}: {outcome.reason}.")
     return outcomes

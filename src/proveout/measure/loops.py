@@ -201,40 +201,50 @@ def _general(
     call, now, view, width = caller.call, clock, writer.view, writer.width
     preprocess, postprocess, device_ns = caller.preprocess, caller.postprocess, caller.device_ns
     source, next_start = caller.source, caller.next_start
-    output = arguments = None
-    for row in range(first, last):
-        at = row * width
-        if caller.pending is None:
-            given = caller.arguments
-            if source is not None:
-                given = next(source, None)
-                if given is None:
-                    raise Exhausted
-            assert given is not None
-            caller.pending = given, next_start() if next_start is not None else 0
-        arguments, intended = caller.pending
-        if next_start is not None:
-            view[at] = intended
-            at += 1
-        view[at] = now()
-        at += 1
-        if preprocess is not None:
-            arguments = as_arguments(preprocess(*arguments[0], **arguments[1]))
+    given: Any = caller.arguments
+    arguments: Any = None
+    intended = 0
+    again, caller.pending = caller.pending, None
+    output = None
+    try:
+        for row in range(first, last):
+            at = row * width
+            if again is None:
+                if source is not None:
+                    given = next(source, None)
+                    if given is None:
+                        raise Exhausted
+                if next_start is not None:
+                    intended = next_start()
+            else:
+                (given, intended), again = again, None
+            if next_start is not None:
+                view[at] = intended
+                at += 1
             view[at] = now()
             at += 1
-        output = call(*arguments[0], **arguments[1])
-        if postprocess is not None:
-            view[at] = now()
-            at += 1
-            postprocess(output)
-        end = now()
-        if device_ns is not None:
-            view[at] = device_ns()
-            at += 1
-        view[at] = end
-        caller.pending = None
-        if end >= deadline:
-            return row + 1, True, output, arguments
+            arguments = given
+            if preprocess is not None:
+                arguments = as_arguments(preprocess(*given[0], **given[1]))
+                view[at] = now()
+                at += 1
+            args, kwargs = arguments
+            output = call(*args, **kwargs)
+            if postprocess is not None:
+                view[at] = now()
+                at += 1
+                postprocess(output)
+            end = now()
+            if device_ns is not None:
+                view[at] = device_ns()
+                at += 1
+            view[at] = end
+            if end >= deadline:
+                return row + 1, True, output, arguments
+    except Exception:
+        if given is not None:
+            caller.pending = given, intended
+        raise
     return last, False, output, arguments
 
 
