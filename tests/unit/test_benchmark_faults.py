@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from proveout import cli
-from proveout.measure import runs
+from proveout.measure import histogram, runs
 from proveout.measure.benchmarking import benchmark
 
 HERE = str(Path(__file__).parent)
@@ -114,6 +114,12 @@ def test_samples_of_a_worker_that_died_are_kept_with_its_exit_code(how, code, wo
     assert outcome.workers[0].exit_code == code
     assert calls(outcome) >= 25
     assert outcome.live_models == 0
+
+
+def test_a_histogram_survives_its_worker_too():
+    (outcome,) = run(dies(kill_hard), duration=5, recording="histogram")
+    assert outcome.status == "partial"
+    assert histogram.num_calls(outcome.workers[0].bins) >= 25
 
 
 def test_stderr_of_a_dead_worker_is_kept():

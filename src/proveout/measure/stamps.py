@@ -52,6 +52,12 @@ class StampWriter:
         self.view[(self.row + 1) * self.width - 1] = -now_ns
         self.row += 1
 
+    def written(self, row: int) -> int:
+        """The first row after `row` that is not complete."""
+        while row < self.rows and self.view[(row + 1) * self.width - 1]:
+            row += 1
+        return row
+
     def close(self) -> None:
         os.close(self._file)
 
