@@ -112,6 +112,19 @@ class TestMeasuredPhase:
         assert elapsed > 0.4
         assert took.sum() / 1e9 == pytest.approx(elapsed, rel=0.05)
 
+    def test_throughput_with_a_stall_is_what_the_model_counted_itself(self):
+        ends = []
+
+        def stalls(x):
+            time.sleep(0.5 if len(ends) == 50 else 0.002)
+            ends.append(time.perf_counter())
+
+        (report,) = run(lambda: stalls, 1, duration=0.7, warmup=0, return_timers=False)
+        assert report["total_calls"] == len(ends)
+        truth = (len(ends) - 1) / (ends[-1] - ends[0])
+        assert report["throughput_avg"] == pytest.approx(truth, rel=0.02)
+        assert report["latency_ms_p100"] > 500
+
     def test_a_duration_shorter_than_a_call_still_gives_a_right_throughput(self):
         (outcome,) = run(lambda x: time.sleep(0.15), 1, duration=0.05)
         elapsed = (outcome.ended_ns - outcome.started_ns) / 1e9

@@ -235,6 +235,22 @@ def test_the_total_deadline_stops_a_model_that_does_not_load():
     assert "longer than 1 s" in outcome.reason
 
 
+def test_full_memory_ends_the_run_and_keeps_what_is_there(monkeypatch):
+    claim, claimed = os.posix_fallocate, []
+
+    def fills_up(file, offset, size):
+        if offset:
+            raise OSError(28, "No space left on device")
+        claimed.append(size)
+        claim(file, offset, size)
+
+    monkeypatch.setattr(os, "posix_fallocate", fills_up)
+    (outcome,) = run(lambda: abs, duration=5, multiprocess=False)
+    assert outcome.status == "partial"
+    assert "no room for more stamps (No space left on device)" in outcome.reason
+    assert calls(outcome) > 4000
+
+
 def test_one_configuration_failing_leaves_a_record_and_the_others():
     def make(n=[]):  # noqa: B006
         return lambda x: time.sleep(PAUSE_S)

@@ -18,7 +18,7 @@ import numpy as np
 
 from proveout.measure import histogram
 from proveout.measure.histogram import HistogramWriter
-from proveout.measure.stamps import ORDER, WORD, StampWriter
+from proveout.measure.stamps import ORDER, WORD, NoRoom, StampWriter
 from proveout.measure.steady import MIN_SAMPLES, steady_state
 
 OnError = Literal["fail", "continue", "retry"]
@@ -117,6 +117,24 @@ def measure(
 ) -> Ran:
     """Call until the deadline, `limit` calls, the end of the inputs, or `stopped`; `keep` copies outputs to look at."""
     ran = Ran()
+    try:
+        _pieces(caller, writer, ran, start_ns, deadline_ns, limit, stopped, on_error, keep)
+    except NoRoom as error:
+        ran.reason = str(error)
+    return ran
+
+
+def _pieces(
+    caller: Caller,
+    writer: StampWriter | HistogramWriter,
+    ran: Ran,
+    start_ns: int,
+    deadline_ns: int,
+    limit: int | None,
+    stopped: Callable[[], bool],
+    on_error: OnError,
+    keep: Callable[[Any], Any] | None,
+) -> None:
     loop: Any = _plain if caller.is_plain else _general
     if isinstance(writer, HistogramWriter):
         loop = _binned
@@ -164,7 +182,6 @@ def measure(
         piece = piece * 2 if spent < PIECE_NS // 2 else max(1, piece // 2) if spent > PIECE_NS else piece
         if chained:
             writer.restart(clock())
-    return ran
 
 
 def _plain(
