@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 import proveout
-from proveout.measure import loops, runs, stamps
+from proveout.measure import histogram, loops, runs, stamps
 from proveout.measure.conditions import cpu_pressure
 from proveout.measure.grid import usable_cores
 from proveout.measure.loops import Caller
@@ -282,6 +282,18 @@ def bytes_a_sample(repeats: int) -> float:
         return path.stat().st_size / calls
 
 
+def histogram_growth(repeats: int) -> float:
+    """Size of a histogram's file after a million calls, of that after ten."""
+    sizes = []
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        for calls in (10, 1_000_000):
+            path = Path(folder, str(calls))
+            writer = histogram.HistogramWriter(path)
+            loops.measure(Caller(nothing, ((1,), {})), writer, start_ns=clock(), deadline_ns=1 << 62, limit=calls)
+            sizes.append(path.stat().st_size)
+    return sizes[1] / sizes[0]
+
+
 def harvest(repeats: int) -> float:
     """Processor seconds from the file of 10 M samples to its report."""
     count = 10_000_000
@@ -324,6 +336,7 @@ ROWS: list[tuple[str, float, str, Callable[[int], float]]] = [
     ("4 x (Linear 512 + ReLU) batch 8, of an untimed loop", 0.99, "at least", four_layers),
     ("processes, one a core, of as many bare ones", 0.95, "at least", processes),
     ("bytes a raw sample", 16, "at most", bytes_a_sample),
+    ("memory of a histogram, 1 M calls over 10", 1, "at most", histogram_growth),
     ("harvest and report of 10 M samples, processor s", 1.0, "at most", harvest),
     ("controller while measuring, % of a core", 1.0, "at most", controller_share),
     ("measured phase, deviation from its duration", 0.01, "at most", measured_phase),

@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset
 
 from proveout.errors import ProveoutError, UsageError
-from proveout.measure import grid, stamps
+from proveout.measure import grid, histogram, loops, stamps
 from proveout.measure.benchmarking import benchmark
 from proveout.measure.outcome import Load
 
@@ -34,7 +34,7 @@ def run(model=Doubler, inputs=None, **rest):
         "verbosity": 0,
         "warmup": 1,
     }
-    return benchmark(model, inputs, return_timers=True, **{**defaults, **rest})
+    return benchmark(model, inputs, **{"return_timers": True, **defaults, **rest})
 
 
 def calls(outcome):
@@ -111,6 +111,19 @@ class TestMeasuredPhase:
         # The stall reaches past the deadline: the phase ends with the call, and none of its time is lost.
         assert elapsed > 0.4
         assert took.sum() / 1e9 == pytest.approx(elapsed, rel=0.05)
+
+    def test_throughput_with_a_stall_is_what_the_model_counted_itself(self):
+        ends = []
+
+        def stalls(x):
+            time.sleep(0.5 if len(ends) == 50 else 0.002)
+            ends.append(time.perf_counter())
+
+        (report,) = run(lambda: stalls, 1, duration=0.7, warmup=0, return_timers=False)
+        assert report["total_calls"] == len(ends)
+        truth = (len(ends) - 1) / (ends[-1] - ends[0])
+        assert report["throughput_avg"] == pytest.approx(truth, rel=0.02)
+        assert report["latency_ms_p100"] > 500
 
     def test_a_duration_shorter_than_a_call_still_gives_a_right_throughput(self):
         (outcome,) = run(lambda x: time.sleep(0.15), 1, duration=0.05)
@@ -355,6 +368,53 @@ class TestLoads:
             assert (worker.intended_ns[:both] == first[:both]).all()
 
 
+class TestHistogram:
+    def test_percentiles_are_within_a_percent_and_sums_exact(self, tmp_path, monkeypatch):
+        took = (1e5 * np.random.default_rng(3).lognormal(0, 1.5, 20_000)).astype(np.int64)
+        took[:200] = range(200)
+        stamps_ns = iter(np.cumsum(np.concatenate([[1], took])).tolist())
+        monkeypatch.setattr(loops, "clock", lambda: next(stamps_ns))
+        writer = histogram.HistogramWriter(tmp_path / "bins")
+        writer.restart(1)
+        next(stamps_ns)
+        caller = loops.Caller(lambda x: None, ((1,), {}))
+        loops._binned(caller, writer, 0, len(took), 1 << 62, False)
+        found = histogram.summary([histogram.read_bins(tmp_path / "bins")])
+        assert (found.n, found.min_ns, found.max_ns) == (len(took), int(took.min()), int(took.max()))
+        assert found.mean_ns.value == took.mean()
+        for percent in (50, 90, 99, 99.9):
+            expected = np.percentile(took, percent, method="inverted_cdf")
+            assert found.percentile(percent).value == pytest.approx(expected, rel=0.01)
+        assert found.percentile(99.9).low is None
+        assert "no order" in found.percentile(99.9).reason
+
+    def test_memory_does_not_grow_with_calls(self, tmp_path):
+        sizes = []
+        for number, count in enumerate((10, 100_000)):
+            writer = histogram.HistogramWriter(tmp_path / str(number))
+            caller = loops.Caller(lambda x: None, ((1,), {}))
+            loops.measure(caller, writer, start_ns=0, deadline_ns=1 << 62, limit=count)
+            sizes.append((tmp_path / str(number)).stat().st_size)
+            assert histogram.num_calls(histogram.read_bins(tmp_path / str(number))) == count
+        assert sizes[0] == sizes[1] < 1 << 16
+
+    def test_its_report_counts_and_says_what_it_cannot(self):
+        (report,) = run(
+            lambda x: time.sleep(0.001),
+            1,
+            recording="histogram",
+            workers_per_model=2,
+            duration=0.3,
+            return_timers=False,
+        )
+        assert report["total_calls"] > 100
+        assert report["throughput_avg"] == pytest.approx(report["total_calls"] / report["total_s"])
+        assert 1.0 < report["latency_ms_p50"] < 10
+        assert report["throughput_avg_low"] is None
+        assert "no order" in report["reasons"]["throughput_avg_low"]
+        assert report["verdict"] == "INVALID"
+
+
 class TestOutputsWhileTiming:
     def test_a_fast_wrong_model_fails(self):
         (outcome,) = run(inputs=torch.randn(4, 8), reference=lambda x: x + x)
@@ -430,6 +490,7 @@ class TestRefusals:
             ({"verbosity": 3}, "verbosity is 3"),
             ({"warmup": -1}, "warmup is -1"),
             ({"max_infers": 0}, "max_infers is 0"),
+            ({"recording": "vinyl"}, "unknown recording"),
         ],
     )
     def test_bad_input_is_refused_in_one_sentence_before_any_process(self, given, words, monkeypatch):

@@ -216,3 +216,24 @@ def test_what_is_not_served_says_so_in_one_sentence():
 def test_the_namespaces_have_the_three_names():
     for space in (proveout.torch, proveout.cpu, proveout.cuda, proveout.sim):
         assert all(callable(getattr(space, name)) for name in ("compile", "benchmark", "evaluate"))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+def test_on_a_gpu_events_time_what_the_device_did():
+    model = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024) for _ in range(4)))
+    outcomes = proveout.cuda.benchmark(
+        model,
+        torch.randn(64, 1024),
+        n_models=1,
+        workers_per_model=[1, 2],
+        duration=0.5,
+        reference=model,
+        return_timers=True,
+        verbosity=0,
+    )
+    for outcome in outcomes:
+        assert (outcome.status, outcome.reason, outcome.device_kind) == ("passed", "", "measured")
+        assert outcome.check.compared > 0
+        for worker in outcome.workers:
+            assert (worker.device_ns > 0).all()
+            assert (worker.device_ns <= worker.ends_ns - worker.starts_ns).all()

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from proveout import cli
-from proveout.measure import runs
+from proveout.measure import histogram, runs
 from proveout.measure.benchmarking import benchmark
 
 HERE = str(Path(__file__).parent)
@@ -114,6 +114,12 @@ def test_samples_of_a_worker_that_died_are_kept_with_its_exit_code(how, code, wo
     assert outcome.workers[0].exit_code == code
     assert calls(outcome) >= 25
     assert outcome.live_models == 0
+
+
+def test_a_histogram_survives_its_worker_too():
+    (outcome,) = run(dies(kill_hard), duration=5, recording="histogram")
+    assert outcome.status == "partial"
+    assert histogram.num_calls(outcome.workers[0].bins) >= 25
 
 
 def test_stderr_of_a_dead_worker_is_kept():
@@ -227,6 +233,22 @@ def test_the_total_deadline_stops_a_model_that_does_not_load():
     assert time.monotonic() - began < 4
     assert outcome.status == "failed"
     assert "longer than 1 s" in outcome.reason
+
+
+def test_full_memory_ends_the_run_and_keeps_what_is_there(monkeypatch):
+    claim, claimed = os.posix_fallocate, []
+
+    def fills_up(file, offset, size):
+        if offset:
+            raise OSError(28, "No space left on device")
+        claimed.append(size)
+        claim(file, offset, size)
+
+    monkeypatch.setattr(os, "posix_fallocate", fills_up)
+    (outcome,) = run(lambda: abs, duration=5, multiprocess=False)
+    assert outcome.status == "partial"
+    assert "no room for more stamps (No space left on device)" in outcome.reason
+    assert calls(outcome) > 4000
 
 
 def test_one_configuration_failing_leaves_a_record_and_the_others():

@@ -22,6 +22,8 @@ from proveout.cli import (
     query,
     recover,
     report,
+    run,
+    trace,
     version,
 )
 from proveout.cli.output import emit_json, note
@@ -39,6 +41,8 @@ VERBS: dict[str, Callable[..., int]] = {
     "query": query.verb,
     "recover": recover.verb,
     "ops": ops.verb,
+    "run": run.verb,
+    "trace": trace.verb,
     "devices": devices.verb,
     "version": version.verb,
 }

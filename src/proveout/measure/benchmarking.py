@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from proveout import model_index
 from proveout.devices.registry import find
-from proveout.errors import ProveoutError, UsageError
+from proveout.errors import ProveoutError, UsageError, unknown
 from proveout.measure import controller, in_process, progress
 from proveout.measure.conditions import conditions
 from proveout.measure.controller import Limits, Say
@@ -29,6 +29,8 @@ from proveout.measure.task import Functions, Task
 
 DURATION_S = 60.0
 ON_ERROR = ("fail", "continue", "retry")
+RECORDINGS = ("raw", "histogram")
+Recording = Literal["raw", "histogram"]
 
 
 def benchmark(
@@ -58,6 +60,7 @@ def benchmark(
     cost_per_hour: float | None = None,
     model_name: str = "",
     load: Load | str = "closed",
+    recording: Recording = "raw",
     reference: Any = None,
     pcc: float = 0.99,
     on_error: OnError = "fail",
@@ -88,6 +91,7 @@ def benchmark(
         cost_per_hour=cost_per_hour,
         model_name=model_name,
         load=load,
+        recording=recording,
         reference=reference,
         pcc=pcc,
         on_error=on_error,
@@ -121,6 +125,7 @@ def plan(
     cost_per_hour: float | None,
     model_name: str,
     load: Load | str,
+    recording: Recording,
     reference: Any,
     pcc: float,
     on_error: OnError,
@@ -131,6 +136,8 @@ def plan(
         raise UsageError(f"warmup is {warmup!r}: give a number of calls from 0, or None to find the steady state.")
     if on_error not in ON_ERROR:
         raise UsageError(f"on_error is {on_error!r}: give one of {', '.join(ON_ERROR)}.")
+    if recording not in RECORDINGS:
+        raise unknown("recording", recording, RECORDINGS)
     if device is not None:
         device = check_device(device)
     arriving = load_of(load)
@@ -151,6 +158,7 @@ def plan(
                 max_infers=max_infers,
                 warmup=warmup,
                 load=arriving,
+                recording=recording,
                 multiprocess=multiprocess,
                 multiinterpreter=multiinterpreter,
                 cost_per_hour=cost_per_hour,

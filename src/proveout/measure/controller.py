@@ -26,7 +26,8 @@ import numpy as np
 
 from proveout import isolate
 from proveout.errors import UsageError
-from proveout.measure import arrivals
+from proveout.measure import arrivals, histogram
+from proveout.measure.histogram import HistogramProgress
 from proveout.measure.interrupts import Interrupts
 from proveout.measure.loops import clock
 from proveout.measure.models import device_kind, is_gpu
@@ -34,7 +35,7 @@ from proveout.measure.outcome import Outcome, OutputCheck, Stamps, Status, Worke
 from proveout.measure.resources import INTERVAL_S, Resources, Series
 from proveout.measure.runs import Go, ended_ns, last_lines, worker_runs, write_json
 from proveout.measure.stamps import Progress
-from proveout.measure.task import OPEN, Task, log_path, stamps_path
+from proveout.measure.task import OPEN, Task, log_path, progress_of, stamps_path
 from proveout.measure.worker import STACK_SIGNAL
 
 LEAD_NS = 150_000_000
@@ -67,7 +68,7 @@ class _Worker:
     index: int
     process: subprocess.Popen[bytes]
     pipe: int
-    progress: list[Progress]
+    progress: list[Progress | HistogramProgress]
     state: str = "loading"
     heard: bytes = b""
     prepared: dict[str, Any] = field(default_factory=dict)
@@ -172,7 +173,7 @@ class _Controller:
                     start_new_session=True,
                 )
             os.close(writing)
-            progress = [Progress(stamps_path(self.folder, index, w), task.columns) for w in range(callers)]
+            progress = [progress_of(stamps_path(self.folder, index, w), task.columns) for w in range(callers)]
             self.workers.append(_Worker(index, process, reading, progress))
             self.poll.register(reading, select.POLLIN)
             payload = (json.dumps(told).encode() + b"\n", environment, pickled_task)
@@ -353,7 +354,7 @@ def outcome(
 def _status(
     workers: list[WorkerRun], check: OutputCheck | None, interrupted: bool, schedule_ns: Stamps | None
 ) -> tuple[Status, str]:
-    completed = sum(len(w.ends_ns) for w in workers)
+    completed = sum(len(w.ends_ns) + histogram.num_calls(w.bins) for w in workers)
     errors = sum(w.errors for w in workers)
     early = [w.reason for w in workers if w.reason]
     if interrupted:

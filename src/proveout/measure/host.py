@@ -16,8 +16,8 @@ from proveout.measure.inputs import Calls, Place, check_batch, example
 from proveout.measure.loops import Arguments, Caller, Ran, Rounds, arrivals, as_arguments, clock
 from proveout.measure.models import Model, load
 from proveout.measure.outcome import OutputCheck
-from proveout.measure.stamps import StampWriter
-from proveout.measure.task import OPEN, Task, stamps_path
+from proveout.measure.stamps import NoRoom
+from proveout.measure.task import OPEN, Task, stamps_path, writer_of
 
 WARMUP_SHARE, WARMUP_MOST_S = 0.2, 10.0
 """Warm-up that does not settle ends after this share of the duration."""
@@ -55,7 +55,10 @@ class Host:
         self.stopped = False
         self.num_workers = task.callers[index]
         paths = [stamps_path(folder, index, worker) for worker in range(self.num_workers)]
-        self.writers = [StampWriter(path, task.columns) for path in paths]
+        try:
+            self.writers = [writer_of(path, task.columns) for path in paths]
+        except NoRoom as error:
+            raise LoadFailed(str(error)) from error
 
     def prepare(self, unpickling_ns: int = 0) -> Prepared:
         """Everything that comes before the measured phase; an instance's load is that it was unpickled."""
@@ -160,7 +163,7 @@ class Host:
             functions.preprocess_fn,
             functions.postprocess_fn,
             device_ns if task.has_device_time else None,
-            (lambda: clock()) if "intended" in task.columns else None,
+            (lambda: clock()) if task.has_arrivals else None,
         )
 
     def _warm_up(self, worker: int, given: Arguments) -> int:

@@ -29,7 +29,10 @@ def run(
     task: Task, folder: Path, limits: Limits, interrupts: Interrupts, say: Say, stats_interval: float = INTERVAL_S
 ) -> Outcome:
     """Run one configuration in this process."""
-    hosts = [Host(task, index, folder) for index in range(task.configuration.n_models)]
+    try:
+        hosts = [Host(task, index, folder) for index in range(task.configuration.n_models)]
+    except LoadFailed as error:
+        return Outcome(task.configuration, "failed", str(error))
     failed: dict[int, str] = {}
 
     def prepare(host: Host) -> Prepared | None:

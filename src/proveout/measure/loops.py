@@ -16,7 +16,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from proveout.measure.stamps import ORDER, WORD, StampWriter
+from proveout.measure import histogram
+from proveout.measure.histogram import HistogramWriter
+from proveout.measure.stamps import ORDER, WORD, NoRoom, StampWriter
 from proveout.measure.steady import MIN_SAMPLES, steady_state
 
 OnError = Literal["fail", "continue", "retry"]
@@ -104,7 +106,7 @@ class Ran:
 
 def measure(
     caller: Caller,
-    writer: StampWriter,
+    writer: StampWriter | HistogramWriter,
     *,
     start_ns: int,
     deadline_ns: int,
@@ -115,8 +117,28 @@ def measure(
 ) -> Ran:
     """Call until the deadline, `limit` calls, the end of the inputs, or `stopped`; `keep` copies outputs to look at."""
     ran = Ran()
-    loop = _plain if caller.is_plain else _general
-    chained = writer.width == 1
+    try:
+        _pieces(caller, writer, ran, start_ns, deadline_ns, limit, stopped, on_error, keep)
+    except NoRoom as error:
+        ran.reason = str(error)
+    return ran
+
+
+def _pieces(
+    caller: Caller,
+    writer: StampWriter | HistogramWriter,
+    ran: Ran,
+    start_ns: int,
+    deadline_ns: int,
+    limit: int | None,
+    stopped: Callable[[], bool],
+    on_error: OnError,
+    keep: Callable[[Any], Any] | None,
+) -> None:
+    loop: Any = _plain if caller.is_plain else _general
+    if isinstance(writer, HistogramWriter):
+        loop = _binned
+    chained = writer.width < 2
     left = limit if limit is not None else 1 << 62
     piece, in_a_row = 1, 0
     keep_at = start_ns
@@ -140,9 +162,9 @@ def measure(
                 ran.outputs.append((given, keep(output)))
                 keep_at += (deadline_ns - start_ns) // KEPT_OUTPUTS
         except (Exhausted, BrokenBarrierError):
-            writer.row, done = _written(writer, first), True
+            writer.row, done = writer.written(first), True
         except Exception as error:
-            writer.row = _written(writer, first)
+            writer.row = writer.written(first)
             in_a_row = in_a_row + 1 if writer.row == first else 1
             ran.errors += 1
             ran.traceback = ran.traceback or traceback.format_exc()
@@ -160,7 +182,6 @@ def measure(
         piece = piece * 2 if spent < PIECE_NS // 2 else max(1, piece // 2) if spent > PIECE_NS else piece
         if chained:
             writer.restart(clock())
-    return ran
 
 
 def _plain(
@@ -248,11 +269,52 @@ def _general(
     return last, False, output, arguments
 
 
-def _written(writer: StampWriter, row: int) -> int:
-    """The first row after `row` that is not complete."""
-    while row < writer.rows and writer.view[(row + 1) * writer.width - 1]:
-        row += 1
-    return row
+def _binned(
+    caller: Caller, writer: HistogramWriter, first: int, last: int, deadline: int, capture: bool
+) -> tuple[int, bool, Any, Any]:
+    """Any loop that keeps a histogram of whole calls, pre- and postprocessing included, instead of stamps."""
+    call, now, bins = caller.call, clock, writer.view
+    preprocess, postprocess, source, next_start = (
+        caller.preprocess,
+        caller.postprocess,
+        caller.source,
+        caller.next_start,
+    )
+    fixed: Any = caller.arguments
+    start, total, least, largest = writer.start, 0, bins[histogram.LEAST] or 1 << 62, bins[histogram.LARGEST]
+    output = arguments = None
+    half = histogram.BITS - 1
+    try:
+        for row in range(first, last):
+            given = fixed
+            if source is not None:
+                given = next(source, None)
+                if given is None:
+                    raise Exhausted
+                start = now()
+            if next_start is not None:
+                start = next_start()
+            arguments = given if preprocess is None else as_arguments(preprocess(*given[0], **given[1]))
+            output = call(*arguments[0], **arguments[1])
+            if postprocess is not None:
+                postprocess(output)
+            end = now()
+            took = end - start
+            shift = took.bit_length() - histogram.BITS
+            bins[histogram.HEAD + (took if shift <= 0 else (shift << half) + (took >> shift))] += 1
+            bins[histogram.LAST_END] = end
+            total += took
+            if took < least:
+                least = took
+            if took > largest:
+                largest = took
+            start = end
+            if end >= deadline:
+                return row + 1, True, output, arguments
+        return last, False, output, arguments
+    finally:
+        bins[histogram.SUM] += total
+        bins[histogram.LEAST], bins[histogram.LARGEST] = least, largest
 
 
 def _first_line(error: BaseException) -> str:

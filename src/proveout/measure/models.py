@@ -7,7 +7,7 @@ import importlib
 import inspect
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -196,20 +196,25 @@ def _cuda(model: Any, device: str, index: int) -> Loaded:
         model.to(place)
 
     def per_thread() -> tuple[Callable[..., Any], Callable[[], int] | None]:
-        stream = torch.cuda.Stream(place)
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            with torch.cuda.stream(stream):
-                begin.record(stream)
-                output = model(*args, **kwargs)
-                end.record(stream)
+            begin.record()
+            output = model(*args, **kwargs)
+            end.record()
             end.synchronize()
             return output
 
         return call, lambda: round(begin.elapsed_time(end) * 1e6)
 
-    def to_device(given: Any) -> Any:
-        return tree_map_only(torch.Tensor, lambda t: t.to(place), given)
+    @contextlib.contextmanager
+    def context() -> Iterator[None]:
+        with torch.no_grad(), torch.cuda.device(place), torch.cuda.stream(torch.cuda.Stream(place)):
+            yield
 
-    return Loaded(model, per_thread, torch.no_grad, to_device, "measured")
+    def to_device(given: Any) -> Any:
+        moved = tree_map_only(torch.Tensor, lambda t: t.to(place), given)
+        torch.cuda.synchronize(place)  # workers' streams do not wait for the one that copies
+        return moved
+
+    return Loaded(model, per_thread, context, to_device, "measured")

@@ -46,6 +46,8 @@ class Configuration:
     multiinterpreter: bool = False
     threads: int = 1
     cost_per_hour: float | None = None
+    recording: Literal["raw", "histogram"] = "raw"
+    """Every call's stamps, or a histogram of constant size."""
     model_filename: str = ""
     """The file that the model came from, where it is one."""
 
@@ -71,6 +73,8 @@ class WorkerRun:
     postprocess_ns: Stamps = field(default_factory=lambda: NO_STAMPS)
     device_ns: Stamps = field(default_factory=lambda: NO_STAMPS)
     """Device time of each call: CUDA events (measured) or the chip model's prediction (see Outcome.device_kind)."""
+    bins: Stamps = field(default_factory=lambda: NO_STAMPS)
+    """The worker's histogram where single calls are not kept (see histogram.py)."""
     load_ns: int = 0
     warmup_calls: int = 0
     errors: int = 0

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from proveout.errors import UsageError, unknown
-from proveout.measure import series, statistics, steady
+from proveout.measure import histogram, series, statistics, steady
 from proveout.measure.outcome import Outcome, Stamps, WorkerRun
 from proveout.measure.sheet import MS, Report, Sheet
 from proveout.measure.statistics import CURVE, Estimate, Summary
@@ -102,7 +102,8 @@ def _report(outcome: Outcome, cost_per_hour: float | None) -> Report:
     _cost(sheet, configuration.cost_per_hour if configuration.cost_per_hour is not None else cost_per_hour)
     _resources(sheet, dict(outcome.resources))
     _harness(sheet, outcome)
-    problems = [*_problems(sheet), *(verdict.problems if verdict else ())]
+    unordered = _from_histogram(sheet, outcome, started, ended) if histogram.is_binned(outcome) else []
+    problems = [*_problems(sheet), *(verdict.problems if verdict else ()), *unordered]
     sheet.values["verdict"] = "INVALID" if problems else "VALID"
     sheet.values["verdict_reasons"] = [dataclasses.asdict(problem) for problem in problems]
     sheet.values["notes"] = _notes(outcome, calls, started, ended, verdict)
@@ -158,6 +159,28 @@ def _rate(ends_ns: Stamps, started: int, ended: int, items: int) -> Estimate:
     if ended <= started or not len(ends_ns):
         return Estimate(None, reason="no call ended within a measured phase of any length")
     return statistics.throughput(ends_ns, started, ended, items)
+
+
+def _from_histogram(sheet: Sheet, outcome: Outcome, started: int, ended: int) -> list[steady.Problem]:
+    """What a histogram tells in place of single calls: no intervals, and no verdict on what it cannot show."""
+    calls = sum(histogram.num_calls(w.bins) for w in outcome.workers)
+    if calls and ended > started:
+        items = calls * outcome.configuration.batch_size - sum(w.missing_items for w in outcome.workers)
+        summary = histogram.summary([w.bins for w in outcome.workers])
+        told = Sheet()
+        told.put("total_infs", items)
+        told.put("total_calls", calls)
+        told.estimate("throughput_avg", Estimate(items * 1e9 / (ended - started), reason=histogram.NO_ORDER))
+        told.times("latency", summary)
+        told.estimate("e2e_avg_ms", summary.mean_ns, MS)
+        for name, value in told.values.items():
+            sheet.reasons.pop(name, None)
+            sheet.put(name, value, told.reasons.get(name, ""))
+        sheet.values["cdf"] = [[share, ns / MS] for share, ns in zip(CURVE, summary.curve_ns)]
+    for name, reason in sheet.reasons.items():
+        if reason.startswith("no call was completed") and calls:
+            sheet.reasons[name] = histogram.NO_ORDER
+    return [steady.Problem("not steady", "a histogram cannot show a steady state", "Use recording='raw' to judge it")]
 
 
 def _judge(outcome: Outcome, calls: series.Calls, elapsed_ns: int) -> steady.Verdict | None:

@@ -18,8 +18,9 @@ from typing import Any
 
 from proveout.errors import UsageError
 from proveout.folders import default_folder
+from proveout.measure import histogram
 from proveout.measure.models import device_kind
-from proveout.measure.outcome import Configuration, Load, Outcome, OutputCheck, WorkerRun
+from proveout.measure.outcome import NO_STAMPS, Configuration, Load, Outcome, OutputCheck, WorkerRun
 from proveout.measure.stamps import read_calls
 from proveout.measure.task import stamps_path
 
@@ -94,8 +95,12 @@ def worker_runs(folder: Path, columns: Sequence[str], callers: Sequence[int]) ->
     runs = []
     for model, workers in enumerate(callers):
         for worker in range(workers):
-            calls = read_calls(stamps_path(folder, model, worker), columns)
-            runs.append(WorkerRun(worker=worker, model=model, **vars(calls)))
+            path = stamps_path(folder, model, worker)
+            if tuple(columns) == histogram.COLUMNS:
+                bins = histogram.read_bins(path) if path.exists() else NO_STAMPS
+                runs.append(WorkerRun(worker=worker, model=model, bins=bins))
+            else:
+                runs.append(WorkerRun(worker=worker, model=model, **vars(read_calls(path, columns))))
     return runs
 
 
@@ -107,7 +112,9 @@ def last_lines(path: Path) -> str:
 
 
 def ended_ns(workers: Sequence[WorkerRun], at_least: int = 0) -> int:
-    return max([at_least, *(int(w.ends_ns.max()) for w in workers if w.ends_ns.size)])
+    """When the last call of any worker ended."""
+    binned = (histogram.last_end(w.bins) for w in workers)
+    return max([at_least, *binned, *(int(w.ends_ns.max()) for w in workers if w.ends_ns.size)])
 
 
 @dataclass(frozen=True)
@@ -131,7 +138,7 @@ def _recovered(folder: Path, part: dict[str, Any]) -> Outcome:
         saved["conditions"] = tuple((k, v) for k, v in saved["conditions"])
         saved["resources"] = tuple((k, tuple(v)) for k, v in saved["resources"])
         return Outcome(configuration, workers=workers, check=OutputCheck(**check) if check else None, **saved)
-    if not (folder / "go.json").exists() or not any(run.ends_ns.size for run in runs):
+    if not (folder / "go.json").exists() or not any(r.ends_ns.size or histogram.num_calls(r.bins) for r in runs):
         return Outcome(configuration, "skipped", NOT_STARTED)
     go = Go(**_read(folder / "go.json"))
     workers = tuple(replace(run, reason="the controller was killed") for run in runs)

@@ -25,6 +25,10 @@ ORDER = ("intended", "start", "preprocess", "infer", "device", "end")
 """Columns that a row may have, in this order. All are stamps but `device`, which is a duration."""
 
 
+class NoRoom(Exception):
+    """There is no memory or disk for more stamps; those so far are kept."""
+
+
 class StampWriter:
     """Rows in the making. The caller writes into `view` at `row * width`, which costs what a list's store costs."""
 
@@ -39,7 +43,13 @@ class StampWriter:
         """The next piece of the file: room is claimed and mapped now, so that no later store can fail or fault."""
         self.rows = min(self.rows * 2, MOST_ROWS)
         size = self.rows * self.width * WORD
-        os.posix_fallocate(self._file, self._offset, size)
+        try:
+            os.posix_fallocate(self._file, self._offset, size)
+        except OSError as error:
+            raise NoRoom(
+                f"there is no room for more stamps ({error.strerror}): measure for less long, or use "
+                "recording='histogram'"
+            ) from error
         flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
         self.view = memoryview(mmap.mmap(self._file, size, flags=flags, offset=self._offset)).cast("q")
         self.row = 0
@@ -51,6 +61,12 @@ class StampWriter:
             self.grow()
         self.view[(self.row + 1) * self.width - 1] = -now_ns
         self.row += 1
+
+    def written(self, row: int) -> int:
+        """The first row after `row` that is not complete."""
+        while row < self.rows and self.view[(row + 1) * self.width - 1]:
+            row += 1
+        return row
 
     def close(self) -> None:
         os.close(self._file)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from proveout.measure import histogram
+from proveout.measure.histogram import HistogramProgress, HistogramWriter
 from proveout.measure.inputs import DatasetOptions, Inputs
 from proveout.measure.loops import OnError, columns
 from proveout.measure.models import GPU, Model
 from proveout.measure.outcome import Configuration
+from proveout.measure.stamps import Progress, StampWriter
 
 OPEN = ("constant", "poisson", "replay")
 """Loads with a schedule of intended starts."""
@@ -42,9 +45,11 @@ class Task:
     @property
     def columns(self) -> tuple[str, ...]:
         """What is stamped of each call; known before any worker runs, so that any stamps can be read."""
+        if self.configuration.recording == "histogram":
+            return histogram.COLUMNS
         one_by_one = self.inputs.kind != "fixed"
         parts = {
-            "intended": self.configuration.load.mode in (*OPEN, "offline", "multistream"),
+            "intended": self.has_arrivals,
             "preprocess": self.functions.preprocess_fn is not None,
             "infer": self.functions.postprocess_fn is not None,
             "device": self.has_device_time,
@@ -52,10 +57,15 @@ class Task:
         return columns(plain=not one_by_one and not any(parts.values()), **parts)
 
     @property
+    def has_arrivals(self) -> bool:
+        """Whether calls have an intended start that is not the end of the one before."""
+        return self.configuration.load.mode in (*OPEN, "offline", "multistream")
+
+    @property
     def has_device_time(self) -> bool:
-        """GPUs have events; what is compiled for a modelled chip has its prediction."""
+        """GPUs have events; what is compiled for a modelled chip has its prediction. A histogram keeps neither."""
         device = self.configuration.device
-        return device.partition(":")[0] in (*GPU, "sim")
+        return self.configuration.recording == "raw" and device.partition(":")[0] in (*GPU, "sim")
 
     @property
     def callers(self) -> list[int]:
@@ -85,6 +95,14 @@ class Task:
             return [None] * workers
         even, more = divmod(total, workers)
         return [even + (index < more) for index in range(workers)]
+
+
+def writer_of(path: Path, columns: Sequence[str]) -> StampWriter | HistogramWriter:
+    return HistogramWriter(path) if tuple(columns) == histogram.COLUMNS else StampWriter(path, columns)
+
+
+def progress_of(path: Path, columns: Sequence[str]) -> Progress | HistogramProgress:
+    return HistogramProgress(path) if tuple(columns) == histogram.COLUMNS else Progress(path, columns)
 
 
 def stamps_path(folder: Path, model: int, worker: int) -> Path:
