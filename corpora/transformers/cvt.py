@@ -18,7 +18,7 @@ PUBLISHED = dict(
 SMALL = dict(
     embed_dim=[32, 64, 96],
     num_heads=[1, 2, 3],
-    depth=[1, 1, 1],
+    depth=[1, 2, 3],
     num_labels=10,
 )
 

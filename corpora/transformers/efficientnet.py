@@ -21,7 +21,7 @@ PUBLISHED = dict(
 SMALL = dict(
     width_coefficient=0.25,
     depth_coefficient=0.5,
-    hidden_dim=80,
+    hidden_dim=320,
     num_labels=10,
 )
 

@@ -1,0 +1,16 @@
+# labels: name::bge-reranker-base author::BAAI task::text-ranking domain::nlp license::mit
+"""BGE's base ranker.
+
+https://huggingface.co/BAAI/bge-reranker-base; `--weights pretrained` loads it.
+"""
+
+import torch
+from _build import build
+
+from proveout.parser import parse
+
+args = parse(["batch_size", "max_seq_length"])
+model, inputs = build("BAAI/bge-reranker-base", args)
+
+with torch.no_grad():
+    model(**inputs)

@@ -1,0 +1,16 @@
+# labels: name::deberta-v3-xsmall author::microsoft task::fill-mask domain::nlp license::mit
+"""DeBERTa v3, extra small.
+
+https://huggingface.co/microsoft/deberta-v3-xsmall; `--weights pretrained` loads it.
+"""
+
+import torch
+from _build import build
+
+from proveout.parser import parse
+
+args = parse(["batch_size", "max_seq_length"])
+model, inputs = build("microsoft/deberta-v3-xsmall", args)
+
+with torch.no_grad():
+    model(**inputs)
