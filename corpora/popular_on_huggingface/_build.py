@@ -1,6 +1,7 @@
 """Builds a checkpoint of the table: at its published sizes or small, with random weights or its own."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,9 +24,15 @@ def build(hub_id: str, args: Arguments) -> tuple[nn.Module, Inputs]:
         config = _config(model_class.config_class, checkpoint.sizes, args.small)
         model = model_class(config)
     else:
-        model = model_class.from_pretrained(hub_id if args.weights == "pretrained" else args.weights)
+        model = model_class.from_pretrained(hub_id if args.weights == "pretrained" else _folder(args.weights, hub_id))
         config = model.config
     return model.eval(), INPUTS[type(config).__name__](config, args)
+
+
+def _folder(weights: str, hub_id: str) -> Path:
+    """A folder of many checkpoints holds each under its id; otherwise the folder is the checkpoint."""
+    own = Path(weights, hub_id)
+    return own if own.is_dir() else Path(weights)
 
 
 def _config(config_class: type[PretrainedConfig], sizes: dict[str, Any], small: bool) -> PretrainedConfig:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,11 +35,15 @@ PARAMETERS: dict[str, Parameter] = {
 }
 
 
+WEIGHTS = "PROVEOUT_WEIGHTS"
+"""The variable in which whatever runs a script says which weights are wanted."""
+
+
 class Arguments(list[Any]):
     """The values in the order asked for, as MLAgility's `parse` gives them, and by name: `arguments.batch_size`.
 
     `small` says whether `--small` was given: the script is to build its model at a size that fits a laptop.
-    `weights` is what `--weights` says: `random` (the default), `pretrained`, or a folder that holds a checkpoint.
+    `weights` is what `--weights` says, or whatever runs the script: `random` (the default), `pretrained`, or a folder.
     """
 
     def __init__(self, names: Sequence[str], values: argparse.Namespace) -> None:
@@ -72,7 +77,7 @@ def parse(names: Sequence[str] = ()) -> Arguments:
     parser.add_argument("--small", action="store_true", help="a model that fits a laptop, where the script has one")
     parser.add_argument(
         "--weights",
-        default="random",
+        default=os.environ.get(WEIGHTS) or "random",
         metavar="random|pretrained|DIR",
         help="seeded weights, the published ones, or a checkpoint's folder, where the script has them (default random)",
     )
@@ -90,4 +95,4 @@ def _value(name: str, given: int | float | None, small: bool) -> int | float:
     return parameter.small if small and parameter.small is not None else parameter.default
 
 
-__all__ = ["PARAMETERS", "Arguments", "Parameter", "parse"]
+__all__ = ["PARAMETERS", "WEIGHTS", "Arguments", "Parameter", "parse"]

@@ -92,3 +92,6 @@ def test_every_script_is_told_which_weights_are_wanted(monkeypatch: pytest.Monke
     assert parse().weights == "random"
     arguments(monkeypatch, "--weights", "pretrained")
     assert parse(["batch_size"]).weights == "pretrained"
+    arguments(monkeypatch)
+    monkeypatch.setenv("PROVEOUT_WEIGHTS", "pretrained")
+    assert parse(["batch_size"]).weights == "pretrained"
