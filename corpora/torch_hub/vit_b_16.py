@@ -18,6 +18,7 @@ size = 64 if args.small else 224  # its position embeddings are for one size
 model = torch.hub.load("pytorch/vision:v0.13.1", "vit_b_16", weights=None, image_size=size)
 if args.small:
     del model.encoder.layers[2:]
+torch.nn.init.trunc_normal_(model.heads.head.weight, std=0.02)  # built as zeros, and so would be every output
 model.eval()
 x = torch.randn(args.batch_size, args.num_channels, size, size)
 
