@@ -12,9 +12,9 @@ from torch import Tensor, nn
 class OneStage(nn.Module):
     """Backbone and dense head: class logits and box regressions of every anchor."""
 
-    def __init__(self, detector: nn.Module) -> None:
+    def __init__(self, backbone: nn.Module, head: nn.Module) -> None:
         super().__init__()
-        self.backbone, self.head = detector.backbone, detector.head
+        self.backbone, self.head = backbone, head
 
     def forward(self, images: Tensor) -> dict[str, Tensor]:
         return self.head(list(self.backbone(images).values()))

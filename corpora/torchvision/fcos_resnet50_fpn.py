@@ -27,7 +27,8 @@ backbone = resnet_fpn_backbone(
     returned_layers=[2, 3, 4],
     extra_blocks=LastLevelP6P7(256, 256),
 )
-model = OneStage(FCOS(backbone, num_classes=91)).eval()
+detector = FCOS(backbone, num_classes=91)
+model = OneStage(detector.backbone, detector.head).eval()
 images = torch.randn(args.batch_size, 3, height, width)
 
 with torch.no_grad():

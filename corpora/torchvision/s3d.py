@@ -17,6 +17,8 @@ args = parse(["batch_size"])
 frames, size = (16, 64) if args.small else (128, 224)
 
 model = s3d(weights=None).eval()
+if args.small:
+    model.avgpool = torch.nn.AvgPool3d(kernel_size=2)  # made for 7 x 7 positions
 clip = torch.randn(args.batch_size, 3, frames, size, size)
 
 with torch.no_grad():
