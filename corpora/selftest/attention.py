@@ -3,10 +3,10 @@
 
 import math
 
+from proveout.parser import parse
+
 import torch
 from torch import nn
-
-from proveout.parser import parse
 
 torch.manual_seed(0)
 

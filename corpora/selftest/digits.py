@@ -5,11 +5,11 @@
 what it gets right. Data: https://archive.ics.uci.edu/dataset/80
 """
 
+from proveout.parser import parse
+
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
-
-from proveout.parser import parse
 
 torch.manual_seed(0)
 

@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from proveout import vision
 from proveout.errors import unknown
+
+vision.serve()  # here, not in `parse`: a script imports its models before it asks for its parameters
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, ModuleType
 
+from proveout import vision
 from proveout.capture.mlagility import mlagility_names
 from proveout.errors import UsageError
 
@@ -30,6 +31,7 @@ def run_script(script: Path, script_args: str = "") -> tuple[ModuleType, BaseExc
     module = ModuleType("__main__")
     vars(module).update(__file__=str(script), __builtins__=builtins, __cached__=None)
     raised: BaseException | None = None
+    vision.serve()
     with _as_main(module, argv), mlagility_names():
         try:
             code = compile(script.read_bytes(), str(script), "exec", dont_inherit=True)
