@@ -5,11 +5,11 @@ Twice: prefill, on max_seq_length tokens, and decoding, on one token after them.
 Sizes of https://huggingface.co/deepseek-ai/DeepSeek-V3; paper https://arxiv.org/abs/2412.19437
 """
 
+from proveout.parser import parse
+
 import torch
 from _layer import ONE_LAYER, DecoderLayer
 from transformers import DeepseekV3Config, DeepseekV3Model
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     hidden_size=7168,

@@ -5,11 +5,11 @@ Twice: prefill, on max_seq_length tokens, and decoding, on one token after them.
 Sizes of https://huggingface.co/google/gemma-2-9b; paper https://arxiv.org/abs/2408.00118
 """
 
+from proveout.parser import parse
+
 import torch
 from _layer import ONE_LAYER, DecoderLayer
 from transformers import Gemma2Config, Gemma2Model
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     hidden_size=3584,

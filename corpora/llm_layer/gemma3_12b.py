@@ -5,11 +5,11 @@ Twice: prefill, on max_seq_length tokens, and decoding, on one token after them.
 Sizes of https://huggingface.co/google/gemma-3-12b-pt; paper https://arxiv.org/abs/2503.19786
 """
 
+from proveout.parser import parse
+
 import torch
 from _layer import ONE_LAYER, DecoderLayer
 from transformers import Gemma3TextConfig, Gemma3TextModel
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     hidden_size=3840,

@@ -5,11 +5,11 @@ Twice: prefill, on max_seq_length tokens, and decoding, on one token after them.
 Sizes of https://huggingface.co/openai/gpt-oss-20b; paper https://arxiv.org/abs/2508.10925
 """
 
+from proveout.parser import parse
+
 import torch
 from _layer import ONE_LAYER, DecoderLayer
 from transformers import GptOssConfig, GptOssModel
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     hidden_size=2880,

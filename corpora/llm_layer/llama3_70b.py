@@ -5,11 +5,11 @@ Twice: prefill, on max_seq_length tokens, and decoding, on one token after them.
 Sizes of https://huggingface.co/meta-llama/Meta-Llama-3-70B; paper https://arxiv.org/abs/2407.21783
 """
 
+from proveout.parser import parse
+
 import torch
 from _layer import ONE_LAYER, DecoderLayer
 from transformers import LlamaConfig, LlamaModel
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     hidden_size=8192,

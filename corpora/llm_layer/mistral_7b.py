@@ -5,11 +5,11 @@ Twice: prefill, on max_seq_length tokens, and decoding, on one token after them.
 Sizes of https://huggingface.co/mistralai/Mistral-7B-v0.3; paper https://arxiv.org/abs/2310.06825
 """
 
+from proveout.parser import parse
+
 import torch
 from _layer import ONE_LAYER, DecoderLayer
 from transformers import MistralConfig, MistralModel
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     hidden_size=4096,

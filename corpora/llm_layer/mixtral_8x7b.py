@@ -5,11 +5,11 @@ Twice: prefill, on max_seq_length tokens, and decoding, on one token after them.
 Sizes of https://huggingface.co/mistralai/Mixtral-8x7B-v0.1; paper https://arxiv.org/abs/2401.04088
 """
 
+from proveout.parser import parse
+
 import torch
 from _layer import ONE_LAYER, DecoderLayer
 from transformers import MixtralConfig, MixtralModel
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     hidden_size=4096,

@@ -5,11 +5,11 @@ Twice: prefill, on max_seq_length tokens, and decoding, on one token after them.
 Sizes of https://huggingface.co/allenai/OLMo-2-1124-7B; paper https://arxiv.org/abs/2501.00656
 """
 
+from proveout.parser import parse
+
 import torch
 from _layer import ONE_LAYER, DecoderLayer
 from transformers import Olmo2Config, Olmo2Model
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     hidden_size=4096,

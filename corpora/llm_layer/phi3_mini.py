@@ -5,11 +5,11 @@ Twice: prefill, on max_seq_length tokens, and decoding, on one token after them.
 Sizes of https://huggingface.co/microsoft/Phi-3-mini-4k-instruct; paper https://arxiv.org/abs/2404.14219
 """
 
+from proveout.parser import parse
+
 import torch
 from _layer import ONE_LAYER, DecoderLayer
 from transformers import Phi3Config, Phi3Model
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     hidden_size=3072,

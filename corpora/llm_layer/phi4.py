@@ -5,11 +5,11 @@ Twice: prefill, on max_seq_length tokens, and decoding, on one token after them.
 Sizes of https://huggingface.co/microsoft/phi-4; paper https://arxiv.org/abs/2412.08905
 """
 
+from proveout.parser import parse
+
 import torch
 from _layer import ONE_LAYER, DecoderLayer
 from transformers import Phi3Config, Phi3Model
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     hidden_size=5120,

@@ -5,11 +5,11 @@ Twice: prefill, on max_seq_length tokens, and decoding, on one token after them.
 Sizes of https://huggingface.co/Qwen/Qwen2.5-7B; paper https://arxiv.org/abs/2412.15115
 """
 
+from proveout.parser import parse
+
 import torch
 from _layer import ONE_LAYER, DecoderLayer
 from transformers import Qwen2Config, Qwen2Model
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     hidden_size=3584,

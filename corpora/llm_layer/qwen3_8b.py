@@ -5,11 +5,11 @@ Twice: prefill, on max_seq_length tokens, and decoding, on one token after them.
 Sizes of https://huggingface.co/Qwen/Qwen3-8B; paper https://arxiv.org/abs/2505.09388
 """
 
+from proveout.parser import parse
+
 import torch
 from _layer import ONE_LAYER, DecoderLayer
 from transformers import Qwen3Config, Qwen3Model
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     hidden_size=4096,

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from proveout.parser import Arguments
+
 import torch
 import transformers
 from _checkpoints import CHECKPOINTS
 from torch import Tensor, nn
 from transformers import PretrainedConfig
-
-from proveout.parser import Arguments
 
 Inputs = dict[str, Any]
 

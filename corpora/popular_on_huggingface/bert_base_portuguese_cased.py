@@ -1,13 +1,13 @@
-# labels: name::bert-base-portuguese-cased author::neuralmind task::fill-mask domain::nlp license::mit
+# labels: name::neuralmind/bert-base-portuguese-cased author::neuralmind task::fill-mask domain::nlp license::mit
 """BERTimbau base, Portuguese.
 
 https://huggingface.co/neuralmind/bert-base-portuguese-cased; `--weights pretrained` loads it.
 """
 
+from proveout.parser import parse
+
 import torch
 from _build import build
-
-from proveout.parser import parse
 
 args = parse(["batch_size", "max_seq_length"])
 model, inputs = build("neuralmind/bert-base-portuguese-cased", args)

@@ -1,13 +1,13 @@
-# labels: name::bert-base-uncased author::google-bert task::fill-mask domain::nlp license::apache-2.0
+# labels: name::google-bert/bert-base-uncased author::google-bert task::fill-mask domain::nlp license::apache-2.0
 """BERT base, lower-case English.
 
 https://huggingface.co/google-bert/bert-base-uncased; `--weights pretrained` loads it.
 """
 
+from proveout.parser import parse
+
 import torch
 from _build import build
-
-from proveout.parser import parse
 
 args = parse(["batch_size", "max_seq_length"])
 model, inputs = build("google-bert/bert-base-uncased", args)

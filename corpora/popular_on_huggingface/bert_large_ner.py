@@ -1,13 +1,13 @@
-# labels: name::bert-large-NER author::dslim task::token-classification domain::nlp license::mit
+# labels: name::dslim/bert-large-NER author::dslim task::token-classification domain::nlp license::mit
 """BERT large that names people, places and organisations.
 
 https://huggingface.co/dslim/bert-large-NER; `--weights pretrained` loads it.
 """
 
+from proveout.parser import parse
+
 import torch
 from _build import build
-
-from proveout.parser import parse
 
 args = parse(["batch_size", "max_seq_length"])
 model, inputs = build("dslim/bert-large-NER", args)

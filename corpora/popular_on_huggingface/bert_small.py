@@ -1,13 +1,13 @@
-# labels: name::bert-small author::prajjwal1 task::feature-extraction domain::nlp license::mit
+# labels: name::prajjwal1/bert-small author::prajjwal1 task::feature-extraction domain::nlp license::mit
 """BERT small.
 
 https://huggingface.co/prajjwal1/bert-small; `--weights pretrained` loads it.
 """
 
+from proveout.parser import parse
+
 import torch
 from _build import build
-
-from proveout.parser import parse
 
 args = parse(["batch_size", "max_seq_length"])
 model, inputs = build("prajjwal1/bert-small", args)

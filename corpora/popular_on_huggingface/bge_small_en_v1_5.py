@@ -1,13 +1,13 @@
-# labels: name::bge-small-en-v1.5 author::BAAI task::feature-extraction domain::nlp license::mit
+# labels: name::BAAI/bge-small-en-v1.5 author::BAAI task::feature-extraction domain::nlp license::mit
 """BGE small: embeddings for retrieval.
 
 https://huggingface.co/BAAI/bge-small-en-v1.5; `--weights pretrained` loads it.
 """
 
+from proveout.parser import parse
+
 import torch
 from _build import build
-
-from proveout.parser import parse
 
 args = parse(["batch_size", "max_seq_length"])
 model, inputs = build("BAAI/bge-small-en-v1.5", args)

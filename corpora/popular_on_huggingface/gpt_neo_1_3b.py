@@ -1,13 +1,13 @@
-# labels: name::gpt-neo-1.3B author::EleutherAI task::text-generation domain::nlp license::mit
+# labels: name::EleutherAI/gpt-neo-1.3B author::EleutherAI task::text-generation domain::nlp license::mit
 """GPT-Neo 1.3B.
 
 https://huggingface.co/EleutherAI/gpt-neo-1.3B; `--weights pretrained` loads it.
 """
 
+from proveout.parser import parse
+
 import torch
 from _build import build
-
-from proveout.parser import parse
 
 args = parse(["batch_size", "max_seq_length"])
 model, inputs = build("EleutherAI/gpt-neo-1.3B", args)

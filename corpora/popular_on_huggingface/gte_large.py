@@ -1,13 +1,13 @@
-# labels: name::gte-large author::thenlper task::sentence-similarity domain::nlp license::mit
+# labels: name::thenlper/gte-large author::thenlper task::sentence-similarity domain::nlp license::mit
 """GTE large.
 
 https://huggingface.co/thenlper/gte-large; `--weights pretrained` loads it.
 """
 
+from proveout.parser import parse
+
 import torch
 from _build import build
-
-from proveout.parser import parse
 
 args = parse(["batch_size", "max_seq_length"])
 model, inputs = build("thenlper/gte-large", args)

@@ -1,13 +1,13 @@
-# labels: name::resnet-18 author::microsoft task::image-classification domain::vision license::apache-2.0
+# labels: name::microsoft/resnet-18 author::microsoft task::image-classification domain::vision license::apache-2.0
 """ResNet-18.
 
 https://huggingface.co/microsoft/resnet-18; `--weights pretrained` loads it.
 """
 
+from proveout.parser import parse
+
 import torch
 from _build import build
-
-from proveout.parser import parse
 
 args = parse(["batch_size"])
 model, inputs = build("microsoft/resnet-18", args)

@@ -1,13 +1,13 @@
-# labels: name::roberta-base author::FacebookAI task::fill-mask domain::nlp license::mit
+# labels: name::FacebookAI/roberta-base author::FacebookAI task::fill-mask domain::nlp license::mit
 """RoBERTa base.
 
 https://huggingface.co/FacebookAI/roberta-base; `--weights pretrained` loads it.
 """
 
+from proveout.parser import parse
+
 import torch
 from _build import build
-
-from proveout.parser import parse
 
 args = parse(["batch_size", "max_seq_length"])
 model, inputs = build("FacebookAI/roberta-base", args)

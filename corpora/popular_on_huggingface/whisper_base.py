@@ -1,13 +1,13 @@
-# labels: name::whisper-base author::openai task::automatic-speech-recognition domain::audio license::apache-2.0
+# labels: name::openai/whisper-base author::openai task::automatic-speech-recognition domain::audio license::apache-2.0
 """Whisper base, 74M.
 
 https://huggingface.co/openai/whisper-base; `--weights pretrained` loads it.
 """
 
+from proveout.parser import parse
+
 import torch
 from _build import build
-
-from proveout.parser import parse
 
 args = parse(["batch_size"])
 model, inputs = build("openai/whisper-base", args)

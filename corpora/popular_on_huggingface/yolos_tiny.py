@@ -1,13 +1,13 @@
-# labels: name::yolos-tiny author::hustvl task::object-detection domain::vision license::apache-2.0
+# labels: name::hustvl/yolos-tiny author::hustvl task::object-detection domain::vision license::apache-2.0
 """YOLOS tiny: objects of COCO.
 
 https://huggingface.co/hustvl/yolos-tiny; `--weights pretrained` loads it.
 """
 
+from proveout.parser import parse
+
 import torch
 from _build import build
-
-from proveout.parser import parse
 
 args = parse(["batch_size"])
 model, inputs = build("hustvl/yolos-tiny", args)

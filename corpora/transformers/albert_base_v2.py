@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/albert/albert-base-v2; paper https://arxiv.org/abs/1909.11942
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import AlbertConfig, AlbertForMaskedLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=30000,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/textattack/albert-base-v2-imdb; paper https://arxiv.org/abs/1909.11942
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import AlbertConfig, AlbertForSequenceClassification
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=30000,

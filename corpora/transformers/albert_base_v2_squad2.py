@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/twmkn9/albert-base-v2-squad2; paper https://arxiv.org/abs/1909.11942
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import AlbertConfig, AlbertForQuestionAnswering
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=30000,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/MIT/ast-finetuned-audioset-10-10-0.4593; paper https://arxiv.org/abs/2104.01778
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import ASTConfig, ASTForAudioClassification
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     hidden_size=768,

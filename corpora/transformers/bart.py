@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/facebook/bart-base; paper https://arxiv.org/abs/1910.13461
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import BartConfig, BartForConditionalGeneration
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=50265,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/microsoft/beit-base-patch16-224; paper https://arxiv.org/abs/2106.08254
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import BeitConfig, BeitForImageClassification
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     hidden_size=768,

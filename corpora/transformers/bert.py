@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/google-bert/bert-base-uncased; paper https://arxiv.org/abs/1810.04805
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import BertConfig, BertForMaskedLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=30522,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/microsoft/biogpt; paper https://arxiv.org/abs/2210.10341
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import BioGptConfig, BioGptForCausalLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=42384,

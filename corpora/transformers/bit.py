@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/google/bit-50; paper https://arxiv.org/abs/1912.11370
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import BitConfig, BitForImageClassification
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     embedding_size=64,

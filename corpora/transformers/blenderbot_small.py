@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/facebook/blenderbot_small-90M; paper https://arxiv.org/abs/2004.13637
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import BlenderbotSmallConfig, BlenderbotSmallForConditionalGeneration
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=54944,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/Salesforce/blip-image-captioning-base; paper https://arxiv.org/abs/2201.12086
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import BlipConfig, BlipForConditionalGeneration
-
-from proveout.parser import parse
 
 TEXT = dict(
     vocab_size=30524,

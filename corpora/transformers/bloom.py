@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/bigscience/bloom-560m; paper https://arxiv.org/abs/2211.05100
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import BloomConfig, BloomForCausalLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=250880,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/almanach/camembert-base; paper https://arxiv.org/abs/1911.03894
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import CamembertConfig, CamembertForMaskedLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=32005,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/google/canine-s; paper https://arxiv.org/abs/2103.06874
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import CanineConfig, CanineModel
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     hidden_size=768,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/OFA-Sys/chinese-clip-vit-base-patch16; paper https://arxiv.org/abs/2211.01335
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import ChineseCLIPConfig, ChineseCLIPModel
-
-from proveout.parser import parse
 
 TEXT = dict(
     vocab_size=21128,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/openai/clip-vit-base-patch32; paper https://arxiv.org/abs/2103.00020
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import CLIPConfig, CLIPModel
-
-from proveout.parser import parse
 
 TEXT = dict(
     vocab_size=49408,

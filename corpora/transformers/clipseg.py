@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/CIDAS/clipseg-rd64-refined; paper https://arxiv.org/abs/2112.10003
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import CLIPSegConfig, CLIPSegForImageSegmentation
-
-from proveout.parser import parse
 
 TEXT = dict(
     vocab_size=49408,

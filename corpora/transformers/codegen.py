@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/Salesforce/codegen-350M-mono; paper https://arxiv.org/abs/2203.13474
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import CodeGenConfig, CodeGenForCausalLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=51200,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/YituTech/conv-bert-base; paper https://arxiv.org/abs/2008.02496
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import ConvBertConfig, ConvBertForMaskedLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=30522,

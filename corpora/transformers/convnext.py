@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/facebook/convnext-tiny-224; paper https://arxiv.org/abs/2201.03545
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import ConvNextConfig, ConvNextForImageClassification
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     depths=[3, 3, 9, 3],

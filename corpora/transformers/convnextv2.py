@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/facebook/convnextv2-tiny-1k-224; paper https://arxiv.org/abs/2301.00808
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import ConvNextV2Config, ConvNextV2ForImageClassification
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     depths=[3, 3, 9, 3],

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/Salesforce/ctrl; paper https://arxiv.org/abs/1909.05858
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import CTRLConfig, CTRLLMHeadModel
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=246534,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/microsoft/cvt-13; paper https://arxiv.org/abs/2103.15808
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import CvtConfig, CvtForImageClassification
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     embed_dim=[64, 192, 384],

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/facebook/data2vec-audio-base-960h; paper https://arxiv.org/abs/2202.03555
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import Data2VecAudioConfig, Data2VecAudioForCTC
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=32,

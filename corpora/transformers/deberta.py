@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/microsoft/deberta-base; paper https://arxiv.org/abs/2006.03654
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import DebertaConfig, DebertaForMaskedLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=50265,

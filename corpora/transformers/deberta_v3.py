@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/microsoft/deberta-v3-base; paper https://arxiv.org/abs/2111.09543
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import DebertaV2Config, DebertaV2ForMaskedLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=128100,

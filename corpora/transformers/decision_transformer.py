@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/edbeeching/decision-transformer-gym-hopper-expert; paper https://arxiv.org/abs/2106.01345
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import DecisionTransformerConfig, DecisionTransformerModel
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     state_dim=11,

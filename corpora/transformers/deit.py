@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/facebook/deit-base-distilled-patch16-224; paper https://arxiv.org/abs/2012.12877
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import DeiTConfig, DeiTForImageClassificationWithTeacher
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     hidden_size=768,

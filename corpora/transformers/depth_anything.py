@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/LiheYoung/depth-anything-small-hf; paper https://arxiv.org/abs/2401.10891
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import DepthAnythingConfig, DepthAnythingForDepthEstimation, Dinov2Config
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     reassemble_hidden_size=384, neck_hidden_sizes=[48, 96, 192, 384], fusion_hidden_size=64, head_hidden_size=32

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/facebook/detr-resnet-50; paper https://arxiv.org/abs/2005.12872
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import DetrConfig, DetrForObjectDetection, ResNetConfig
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     d_model=256,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/facebook/dinov2-small; paper https://arxiv.org/abs/2304.07193
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import Dinov2Config, Dinov2Model
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     hidden_size=384,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/distilbert/distilbert-base-uncased; paper https://arxiv.org/abs/1910.01108
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import DistilBertConfig, DistilBertForMaskedLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=30522,

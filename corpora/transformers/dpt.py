@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/Intel/dpt-large; paper https://arxiv.org/abs/2103.13413
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import DPTConfig, DPTForDepthEstimation
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     hidden_size=1024,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/google/efficientnet-b0; paper https://arxiv.org/abs/1905.11946
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import EfficientNetConfig, EfficientNetForImageClassification
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     image_size=224,

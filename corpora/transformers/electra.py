@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/google/electra-small-discriminator; paper https://arxiv.org/abs/2003.10555
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import ElectraConfig, ElectraForPreTraining
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=30522,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/facebook/esm2_t12_35M_UR50D; https://doi.org/10.1126/science.ade2574
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import EsmConfig, EsmForMaskedLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=33,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/tiiuae/falcon-rw-1b; paper https://arxiv.org/abs/2306.01116
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import FalconConfig, FalconForCausalLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=50304,

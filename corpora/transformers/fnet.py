@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/google/fnet-base; paper https://arxiv.org/abs/2105.03824
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import FNetConfig, FNetForMaskedLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=32000,

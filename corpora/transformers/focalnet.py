@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/microsoft/focalnet-tiny; paper https://arxiv.org/abs/2203.11926
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import FocalNetConfig, FocalNetForImageClassification
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     image_size=224,

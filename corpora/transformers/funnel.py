@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/funnel-transformer/small; paper https://arxiv.org/abs/2006.03236
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import FunnelConfig, FunnelForMaskedLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=30522,

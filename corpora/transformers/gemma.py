@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/google/gemma-2b; paper https://arxiv.org/abs/2403.08295
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import GemmaConfig, GemmaForCausalLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=256000,

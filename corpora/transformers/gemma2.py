@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/google/gemma-2-2b; paper https://arxiv.org/abs/2408.00118
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import Gemma2Config, Gemma2ForCausalLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=256000,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/google/gemma-3-270m; paper https://arxiv.org/abs/2503.19786
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import Gemma3ForCausalLM, Gemma3TextConfig
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=262144,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/vinvino02/glpn-nyu; paper https://arxiv.org/abs/2201.07436
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import GLPNConfig, GLPNForDepthEstimation
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     depths=[3, 8, 27, 3],

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/openai-community/gpt2; https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=50257,

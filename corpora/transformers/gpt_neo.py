@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/EleutherAI/gpt-neo-125m; https://doi.org/10.5281/zenodo.5297715
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import GPTNeoConfig, GPTNeoForCausalLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=50257,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/EleutherAI/pythia-160m; paper https://arxiv.org/abs/2304.01373
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=50304,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/ibm-granite/granite-3.0-1b-a400m-base
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import GraniteMoeConfig, GraniteMoeForCausalLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=49155,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/facebook/hiera-tiny-224-in1k-hf; paper https://arxiv.org/abs/2306.00989
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import HieraConfig, HieraForImageClassification
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     embed_dim=96,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/facebook/hubert-base-ls960; paper https://arxiv.org/abs/2106.07447
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import HubertConfig, HubertModel
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     hidden_size=768,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/microsoft/layoutlm-base-uncased; paper https://arxiv.org/abs/1912.13318
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import LayoutLMConfig, LayoutLMForTokenClassification
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=30522,

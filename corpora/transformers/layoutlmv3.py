@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/microsoft/layoutlmv3-base; paper https://arxiv.org/abs/2204.08387
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import LayoutLMv3Config, LayoutLMv3ForTokenClassification
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=50265,

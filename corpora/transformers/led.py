@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/allenai/led-base-16384; paper https://arxiv.org/abs/2004.05150
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import LEDConfig, LEDForConditionalGeneration
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=50265,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/facebook/levit-128; paper https://arxiv.org/abs/2104.01136
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import LevitConfig, LevitForImageClassification
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     image_size=224,

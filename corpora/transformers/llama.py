@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/meta-llama/Llama-3.2-1B; paper https://arxiv.org/abs/2407.21783
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=128256,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/google/long-t5-local-base; paper https://arxiv.org/abs/2112.07916
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import LongT5Config, LongT5ForConditionalGeneration
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=32128,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/facebook/m2m100_418M; paper https://arxiv.org/abs/2010.11125
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import M2M100Config, M2M100ForConditionalGeneration
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=128112,

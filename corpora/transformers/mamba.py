@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/state-spaces/mamba-130m-hf; paper https://arxiv.org/abs/2312.00752
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import MambaConfig, MambaForCausalLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=50280,

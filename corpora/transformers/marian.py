@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/Helsinki-NLP/opus-mt-en-de; https://aclanthology.org/2020.eamt-1.61
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import MarianConfig, MarianMTModel
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=58101,

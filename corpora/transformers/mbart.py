@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/facebook/mbart-large-cc25; paper https://arxiv.org/abs/2001.08210
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import MBartConfig, MBartForConditionalGeneration
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=250027,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/nvidia/megatron-bert-uncased-345m; paper https://arxiv.org/abs/1909.08053
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import MegatronBertConfig, MegatronBertForMaskedLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=29056,

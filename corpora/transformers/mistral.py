@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/mistralai/Mistral-7B-v0.1; paper https://arxiv.org/abs/2310.06825
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import MistralConfig, MistralForCausalLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=32000,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/google/mobilebert-uncased; paper https://arxiv.org/abs/2004.02984
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import MobileBertConfig, MobileBertForMaskedLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=30522,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/google/mobilenet_v1_1.0_224; paper https://arxiv.org/abs/1704.04861
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import MobileNetV1Config, MobileNetV1ForImageClassification
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     image_size=224,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/google/mobilenet_v2_1.0_224; paper https://arxiv.org/abs/1801.04381
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import MobileNetV2Config, MobileNetV2ForImageClassification
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     image_size=224,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/apple/mobilevit-small; paper https://arxiv.org/abs/2110.02178
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import MobileViTConfig, MobileViTForImageClassification
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     image_size=256,

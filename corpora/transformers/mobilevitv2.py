@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/apple/mobilevitv2-1.0-imagenet1k-256; paper https://arxiv.org/abs/2206.02680
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import MobileViTV2Config, MobileViTV2ForImageClassification
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     image_size=256,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/answerdotai/ModernBERT-base; paper https://arxiv.org/abs/2412.13663
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import ModernBertConfig, ModernBertForMaskedLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=50368,

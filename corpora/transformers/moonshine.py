@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/UsefulSensors/moonshine-tiny; paper https://arxiv.org/abs/2410.15608
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import MoonshineConfig, MoonshineForConditionalGeneration
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=32768,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/microsoft/mpnet-base; paper https://arxiv.org/abs/2004.09297
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import MPNetConfig, MPNetForMaskedLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=30527,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/google/mt5-small; paper https://arxiv.org/abs/2010.11934
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import MT5Config, MT5ForConditionalGeneration
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=250112,

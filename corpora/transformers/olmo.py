@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/allenai/OLMo-1B-hf; paper https://arxiv.org/abs/2402.00838
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import OlmoConfig, OlmoForCausalLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=50304,

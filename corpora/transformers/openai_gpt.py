@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/openai-community/openai-gpt; https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import OpenAIGPTConfig, OpenAIGPTLMHeadModel
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=40478,

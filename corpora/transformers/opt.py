@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/facebook/opt-125m; paper https://arxiv.org/abs/2205.01068
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import OPTConfig, OPTForCausalLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=50272,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/google/owlvit-base-patch32; paper https://arxiv.org/abs/2205.06230
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import OwlViTConfig, OwlViTForObjectDetection
-
-from proveout.parser import parse
 
 TEXT = dict(
     vocab_size=49408,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/google/pegasus-large; paper https://arxiv.org/abs/1912.08777
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import PegasusConfig, PegasusForConditionalGeneration
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=96103,

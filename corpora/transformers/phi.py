@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/microsoft/phi-1_5; paper https://arxiv.org/abs/2309.05463
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import PhiConfig, PhiForCausalLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=51200,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/sail/poolformer_s12; paper https://arxiv.org/abs/2111.11418
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import PoolFormerConfig, PoolFormerForImageClassification
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     depths=[2, 2, 6, 2],

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/microsoft/prophetnet-large-uncased; paper https://arxiv.org/abs/2001.04063
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import ProphetNetConfig, ProphetNetForConditionalGeneration
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=30522,

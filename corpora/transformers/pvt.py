@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/Zetatech/pvt-tiny-224; paper https://arxiv.org/abs/2102.12122
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import PvtConfig, PvtForImageClassification
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     image_size=224,

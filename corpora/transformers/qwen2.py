@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/Qwen/Qwen2.5-0.5B; paper https://arxiv.org/abs/2412.15115
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=151936,

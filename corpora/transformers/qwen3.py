@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/Qwen/Qwen3-0.6B; paper https://arxiv.org/abs/2505.09388
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=151936,

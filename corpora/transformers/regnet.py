@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/facebook/regnet-y-040; paper https://arxiv.org/abs/2003.13678
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import RegNetConfig, RegNetForImageClassification
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     embedding_size=32,

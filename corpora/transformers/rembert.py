@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/google/rembert; paper https://arxiv.org/abs/2010.12821
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import RemBertConfig, RemBertForMaskedLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=250300,

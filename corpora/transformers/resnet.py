@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/microsoft/resnet-50; paper https://arxiv.org/abs/1512.03385
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import ResNetConfig, ResNetForImageClassification
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     embedding_size=64,

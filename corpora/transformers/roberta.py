@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/FacebookAI/roberta-base; paper https://arxiv.org/abs/1907.11692
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import RobertaConfig, RobertaForMaskedLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=50265,

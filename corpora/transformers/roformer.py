@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/junnyu/roformer_chinese_base; paper https://arxiv.org/abs/2104.09864
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import RoFormerConfig, RoFormerForMaskedLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=50000,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/RWKV/rwkv-4-169m-pile; paper https://arxiv.org/abs/2305.13048
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import RwkvConfig, RwkvForCausalLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=50277,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/nvidia/segformer-b0-finetuned-ade-512-512; paper https://arxiv.org/abs/2105.15203
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import SegformerConfig, SegformerForSemanticSegmentation
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     depths=[2, 2, 2, 2],

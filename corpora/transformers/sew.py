@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/asapp/sew-tiny-100k; paper https://arxiv.org/abs/2109.06870
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import SEWConfig, SEWModel
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     hidden_size=512,

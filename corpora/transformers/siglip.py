@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/google/siglip-base-patch16-224; paper https://arxiv.org/abs/2303.15343
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import SiglipConfig, SiglipModel
-
-from proveout.parser import parse
 
 TEXT = dict(
     vocab_size=32000,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/HuggingFaceTB/SmolVLM-256M-Instruct; paper https://arxiv.org/abs/2504.05299
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import SmolVLMConfig, SmolVLMForConditionalGeneration
-
-from proveout.parser import parse
 
 TEXT = dict(
     model_type="llama",

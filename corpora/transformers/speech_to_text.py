@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/facebook/s2t-small-librispeech-asr; paper https://arxiv.org/abs/2010.05171
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import Speech2TextConfig, Speech2TextForConditionalGeneration
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=10000,

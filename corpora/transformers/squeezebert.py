@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/squeezebert/squeezebert-uncased; paper https://arxiv.org/abs/2006.11316
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import SqueezeBertConfig, SqueezeBertForMaskedLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=30522,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/stabilityai/stablelm-2-1_6b; paper https://arxiv.org/abs/2402.17834
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import StableLmConfig, StableLmForCausalLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=100352,

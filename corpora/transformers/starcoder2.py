@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/bigcode/starcoder2-3b; paper https://arxiv.org/abs/2402.19173
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import Starcoder2Config, Starcoder2ForCausalLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=49152,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/microsoft/swin-tiny-patch4-window7-224; paper https://arxiv.org/abs/2103.14030
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import SwinConfig, SwinForImageClassification
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     image_size=224,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/caidas/swin2SR-classical-sr-x2-64; paper https://arxiv.org/abs/2209.11345
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import Swin2SRConfig, Swin2SRForImageSuperResolution
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     image_size=64,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/microsoft/swinv2-tiny-patch4-window8-256; paper https://arxiv.org/abs/2111.09883
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import Swinv2Config, Swinv2ForImageClassification
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     image_size=256,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/google-t5/t5-small; paper https://arxiv.org/abs/1910.10683
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import T5Config, T5ForConditionalGeneration
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=32128,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/facebook/timesformer-base-finetuned-k400; paper https://arxiv.org/abs/2102.05095
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import TimesformerConfig, TimesformerForVideoClassification
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     hidden_size=768,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/microsoft/trocr-base-handwritten; paper https://arxiv.org/abs/2109.10282
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import TrOCRConfig, VisionEncoderDecoderConfig, VisionEncoderDecoderModel, ViTConfig
-
-from proveout.parser import parse
 
 ENCODER = dict(
     hidden_size=768,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/openmmlab/upernet-convnext-tiny; paper https://arxiv.org/abs/1807.10221
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import ConvNextConfig, UperNetConfig, UperNetForSemanticSegmentation
-
-from proveout.parser import parse
 
 PUBLISHED = dict(hidden_size=512, auxiliary_in_channels=384, auxiliary_channels=256, num_labels=150)
 SMALL = dict(hidden_size=32, auxiliary_in_channels=48, auxiliary_channels=16, num_labels=10)

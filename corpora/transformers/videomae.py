@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/MCG-NJU/videomae-base-finetuned-kinetics; paper https://arxiv.org/abs/2203.12602
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import VideoMAEConfig, VideoMAEForVideoClassification
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     hidden_size=768,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/google/vit-base-patch16-224; paper https://arxiv.org/abs/2010.11929
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import ViTConfig, ViTForImageClassification
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     hidden_size=768,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/facebook/vit-mae-base; paper https://arxiv.org/abs/2111.06377
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import ViTMAEConfig, ViTMAEForPreTraining
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     hidden_size=768,

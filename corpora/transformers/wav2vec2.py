@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/facebook/wav2vec2-base-960h; paper https://arxiv.org/abs/2006.11477
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import Wav2Vec2Config, Wav2Vec2ForCTC
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=32,

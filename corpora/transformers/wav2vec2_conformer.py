@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/facebook/wav2vec2-conformer-rel-pos-large; paper https://arxiv.org/abs/2010.05171
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import Wav2Vec2ConformerConfig, Wav2Vec2ConformerModel
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     hidden_size=1024,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/microsoft/wavlm-base; paper https://arxiv.org/abs/2110.13900
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import WavLMConfig, WavLMModel
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     hidden_size=768,

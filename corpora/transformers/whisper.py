@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/openai/whisper-tiny; paper https://arxiv.org/abs/2212.04356
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import WhisperConfig, WhisperForConditionalGeneration
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=51865,

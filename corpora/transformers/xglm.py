@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/facebook/xglm-564M; paper https://arxiv.org/abs/2112.10668
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import XGLMConfig, XGLMForCausalLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=256008,

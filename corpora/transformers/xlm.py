@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/FacebookAI/xlm-mlm-en-2048; paper https://arxiv.org/abs/1901.07291
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import XLMConfig, XLMWithLMHeadModel
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=30145,

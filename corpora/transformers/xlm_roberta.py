@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/FacebookAI/xlm-roberta-base; paper https://arxiv.org/abs/1911.02116
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import XLMRobertaConfig, XLMRobertaForMaskedLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=250002,

@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/xlnet/xlnet-base-cased; paper https://arxiv.org/abs/1906.08237
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import XLNetConfig, XLNetLMHeadModel
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=32000,

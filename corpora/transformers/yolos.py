@@ -4,10 +4,10 @@
 Sizes of https://huggingface.co/hustvl/yolos-tiny; paper https://arxiv.org/abs/2106.00666
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import YolosConfig, YolosForObjectDetection
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     hidden_size=192,

@@ -1,13 +1,13 @@
-# labels: name::git author::microsoft task::image-to-text domain::multimodal license::mit
+# labels: name::git_base author::microsoft task::image-to-text domain::multimodal license::mit
 """GIT base: one decoder reads CLIP's image tokens, then writes the caption.
 
 Sizes of https://huggingface.co/microsoft/git-base; paper https://arxiv.org/abs/2205.14100
 """
 
+from proveout.parser import parse
+
 import torch
 from transformers import GitConfig, GitForCausalLM
-
-from proveout.parser import parse
 
 PUBLISHED = dict(
     vocab_size=30522,
