@@ -13,7 +13,7 @@ PUBLISHED = dict(
     depths=[3, 3, 9, 3],
     hidden_sizes=[96, 192, 384, 768],
     patch_size=4,
-    layer_scale_init_value=1.0,
+    layer_scale_init_value=1.0,  # training starts near 0; random blocks would vanish, trained ones do not
     num_labels=1000,
 )
 SMALL = dict(

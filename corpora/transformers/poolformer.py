@@ -12,7 +12,7 @@ from transformers import PoolFormerConfig, PoolFormerForImageClassification
 PUBLISHED = dict(
     depths=[2, 2, 6, 2],
     hidden_sizes=[64, 128, 320, 512],
-    layer_scale_init_value=1.0,
+    layer_scale_init_value=1.0,  # training starts near 0; random blocks would vanish, trained ones do not
     num_labels=1000,
 )
 SMALL = dict(

@@ -11,7 +11,11 @@ from transformers import ConvNextConfig, UperNetConfig, UperNetForSemanticSegmen
 
 PUBLISHED = dict(hidden_size=512, auxiliary_in_channels=384, auxiliary_channels=256, num_labels=150)
 SMALL = dict(hidden_size=32, auxiliary_in_channels=48, auxiliary_channels=16, num_labels=10)
-BACKBONE = dict(depths=[3, 3, 9, 3], hidden_sizes=[96, 192, 384, 768], layer_scale_init_value=1.0)
+BACKBONE = dict(
+    depths=[3, 3, 9, 3],
+    hidden_sizes=[96, 192, 384, 768],
+    layer_scale_init_value=1.0,  # training starts near 0; random blocks would vanish, trained ones do not
+)
 BACKBONE_SMALL = dict(depths=[1, 1, 1, 1], hidden_sizes=[16, 32, 48, 64])
 
 torch.manual_seed(0)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import proveout
 from proveout.capture import corpora_folder, discover, read_labels, resolve
 
 AT_LEAST = {
@@ -87,7 +88,8 @@ def test_every_checkpoint_of_the_table_has_its_script() -> None:
 
 @A_TENTH_BY_DEFAULT
 def test_a_script_runs_alone(script: Path, tmp_path: Path) -> None:
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    tested = str(Path(proveout.__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": tested, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, script, "--small"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
     )
