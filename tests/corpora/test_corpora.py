@@ -4,6 +4,7 @@ by name (-m whole_corpora)."""
 from __future__ import annotations
 
 import ast
+import importlib
 import os
 import subprocess
 import sys
@@ -102,3 +103,32 @@ def test_a_script_s_models_are_discovered(script: Path) -> None:
     found = discover(script, script_args="--small", timeout_s=300)
     expected = ("expect", ("fail",)) not in read_labels(script)
     assert (bool(found.workloads), not found.error) == (expected, expected), found.error
+
+
+@pytest.mark.slow
+def test_a_popular_model_has_seeded_weights_those_of_a_folder_or_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+    from transformers import BertModel
+
+    from proveout.parser import parse
+
+    monkeypatch.syspath_prepend(corpora_folder() / "popular_on_huggingface")
+    build = importlib.import_module("_build").build
+
+    def weights_of(*flags: str) -> torch.Tensor:
+        monkeypatch.setattr(sys, "argv", ["bert_tiny.py", *flags])
+        model, _ = build("prajjwal1/bert-tiny", parse(["batch_size", "max_seq_length"]))
+        return model.embeddings.word_embeddings.weight.detach()
+
+    seeded = weights_of()
+    assert torch.equal(weights_of(), seeded)
+    from_pretrained = BertModel.from_pretrained
+    trained = BertModel(BertModel.config_class(hidden_size=128, num_hidden_layers=2, num_attention_heads=2))
+    trained.save_pretrained(tmp_path / "prajjwal1" / "bert-tiny")
+    assert torch.equal(weights_of("--weights", str(tmp_path)), trained.embeddings.word_embeddings.weight)
+
+    monkeypatch.setattr(BertModel, "from_pretrained", lambda hub_id: from_pretrained(tmp_path / hub_id))
+    assert torch.equal(weights_of("--weights", "pretrained"), trained.embeddings.word_embeddings.weight)
+    assert not torch.equal(seeded, trained.embeddings.word_embeddings.weight)
