@@ -257,7 +257,7 @@ INPUTS: dict[str, Callable[[Any, Arguments], Inputs]] = {
     "Dinov2Config": _image_of(224, 56),
     "ResNetConfig": _image_of(224, 64),
     "ConvNextConfig": _image_of(224, 64),
-    "MobileNetV2Config": _image_of(224, 64),
+    "MobileNetV2Config": _image_of(224, 224),
     "SegformerConfig": _image_of(512, 64),
     **dict.fromkeys(["Wav2Vec2Config", "HubertConfig", "WavLMConfig"], _sound),
     "ASTConfig": _spectrogram,
