@@ -13,11 +13,14 @@ import tempfile
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from proveout import isolate, recording
 from proveout.errors import CaptureError, ProveoutError
 from proveout.types import Comparison, Job, Record, Timing, from_json, to_json
+
+if TYPE_CHECKING:
+    from proveout.capture import Found
 
 STEP_THRESHOLD = 0.97
 """PCC below which one Step, on the device's own operands, counts as wrong. bfloat16 keeps about 8 bits."""
@@ -37,8 +40,9 @@ def prove(job: Job) -> Record:
     return _failed(job, failure, f"the worker {outcome.story}", outcome.log)
 
 
-def prove_here(job: Job) -> Record:
-    """Do a Job in this process."""
+def prove_here(job: Job, live: Found | None = None, wanted: Any = None) -> Record:
+    """Do a Job in this process. `live` is its model where the caller has it; `wanted` the outputs to compare with,
+    where they have the structure of eager's."""
     stage = "script"
     try:
         import torch
@@ -48,7 +52,7 @@ def prove_here(job: Job) -> Record:
         from proveout.engine.compiled import compile, undisturbed
         from proveout.engine.snapshot import save_calls
 
-        found = capture.load(job.workload)
+        found = live or capture.load(job.workload)
         torch.manual_seed(job.settings.seed)
         model, args, kwargs = found.module, found.args, found.kwargs
         eager = _quiet(model)
@@ -56,6 +60,7 @@ def prove_here(job: Job) -> Record:
         stage = "model"
         with undisturbed(model, (args, kwargs)):
             reference = _copied(eager(*args, **kwargs))
+        reference = _preferred(wanted, reference)
 
         stage = "compile"
         only_plan = job.do == ("compile",)
@@ -171,6 +176,17 @@ def _quiet(model: Any) -> Callable[..., Any]:
             return model(*args, **kwargs)
 
     return call
+
+
+def _preferred(wanted: Any, reference: Any) -> Any:
+    """The outputs that a caller has, unless they are none or picked from what the model gives."""
+    from proveout.check.outputs import leaves
+
+    return (
+        wanted
+        if wanted is not None and [n for n, _ in leaves(wanted)] == [n for n, _ in leaves(reference)]
+        else reference
+    )
 
 
 def _copied(outputs: Any) -> Any:

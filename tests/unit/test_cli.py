@@ -114,7 +114,10 @@ def test_report_writes_every_format_where_it_is_told(tmp_path: Path) -> None:
     done = run("report", "--cache-dir", str(tmp_path / "cache"), "-o", str(tmp_path / "out"), "--json")
     document = json.loads(done.stdout)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "models",
         "ops",
+        "ops.csv",
+        "ops.md",
         "report.csv",
         "report.html",
         "report.json",

@@ -9,7 +9,21 @@ from typing import Any
 
 import typer
 
-from proveout.cli import benchmark, check, compile, devices, discover, export, ops, perf, query, report, version
+from proveout.cli import (
+    benchmark,
+    check,
+    compile,
+    devices,
+    discover,
+    export,
+    ops,
+    perf,
+    query,
+    report,
+    run,
+    trace,
+    version,
+)
 from proveout.cli.output import emit_json, note
 from proveout.errors import ProveoutError
 
@@ -23,6 +37,8 @@ VERBS: dict[str, Callable[..., int]] = {
     "discover": discover.verb,
     "query": query.verb,
     "ops": ops.verb,
+    "run": run.verb,
+    "trace": trace.verb,
     "devices": devices.verb,
     "version": version.verb,
 }
