@@ -117,3 +117,18 @@ def test_other_repositories_go_to_torch(monkeypatch):
         (("pytorch/fairseq", "roberta"), {"source": "github", "force_reload": True}),
         (("pytorch/vision", "alexnet"), {"source": "local"}),
     ]
+
+
+@torchvision_installed
+@pytest.mark.slow
+def test_a_whole_two_stage_detector_finds_boxes():
+    from torchvision.models.detection import fasterrcnn_mobilenet_v3_large_320_fpn
+
+    torch.manual_seed(0)
+    model = fasterrcnn_mobilenet_v3_large_320_fpn(
+        weights=None, weights_backbone=None, min_size=96, max_size=96, box_score_thresh=0.0, box_detections_per_img=7
+    )
+    with torch.no_grad():
+        (found,) = model.eval()([torch.rand(3, 96, 96)])
+    assert found["boxes"].shape == (7, 4)
+    assert found["scores"].diff().le(0).all()
