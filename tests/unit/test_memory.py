@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from program_text import FETCH, SEND, expect, parse, show
 
 import proveout
+from proveout.chip.device_op import Work
 from proveout.chip.memory import Arena, bytes_per_bank, shard_refusal
 from proveout.chip.specs import CHIPS
 from proveout.compiler.plan import make_plan
@@ -20,10 +21,12 @@ from proveout.compiler.program_passes.cuts import RULES
 from proveout.compiler.program_passes.deallocate import sharing
 from proveout.devices.sim import Sim
 from proveout.errors import OutOfMemory
+from proveout.kernels.circular import call_peak
 from proveout.kernels.cost import CIRCULAR_BYTES, circular_bytes, memory_use, program_ns, step_times
+from proveout.kernels.device_ops import device_ops, name_of
 from proveout.kernels.table import infer, kernels
 from proveout.program import DEALLOCATE, verify
-from proveout.types import DRAM, HOST, Memory, Settings, ShardSpec, TensorSpec
+from proveout.types import DRAM, HOST, L1, Memory, Settings, ShardSpec, TensorSpec
 
 N150 = CHIPS["n150"]
 TILE_BYTES = 2048
@@ -706,3 +709,20 @@ def test_whatever_fits_alone_is_made_to_fit_and_computes_the_same(program, dram_
         assert use.l1_peak_per_core_bytes <= max(small.l1_allocatable, CIRCULAR_BYTES)
         uses_no_freed_buffer(after)
         same_outputs(program, after, small)
+
+
+def test_a_result_with_its_operands_spec_is_a_tensor_of_its_own():
+    spec = TensorSpec((32, 1024), "bfloat16", "tile", L1)
+    ops = device_ops("ttnn.relu", {"input_tensor": spec}, (spec,), Work(), "HiFi2")
+    assert call_peak(ops, (spec,), CHIPS["n150"]) == 5 * 2048  # two tiles in, two out, and the result's own
+
+
+def test_a_bias_is_added_after_a_product_in_l1():
+    l1, dram = (TensorSpec((32, 128), "bfloat16", "tile", memory) for memory in (L1, DRAM))
+    weight, bias = TensorSpec((128, 128), "bfloat16", "tile", DRAM), TensorSpec((128,), "bfloat16", "tile", DRAM)
+    specs = {"input_tensor_a": dram, "input_tensor_b": weight, "bias": bias}
+    names = {
+        out.memory: [name_of(op) for op in device_ops("ttnn.linear", specs, (out,), Work(), "HiFi2")]
+        for out in (l1, dram)
+    }
+    assert names == {L1: ["MatmulDeviceOperation", "BinaryNgDeviceOperation"], DRAM: ["MatmulDeviceOperation"]}

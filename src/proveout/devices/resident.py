@@ -10,7 +10,7 @@ import torch
 from proveout.devices.execute import Meanings, Transfers, body_function, fast, late_casts, on_chips, run_step
 from proveout.kernels.pieces import pieces_of
 from proveout.kernels.table import constant_tensor, torch_dtype
-from proveout.program import DEALLOCATE, Program, Result, Step, refs
+from proveout.program import DEALLOCATE, Program, Ref, Result, Step, refs
 
 Body = Callable[..., list[Any]]
 
@@ -34,6 +34,7 @@ class Resident:
         self._values: dict[str, Any] = {c.name: constant_tensor(c, program.specs[c.name]) for c in program.constants}
         self._depends = _dependencies(program)
         self._late = late_casts(program)
+        self._filters = {s.attr("weight_tensor") for s in program.body if s.kernel == "ttnn.conv2d"}
         self._stable = _stable_names(program)
         self._tensors: list[Any] = []
         self._live: dict[str, bool] = {}
@@ -66,8 +67,18 @@ class Resident:
                         self._values[step.outputs[0]] = self._values[step.uses[0]]
                     else:
                         self._values.update(zip(step.outputs, self.run_step(step, self._values)))
-        self._tensors = [self._values[n] for n in self._stable]
         self._live = {w: self._reads_live(w) for w in self.program.weights}
+        self._arrange_filters()
+        self._tensors = [self._values[n] for n in self._stable]
+
+    def _arrange_filters(self) -> None:
+        """Copies of filters go channels-last, as activations lie: at 7 x 7 a convolution takes half the time."""
+        for step, depends in zip(self.program.setup, self._depends):
+            if not any(self._live[weight] for weight in depends):
+                for name in step.outputs:
+                    value = self._values[name]
+                    if Ref(name) in self._filters and isinstance(value, torch.Tensor) and value.dim() == 4:
+                        self._values[name] = value.contiguous(memory_format=torch.channels_last)
 
     def _reads_live(self, weight: str) -> bool:
         storage = self._values[weight].untyped_storage().data_ptr()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
-EXACT_BYTES = 64 << 20
+EXACT_BYTES = 16 << 20
 BLOCK = 512
 """Content is summed in blocks of this many 8-byte words (any single write changes one sum); what fills no block is kept
 as it is."""

@@ -90,8 +90,12 @@ def _binary(op: DeviceOp, chip: DeviceSpec) -> int:
     """An operand that is stretched along a row or column of tiles goes through a buffer of its own; a number is one
     tile."""
     number = _tile(op.first) if len(op.inputs) == 1 else 0
-    stretched = any(t.shape[-2:] != op.out.shape[-2:] for t in op.inputs)
+    stretched = any(_matrix(t) != _matrix(op.out) for t in op.inputs)
     return _pages(op, chip) + number + (2 * _part(op.inputs[-1]) * (len(op.inputs) - 1) if stretched else 0)
+
+
+def _matrix(spec: TensorSpec) -> tuple[int, ...]:
+    return (1, 1, *spec.shape)[-2:]
 
 
 def _matmul(op: DeviceOp, chip: DeviceSpec) -> int:
@@ -183,7 +187,10 @@ def _transpose(op: DeviceOp, chip: DeviceSpec) -> int:
 
 
 def _permute(op: DeviceOp, chip: DeviceSpec) -> int:
-    """The further the last dimension comes from, the more buffers a tile goes through."""
+    """The further the last dimension comes from, the more buffers a tile goes through; rows whose last dimension moves
+    are made tiles on the way."""
+    if op.first.layout == "row_major" and op.param("last", -1) % len(op.first.shape) != len(op.first.shape) - 1:
+        return 6 * _tile(op.first)
     page, rank = max(_page(op.first), _page(op.out)), len(op.first.shape)
     return 2 * page * {rank - 1: 1, rank - 2: 2}.get(op.param("last", rank - 1) % rank, 3)
 
@@ -305,6 +312,23 @@ def _batch_norm(op: DeviceOp, chip: DeviceSpec) -> int:
     return 18 * _page(op.out)
 
 
+def _ternary(op: DeviceOp, chip: DeviceSpec) -> int:
+    return 8 * _tile(op.out)
+
+
+ROWS_PADDED = 32 << 10
+"""What a pad of rows works through at once."""
+
+
+def _pad(op: DeviceOp, chip: DeviceSpec) -> int:
+    return 4 * _tile(op.out) if op.out.layout == "tile" else ROWS_PADDED + 2 * _page(op.out)
+
+
+def _heads(op: DeviceOp, chip: DeviceSpec) -> int:
+    """Queries, keys and values one after the other; keys that are transposed go through buffers of their own."""
+    return (12 if op.param("transposed") else 4) * _tile(op.out)
+
+
 Rule = Callable[[DeviceOp, DeviceSpec], int | Held]
 
 RULES: dict[str, Rule] = {
@@ -316,6 +340,9 @@ RULES: dict[str, Rule] = {
     "ArgMax": _argmax,
     "FillPad": _fill_pad,
     "BatchNorm": _batch_norm,
+    "Ternary": _ternary,
+    "Pad": _pad,
+    "NlpCreateHeads": _heads,
     "transpose": _transpose,
     "permute": _permute,
     "slice": _two_pages,

@@ -35,6 +35,7 @@ class Call:
         return self.outputs[0]
 
 
+SPLIT_HEADS = "ttnn.transformer.split_query_key_value_and_split_heads"
 Params = tuple[tuple[str, Any], ...]
 Rule = Callable[[Call], list[DeviceOp]]
 
@@ -45,6 +46,8 @@ def device_ops(
     """The device operations of one call, in order; none where nothing is left to do, as for a reshape in place."""
     if not outputs:
         return ()
+    # Tensors are told apart by identity, and specs that are equal may be one object in a Program.
+    specs = {name: _told_apart(value, outputs) for name, value in specs.items()}
     operands = tuple(_on_device(s) for v in specs.values() for s in flat_specs(v))
     call = Call(specs, operands, tuple(outputs), work, fidelity, kernel)
     rule = RULES.get(kernel)
@@ -63,17 +66,29 @@ def name_of(op: DeviceOp) -> str:
     return code if code in WITHOUT_SUFFIX else f"{code}DeviceOperation"
 
 
+def _told_apart(value: Any, outputs: Sequence[TensorSpec]) -> Any:
+    if isinstance(value, TensorSpec):
+        return replace(value) if any(value is o for o in outputs) else value
+    return tuple(_told_apart(v, outputs) for v in value) if isinstance(value, (tuple, list)) else value
+
+
 def _on_device(spec: TensorSpec) -> TensorSpec:
     """Operands that ttnn sends over itself (weights of a convolution) are in DRAM when the kernel runs."""
     return replace(spec, memory=DRAM) if spec.memory == HOST else spec
 
 
 def _matmul(call: Call) -> list[DeviceOp]:
-    """Without a program config ttnn runs the activation as an operation of its own."""
+    """Without a program config ttnn runs the activation as an operation of its own, and the bias too where a factor or
+    the product lies in L1."""
     factors = tuple(call.specs[f"input_tensor_{side}"] for side in "ab")
     bias = call.specs.get("bias")
-    params = (("bias", bias.dtype),) if bias is not None else ()
-    ops = [DeviceOp("matmul", factors, call.outputs, call.work, call.fidelity, params=params)]
+    apart = bias is not None and any(t.memory.buffer == "l1" for t in (*factors, call.out))
+    params = (("bias", bias.dtype),) if bias is not None and not apart else ()
+    product = (replace(call.out),) if apart else call.outputs
+    ops = [DeviceOp("matmul", factors, product, call.work, call.fidelity, params=params)]
+    if apart:
+        assert bias is not None
+        ops.append(DeviceOp("binary", (*product, bias), call.outputs))
     if call.specs.get("activation"):
         ops.append(DeviceOp("unary", call.outputs, call.outputs))
     return ops
@@ -153,9 +168,17 @@ def _swaps(moved: Sequence[int], rank: int) -> str:
     return "".join(names.get(d, "n") for d in moved)
 
 
+def _where(call: Call) -> list[DeviceOp]:
+    """The predicate becomes what the values are first."""
+    condition = replace(call.source, dtype=call.out.dtype)
+    cast = [] if condition == call.source else [DeviceOp("unary", (call.source,), (condition,), code="Typecast")]
+    chosen = (condition, *call.operands[1:])
+    return [*cast, DeviceOp("binary", chosen, call.outputs, call.work, call.fidelity, code="Ternary")]
+
+
 def _conv(call: Call) -> list[DeviceOp]:
-    """To shards, halo, convolution, back; a 1 × 1 window over all pixels is a tilise and a matrix product. Groups
-    cost as much as none: ttnn fills their weights up with zeros."""
+    """To shards, halo, convolution, back; a 1 × 1 window over all pixels is a tilise and a matrix product, and from or
+    to L1 its bias is added after that. Groups cost as much as none: ttnn fills their weights up with zeros."""
     specs, out = call.specs, call.out
     source: TensorSpec = specs["input_tensor"]
     window, stride = tuple(specs["kernel_size"]), tuple(specs.get("stride", (1, 1)))
@@ -165,6 +188,10 @@ def _conv(call: Call) -> list[DeviceOp]:
         tiled = replace(source, layout="tile")
         product = replace(call.work, ops=2.0 * math.prod(out.padded_shape) * tiled.padded_shape[-1])
         weight = replace(weight, dtype=_weights_dtype(specs))
+        if _bias(specs) and "l1" in (tiled.memory.buffer, out.memory.buffer):
+            plain, bias = replace(out, memory=DRAM), replace(weight, shape=(1, out.shape[-1]))
+            matmul = DeviceOp("matmul", (tiled, weight), (plain,), product, call.fidelity)
+            return [*_tilize(source, tiled), matmul, DeviceOp("binary", (plain, bias), call.outputs)]
         matmul = DeviceOp("matmul", (tiled, weight), call.outputs, product, call.fidelity, params=_bias(specs))
         return [*_tilize(source, tiled), matmul]
     dense = replace(call.work, ops=2.0 * depth * out.numel)
@@ -328,7 +355,6 @@ FAMILIES: dict[str, str] = {
     "ttnn.topk": "reduce",
     "ttnn.sort": "reduce",
     "ttnn.prod": "reduce",
-    "ttnn.where": "binary",
     "ttnn.pad": "copy",
     "ttnn.full": "copy",
     "ttnn.expand": "copy",
@@ -342,6 +368,7 @@ FAMILIES: dict[str, str] = {
 PARAMS: dict[str, Callable[[Call], Params]] = {
     "ttnn.rms_norm": lambda call: (("rms", True),),
     "ttnn.softmax": lambda call: (("dim", call.specs.get("dim", -1)),),
+    SPLIT_HEADS: lambda call: (("transposed", bool(call.specs.get("transpose_key", True))),),
 }
 """What else the buffers of some depend on."""
 
@@ -350,9 +377,9 @@ CODES: dict[str, str] = {
     "ttnn.argmax": "ArgMax",
     "ttnn.topk": "TopK",
     "ttnn.sort": "Sort",
-    "ttnn.where": "Ternary",
     "ttnn.batch_norm": "BatchNorm",
     "ttnn.pad": "Pad",
+    SPLIT_HEADS: "NlpCreateHeads",
 }
 """ttnn's names where a family has several."""
 
@@ -396,6 +423,7 @@ RULES: dict[str, Rule] = {
     "ttnn.to_dtype": lambda call: [],
     "ttnn.pow": _pow,
     "ttnn.permute": _permute,
+    "ttnn.where": _where,
     "ttnn.transpose": _transpose,
     "ttnn.transformer.scaled_dot_product_attention": _attention,
     "ttnn.conv2d": _conv,
