@@ -1,5 +1,6 @@
 # labels: name::dit_xl_2 author::facebook task::class-to-image domain::vision license::cc-by-nc-4.0
-"""DiT-XL/2 for images of 256 pixels, 675 M parameters: a diffusion transformer told the class and the step.
+"""DiT-XL/2 for images of 256 pixels: a diffusion transformer told the class and the step, 750 M parameters as diffusers
+builds it (675 M in the paper: here every block has embeddings of its own).
 
 Sizes of https://huggingface.co/facebook/DiT-XL-2-256/blob/main/transformer/config.json
 Paper: https://arxiv.org/abs/2212.09748

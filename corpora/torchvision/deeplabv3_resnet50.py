@@ -1,5 +1,5 @@
 # labels: name::deeplabv3_resnet50 author::google task::image-segmentation domain::vision license::bsd-3-clause
-"""DeepLabV3 with a dilated ResNet-50 and atrous pyramid pooling, 42.0 M parameters, 21 classes a pixel.
+"""DeepLabV3 with a dilated ResNet-50 and atrous pyramid pooling, 39.6 M parameters, 21 classes a pixel.
 
 Source: https://docs.pytorch.org/vision/stable/models/deeplabv3.html
 Paper: https://arxiv.org/abs/1706.05587

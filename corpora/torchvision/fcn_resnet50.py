@@ -1,5 +1,5 @@
 # labels: name::fcn_resnet50 author::berkeley task::image-segmentation domain::vision license::bsd-3-clause
-"""FCN with a dilated ResNet-50, 35.3 M parameters, 21 classes a pixel.
+"""FCN with a dilated ResNet-50, 33.0 M parameters, 21 classes a pixel.
 
 Source: https://docs.pytorch.org/vision/stable/models/fcn.html
 Paper: https://arxiv.org/abs/1411.4038

@@ -1,5 +1,5 @@
 # labels: name::keypointrcnn_resnet50_fpn author::facebook task::keypoint-detection domain::vision license::bsd-3-clause
-"""Keypoint R-CNN with a ResNet-50 feature pyramid, 59.1 M parameters, 17 keypoints of a person, on 100 proposals.
+"""Keypoint R-CNN with a ResNet-50 feature pyramid, 59.2 M parameters, 17 keypoints of a person, on 100 proposals.
 
 Source: https://docs.pytorch.org/vision/stable/models/keypoint_rcnn.html
 Paper: https://arxiv.org/abs/1703.06870

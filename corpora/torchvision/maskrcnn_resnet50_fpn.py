@@ -1,5 +1,5 @@
 # labels: name::maskrcnn_resnet50_fpn author::facebook task::instance-segmentation domain::vision license::bsd-3-clause
-"""Mask R-CNN with a ResNet-50 feature pyramid, 44.4 M parameters, 91 classes: an image and 100 proposals of boxes.
+"""Mask R-CNN with a ResNet-50 feature pyramid, 44.5 M parameters, 91 classes: an image and 100 proposals of boxes.
 
 Source: https://docs.pytorch.org/vision/stable/models/mask_rcnn.html
 Paper: https://arxiv.org/abs/1703.06870

@@ -1,5 +1,5 @@
 # labels: name::retinanet_resnet50_fpn author::facebook task::object-detection domain::vision license::bsd-3-clause
-"""RetinaNet with a ResNet-50 feature pyramid, 34.0 M parameters, 91 classes: dense boxes with focal loss.
+"""RetinaNet with a ResNet-50 feature pyramid, 34.1 M parameters, 91 classes: dense boxes with focal loss.
 
 Source: https://docs.pytorch.org/vision/stable/models/retinanet.html
 Paper: https://arxiv.org/abs/1708.02002

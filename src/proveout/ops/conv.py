@@ -37,7 +37,8 @@ def lower_convolution(
         tuple(given) * num if len(given) == 1 else given for given in (stride, padding, dilation, output_padding)
     )
     beyond = any(p > d * (k - 1) for p, d, k in zip(padding, dilation, weight.shape[2:]))
-    if weight.rank == 5 or (transposed and (groups != 1 or beyond)):
+    apart = weight.rank == 4 and _halo_bytes(input, weight, padding, dilation) > HALO_LIMIT
+    if weight.rank == 5 or (transposed and (groups != 1 or beyond)) or (apart and not transposed):
         return _from_slices(b, input, weight, bias, stride, padding, dilation, transposed, groups)
     if weight.rank == 3:
         input = b.reshape(input, (*input.shape[:2], 1, input.shape[2]))
@@ -83,7 +84,8 @@ def _from_slices(
     transposed: bool,
     groups: int,
 ) -> Value:
-    """Three dimensions, or what ttnn.conv_transpose2d is not known to take: groups, padding beyond the kernel's reach.
+    """Three dimensions, taps too far apart for one core's memory, or what ttnn.conv_transpose2d is not known to take:
+    groups, padding beyond the kernel's reach.
 
     In float32, as eager rounds once at the end.
     """
@@ -97,6 +99,18 @@ def _from_slices(
         column = b.reshape(b.cast(bias, "float32"), (1, bias.shape[0], *(1,) * len(w.size)))
         out = b.call("ttnn.add", input_tensor_a=out, input_tensor_b=column)
     return b.cast(out, b.out.dtype)
+
+
+HALO_LIMIT = 2**20
+"""Bytes of a core's L1 that a window's rows may take; the rest is for blocks of activations, weights and results."""
+COLUMNS = 8
+"""Cores that the channels are cut over at most."""
+
+
+def _halo_bytes(input: Value, weight: Value, padding: Ints, dilation: Ints) -> int:
+    """What one core holds of the padded rows between a window's first tap and its last, however rows are sliced."""
+    rows, across = (weight.shape[2] - 1) * dilation[0], input.shape[3] + 2 * padding[1]
+    return rows * across * math.ceil(input.shape[1] / COLUMNS) * 2
 
 
 def _flat(b: Builder, x: Value) -> Value:
@@ -242,6 +256,7 @@ def convolution_samples() -> Iterator[Sample]:
     yield case("1x1, no bias", (2, 16, 5, 5), (8, 16, 1, 1), bias=False)
     yield case("strided", (1, 4, 9, 9), (8, 4, 3, 3), stride=2, pad=1)
     yield case("dilated", (1, 4, 9, 9), (8, 4, 3, 3), dil=2)
+    yield case("dilated beyond a core's memory", (1, 32, 8, 8), (2, 32, 3, 3), pad=200, dil=200)
     yield case("depthwise", (2, 8, 7, 7), (8, 1, 3, 3), pad=1, groups=8)
     yield case("grouped", (2, 8, 7, 7), (12, 4, 3, 3), groups=2)
     yield case("one dimension", (2, 4, 20), (6, 4, 5), stride=2, pad=2)
