@@ -40,7 +40,7 @@ class Removed:
 
 def entries(store: Store) -> list[Entry]:
     """Every readable Record, by model and device; one is held at a time."""
-    found = [Entry(path, row(record), _bytes(_files(path))) for path, record in _readable(store)]
+    found = [Entry(path, _row(record, path), _bytes(_files(path))) for path, record in _readable(store)]
     return sorted(found, key=lambda e: tuple(str(e.row[k]) for k in ("model", "device", "did", "created", "key")))
 
 
@@ -104,6 +104,11 @@ def _readable(store: Store) -> Iterator[tuple[Path, Record]]:
             yield path, read_record(path)
         except (OSError, ValueError):
             continue
+
+
+def _row(record: Record, path: Path) -> Row:
+    flat = row(record)
+    return {**flat, "machine": flat["machine"] or path.parent.name}
 
 
 def _made(record: Record, path: Path) -> datetime:

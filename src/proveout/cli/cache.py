@@ -133,7 +133,7 @@ def _stats(store: Store, names: list[str], as_json: bool, asked: dict[str, Any])
 
     found = stats(store)
     if not as_json:
-        emit("\n".join(f"{key.replace('_', ' '):14}{_shown(key, value)}" for key, value in found.items()))
+        emit("\n".join(f"{key.replace('_', ' '):20}{_shown(key, value)}" for key, value in found.items()))
     return found
 
 

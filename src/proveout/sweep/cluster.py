@@ -60,7 +60,7 @@ class Cluster:
         self._ray = _ray()
         self._store = store
         self._modules = libraries(scripts)
-        self._mark = store.folder / f".shared-{secrets.token_hex(8)}"
+        self._mark = store.folder.absolute() / f".shared-{secrets.token_hex(8)}"
         self._mark.touch()
         self._ours = not self._ray.is_initialized()
         if self._ours:

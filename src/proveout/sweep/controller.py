@@ -147,7 +147,9 @@ class _Sweep:
         while len(self.running) < self.workers.slots:
             job = self.next_job()
             if job is not None:
-                task: Task = Prove(job[1], self.asked.store.folder, self.asked.rebuild, self.workers.anywhere)
+                task: Task = Prove(
+                    job[1], self.asked.store.folder.absolute(), self.asked.rebuild, self.workers.anywhere
+                )
                 self.begin(job[0], task, None)
             elif self.scripts:
                 number, script = self.scripts.popleft()
@@ -157,7 +159,7 @@ class _Sweep:
         return bool(self.running)
 
     def find(self, script: Path) -> Find:
-        cache = None if self.asked.rebuild == "always" else self.asked.store.folder
+        cache = None if self.asked.rebuild == "always" else self.asked.store.folder.absolute()
         return Find(script, self.asked.how, self.asked.timeout_s, cache)
 
     def next_job(self) -> tuple[Place, Job] | None:
