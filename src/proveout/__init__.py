@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from proveout.api import Benchmark, benchmark_model, benchmark_script
     from proveout.devices.registry import open_device
     from proveout.engine.compiled import Compiled, compile
     from proveout.program import Program
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from proveout.types import Job, Record, Settings, Timing, Workload
 
 _HOMES = {
+    "Benchmark": "proveout.api",
+    "benchmark_model": "proveout.api",
+    "benchmark_script": "proveout.api",
     "Compiled": "proveout.engine.compiled",
     "compile": "proveout.engine.compiled",
     "open_device": "proveout.devices.registry",
@@ -37,6 +41,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "Benchmark",
     "Compiled",
     "Job",
     "Program",
@@ -46,6 +51,8 @@ __all__ = [
     "Timing",
     "Workload",
     "__version__",
+    "benchmark_model",
+    "benchmark_script",
     "compile",
     "open_device",
 ]

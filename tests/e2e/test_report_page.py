@@ -78,3 +78,23 @@ def test_measured_and_modelled_are_told_apart(page, report):
     table = page.locator("tbody").first.inner_text()
     assert "modelled" in table
     assert "measured" in table
+
+
+def test_a_model_s_page_is_put_together_when_it_is_opened(page, report):
+    page.goto(report.as_uri())
+    assert page.locator(".model h3").count() == 0
+    page.locator("#models a", has_text="quick").click()
+    assert page.locator(".model[open] h3").first.inner_text() == "Op conversion"
+    assert page.locator(".model[open]").count() == 1
+    page.goto(page.url)
+    assert page.locator(".model[open] h3").first.is_visible()
+
+
+def test_sorting_reverses_on_a_second_click(page, report):
+    page.goto(report.as_uri())
+    names = page.locator("#models tbody tr .col-model a")
+    heading = page.locator("#models th button", has_text="Model")
+    heading.click()
+    first = names.all_inner_texts()
+    heading.click()
+    assert names.all_inner_texts() == first[::-1] == ["wrong", "slow", "quick"]

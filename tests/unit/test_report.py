@@ -15,7 +15,7 @@ from test_store import make_record
 
 from proveout import report
 from proveout.errors import EnvironmentFault, UsageError
-from proveout.report import data, html, markdown, terminal
+from proveout.report import corpus_ops, data, html, markdown, readme, terminal
 from proveout.report.rows import COLUMNS, Report, load, number, pcc_text
 from proveout.store import Store, row
 from proveout.types import Comparison, Coverage, MemoryUse, OpStatus, Origin, Record
@@ -43,17 +43,19 @@ def test_the_same_records_give_byte_identical_files(tmp_path: Path) -> None:
     records = [make_record(), make_record("linear", "cpu"), FAILED, EXPECTED]
     one = report.write(filled(tmp_path / "a", *records), tmp_path / "out-a")
     two = report.write(filled(tmp_path / "b", *records[::-1]), tmp_path / "out-b")
-    assert [p.name for p in one[:4]] == ["report.md", "report.csv", "report.json", "report.html"]
-    assert [p.parent.name for p in one[4:]] == ["ops"] * 3, "one a model that was captured"
+    main = ["report.md", "report.csv", "report.json", "report.html", "ops.md", "ops.csv"]
+    assert [p.name for p in one if p.parent.name == "out-a"] == main
+    assert [p.parent.name for p in one].count("models") == 4
+    assert [p.parent.name for p in one].count("ops") == 3, "one a model that was captured"
     assert [p.name for p in one] == [p.name for p in two]
     assert [p.read_bytes() for p in one] == [p.read_bytes() for p in two]
 
 
 def test_writing_leaves_only_the_report(tmp_path: Path) -> None:
     report.write(filled(tmp_path / "store"), tmp_path / "out", formats=("csv",))
-    assert {p.name for p in (tmp_path / "out").iterdir()} == {"report.csv", "ops"}
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {"report.csv", "ops.csv", "ops"}
     report.write(filled(tmp_path / "store"), tmp_path / "md", formats=("md",))
-    assert [p.name for p in (tmp_path / "md").iterdir()] == ["report.md"]
+    assert {p.name for p in (tmp_path / "md").iterdir()} == {"report.md", "ops.md", "models"}
 
 
 def test_an_empty_store_says_what_to_run(tmp_path: Path) -> None:
@@ -130,7 +132,8 @@ def test_markdown_has_the_seed_tables() -> None:
         "| Fits in memory | Peak SRAM usage (in MB) | Reason |"
     )
     assert first == (
-        "| linear | sim:n150 bfloat16 fast | ✅ | 4 (4) | 1 (1) | 3 | 0.409 (measured) | 0.042 (modelled) "
+        f"| [linear](<models/{data.page_name(make_record())}.md>) | sim:n150 bfloat16 fast "
+        "| ✅ | 4 (4) | 1 (1) | 3 | 0.409 (measured) | 0.042 (modelled) "
         "| 0.999870 | N/A | yes | 2.50 |  |"
     )
     assert "| ✘ (expected) |" in text
@@ -256,9 +259,95 @@ def test_every_report_has_the_ledger() -> None:
     assert (
         "| 1 | aten.sort.default | 1 | 2 | 66.7 % | 4.20 µs | 10.0 % | 4.20 µs, -2 transfers "
         "| no kernel sorts along a dimension of 64 | pad the dimension to 128 |"
-    ) in markdown.render(report)
+    ) in markdown.render_model(report.records[0], report.rows[0])
     (line,) = json.loads(data.render_json(report))["records"][0]["fallbacks"]
     assert (line["rank"], line["saved_ns"], line["sources"]) == (1, 4200, ["models/linear.py:7"])
+
+
+def test_each_row_of_the_markdown_report_links_to_a_page_that_is_there(tmp_path: Path) -> None:
+    report.write(filled(tmp_path / "store", make_record(EVIL), FAILED), tmp_path / "out", formats=("md",))
+    links = set(re.findall(r"\]\(<(.+?)>\)", (tmp_path / "out" / "report.md").read_text()))
+    assert len(links) == 2
+    assert all((tmp_path / "out" / link).is_file() for link in links)
+
+
+def test_a_model_s_page_tells_its_variations_comparisons_and_timings() -> None:
+    record = make_record()
+    text = markdown.render_model(record, row(record))
+    assert "| `aten.sort.default` | self=f32\\[64\\] | ✘ | 1 |  |" in text
+    assert "| compiled | modelled | sim:n150 | 0.042 |" in text
+    assert "## Outputs against the reference" in text
+
+
+def test_at_a_glance_counts_by_corpus_and_device() -> None:
+    dry = make_record("dry")
+    dry = dataclasses.replace(dry, job=dataclasses.replace(dry.job, do=("compile",)))
+    text = "\n".join(markdown.at_a_glance(of(make_record(), make_record("x", "cpu"), FAILED, EXPECTED, dry)))
+    assert "| models | cpu | 1 | 1 | 0 | 0 | 0.999870 | 75.0 |" in text
+    assert "| models | sim:n150 | 4 | 1 | 1 | 1 | 0.999870 | 75.0 |" in text
+
+
+# -------------------------------------------------------------------------------------- ops over all models
+
+
+def test_variations_over_all_models_count_their_nodes_and_callers() -> None:
+    other = make_record("other")
+    ways = corpus_ops.variations((make_record(), make_record("linear", "cpu"), other), "sort")
+    assert [(w["count"], w["models"], w["state"]) for w in ways] == [(3, ["linear", "other"], "host")]
+
+
+def test_the_op_table_begins_with_what_most_models_have_on_the_host() -> None:
+    first, *rest = corpus_ops.summary((make_record(), make_record("other")))
+    assert (first["aten"], first["host"], first["host_models"], first["models"]) == ("aten.sort.default", 2, 2, 2)
+    assert {row["host"] for row in rest} == {0}
+
+
+def test_ops_csv_has_every_variation_and_markdown_the_most_frequent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus_ops, "MOST_VARIATIONS", 1)
+    ops = tuple(OpStatus(f"n{i}", "aten.add.Tensor", "converted", inputs=f"self=f32[{min(i, 1)}]") for i in range(3))
+    report = of(make_record(coverage=Coverage(ops, 0, 1)))
+    rows = list(csv.DictReader(io.StringIO(corpus_ops.render_csv(report))))
+    assert [(r["inputs"], r["count"], r["models"]) for r in rows] == [
+        ("self=f32[1]", "2", "1"),
+        ("self=f32[0]", "1", "1"),
+    ]
+    text = corpus_ops.render_markdown(report)
+    assert "self=f32\\[1\\]" in text
+    assert "self=f32\\[0\\]" not in text
+    assert [name for name in corpus_ops.SUMMARY_COLUMNS if f"**{name}**:" not in text] == []
+
+
+# --------------------------------------------------------------------------------------------- README
+
+TEMPLATE = "# Mine\n<!-- proveout:models -->\nstale\n<!-- /proveout:models -->\nkept\n"
+
+
+def test_a_readme_keeps_what_is_outside_its_markers_and_can_be_filled_again() -> None:
+    once = readme.fill(TEMPLATE, of(make_record()), "docs/report/models", "docs/README.md.in")
+    assert once.startswith("# Mine\n")
+    assert once.endswith("kept\n")
+    assert "stale" not in once
+    assert "edit docs/README.md.in" in once
+    assert "](<docs/report/models/linear-sim-n150-" in once
+    assert readme.fill(once, of(make_record()), "docs/report/models", "docs/README.md.in") == once
+
+
+def test_a_readme_s_links_lead_from_its_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").mkdir()
+    template = Path("docs/README.md.in")
+    template.write_text(TEMPLATE)
+    written = readme.write_readme(of(make_record()), template, readme.default_output(template), Path("docs/report"))
+    assert written == Path("README.md")
+    assert "](<docs/report/models/" in written.read_text()
+    assert template.read_text() == TEMPLATE
+
+
+def test_a_template_without_markers_or_with_strange_ones_is_refused() -> None:
+    with pytest.raises(UsageError, match="Add the lines <!-- proveout:models -->"):
+        readme.fill("# Mine\n", of(make_record()), "models")
+    with pytest.raises(UsageError, match=r"unknown part in the template: 'modles'.*Did you mean 'models'"):
+        readme.fill(TEMPLATE.replace("models", "modles"), of(make_record()), "models")
 
 
 # ----------------------------------------------------------------------------------------------- HTML
@@ -338,7 +427,11 @@ def test_html_links_each_row_to_its_details() -> None:
     page = Page(html.render(of(make_record(), FAILED)))
     links = [a["href"] for tag, a in page.tags if tag == "a"]
     details = [a["id"] for tag, a in page.tags if tag == "details" and "id" in a]
-    assert links == [f"#{name}" for name in details] == ["#m0", "#m1"]
+    assert (
+        links
+        == [f"#{name}" for name in details]
+        == [f"#{data.page_name(record)}" for record in (make_record(), FAILED)]
+    )
 
 
 def test_html_follows_the_reader_s_colour_scheme() -> None:

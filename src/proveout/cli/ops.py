@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -56,23 +56,15 @@ def _table(name: str, as_json: bool) -> int:
 def _called(name: str, cache_dir: str | None, as_json: bool) -> int:
     """Input variations over all Records: each with its state, count, models and lowest PCC."""
     from proveout.cli.output import colour, emit, emit_json, note
+    from proveout.report import corpus_ops
     from proveout.report.rows import load, pcc_text
     from proveout.report.terminal import grid
-    from proveout.store import Store, variation_rows
+    from proveout.store import Store
 
     store = Store(cache_dir)
-    merged: dict[tuple[str, ...], dict[str, Any]] = {}
-    for record in load(store).records:
-        for row in variation_rows(record):
-            if name in row["aten"]:
-                key = tuple(row[k] for k in ("aten", "state", "reason", "inputs"))
-                seen = merged.setdefault(key, {**row, "count": 0, "pcc": None, "models": set()})
-                seen["count"] += row["count"]
-                seen["models"].add(record.job.workload.name)
-                seen["pcc"] = min((p for p in (seen["pcc"], row["pcc"]) if p is not None), default=None)
-    if not merged:
+    rows = corpus_ops.variations(load(store).records, name)
+    if not rows:
         raise UsageError(f"no model in the cache {store.folder} calls an op with {name!r} in its name.")
-    rows = [{**row, "models": sorted(row["models"])} for _, row in sorted(merged.items())]
     if as_json:
         emit_json({"cache": str(store.folder), "variations": rows})
     else:

@@ -2,40 +2,74 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from proveout.cli.request import CacheDir, Json
+from proveout.errors import UsageError
 
 Output = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Where the report's files go.")]
 
 
-def verb(cache_dir: CacheDir = None, output: Output = Path("proveout-report"), as_json: Json = False) -> int:
+Readme = Annotated[
+    Path | None,
+    typer.Option(
+        "--readme",
+        metavar="TEMPLATE",
+        help="Paste the tables between a template's markers: docs/README.md.in makes README.md.",
+        show_default=False,
+    ),
+]
+ReadmeOutput = Annotated[
+    Path | None,
+    typer.Option("--readme-output", metavar="FILE", help="Where the filled template goes.", show_default=False),
+]
+
+
+def verb(
+    cache_dir: CacheDir = None,
+    output: Output = Path("proveout-report"),
+    readme: Readme = None,
+    readme_output: ReadmeOutput = None,
+    as_json: Json = False,
+) -> int:
     """Show all results, and write them as files.
 
-    Prints the table of models and writes it as Markdown, CSV, JSON and one HTML page that opens offline, and each
-    model's ops with their input variations as CSV.
+    Prints the table of models and writes it as Markdown with a page for each model, CSV, JSON and one HTML page that
+    opens offline; and the ops of all models, and of each, with their input variations.
 
     \b
-    Example:
+    Examples:
       proveout report -o proveout-report
+      proveout report -o docs/report --readme docs/README.md.in
     """
     from proveout.cli.output import colour, emit, emit_json, note
     from proveout.report import load, save, terminal
+    from proveout.report.readme import default_output, write_readme
     from proveout.store import Store
 
+    if readme_output and not readme:
+        raise UsageError("--readme-output needs the template that fills it: --readme TEMPLATE")
     store = Store(cache_dir)
     report = load(store)
-    files = [str(path) for path in save(report, output)]
+    files = save(report, output)
+    if readme:
+        files.append(write_readme(report, readme, readme_output or default_output(readme), output))
     if as_json:
         unreadable = [{"file": path, "reason": reason} for path, reason in report.unreadable]
-        emit_json({"cache": str(store.folder), "files": files, "records": report.rows, "unreadable": unreadable})
+        names = [str(path) for path in files]
+        emit_json({"cache": str(store.folder), "files": names, "records": report.rows, "unreadable": unreadable})
     else:
         emit(terminal.render(report, colour=colour()))
         note(f"cache {store.folder}: {len(report.records)} read")
-        main = [file for file in files if Path(file).parent == output.expanduser()]
-        more = f" and {len(files) - len(main)} op reports in {output / 'ops'}" if len(files) > len(main) else ""
-        note(f"wrote {', '.join(main)}{more}")
+        main = [str(path) for path in files if path.parent == output.expanduser() or (path == files[-1] and readme)]
+        note(f"wrote {', '.join(main)}" + "".join(_how_many(files, output / name) for name in ("models", "ops")))
     return 0
+
+
+def _how_many(files: Sequence[Path], folder: Path) -> str:
+    found = sum(path.parent == folder.expanduser() for path in files)
+    return f"; {found} file{'' if found == 1 else 's'} in {folder}" if found else ""

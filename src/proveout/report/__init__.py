@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from proveout.errors import EnvironmentFault, unknown
-from proveout.report import data, html, markdown
+from proveout.report import corpus_ops, data, html, markdown
 from proveout.report.rows import Report, load
 from proveout.store import Store, write_text
 
@@ -19,7 +19,8 @@ FORMATS: dict[str, Callable[[Report], str]] = {
 
 
 def write(store: Store, folder: str | Path, formats: Sequence[str] = tuple(FORMATS)) -> list[Path]:
-    """Read a store and write `report.<format>` for each format, and with CSV the ops of each model.
+    """Read a store and write `report.<format>` for each format; with Markdown a page a model, and with both it and CSV
+    the ops of all models together.
 
     The same Records give the same bytes."""
     return save(load(store), folder, formats)
@@ -33,10 +34,16 @@ def save(report: Report, folder: str | Path, formats: Sequence[str] = tuple(FORM
         if name not in FORMATS:
             raise unknown("report format", name, FORMATS)
         texts[folder / f"report.{name}"] = FORMATS[name](report)
+    if "md" in formats:
+        texts[folder / "ops.md"] = corpus_ops.render_markdown(report)
+        for record, flat in zip(report.records, report.rows, strict=True):
+            page = folder / markdown.PAGES / f"{data.page_name(record)}.md"
+            texts[page] = markdown.render_model(record, flat)
     if "csv" in formats:
+        texts[folder / "ops.csv"] = corpus_ops.render_csv(report)
         for record in report.records:
             if record.coverage.ops:
-                texts[folder / "ops" / data.ops_csv_name(record)] = data.render_ops_csv(record)
+                texts[folder / "ops" / f"{data.page_name(record)}.csv"] = data.render_ops_csv(record)
     for path, text in texts.items():
         try:
             write_text(path, text)

@@ -60,6 +60,8 @@ th button:focus-visible { outline: 2px solid var(--link); }
 th[aria-sort] button { color: var(--text); }
 th[aria-sort=ascending] button::after { content: " ↑"; }
 th[aria-sort=descending] button::after { content: " ↓"; }
+.scroll td > code { white-space: nowrap; }
+.scroll td > details[open] { min-width: 260px; }
 .number { text-align: right; }
 #models td { white-space: nowrap; }
 #models td.col-model { white-space: normal; min-width: 200px; overflow-wrap: anywhere; }
@@ -84,11 +86,15 @@ p.reason { margin: 12px 0 0; }
 .legend { display: flex; flex-wrap: wrap; gap: 6px 16px; align-items: center; margin: 0 0 10px; }
 .key { font-size: 13px; }
 .key { display: inline-flex; gap: 6px; align-items: center; }
-#chart svg { display: block; overflow: visible; }
-#chart text { fill: var(--text); font-size: 12px; } #chart .dim, #chart .value { fill: var(--dim); }
-#chart .grid { stroke: var(--line); }
+figure svg { display: block; overflow: visible; }
+figure text { fill: var(--text); font-size: 12px; } figure .dim, figure .value { fill: var(--dim); }
+figure .grid { stroke: var(--line); }
 .bar.measured { fill: var(--measured); }
 .bar.modelled { fill: url(#hatch); stroke: var(--modelled); }
+figure { margin: 0; }
+#ops > details { margin-top: 14px; }
+#details { margin-bottom: 26px; }
+.bar.host { fill: var(--bad); }
 .hatch-ground { fill: var(--modelled-soft); } .hatch-line { fill: var(--modelled); }
 
 details > summary { cursor: pointer; display: flex; flex-wrap: wrap; gap: 4px 10px; align-items: center;
@@ -98,6 +104,9 @@ details > summary::before { content: "▸"; color: var(--dim); }
 details[open] > summary::before { content: "▾"; }
 summary b { overflow-wrap: anywhere; }
 .model { padding: 12px 18px; margin-bottom: 8px; scroll-margin-top: 12px; }
+#closed { display: none; }
+.many #closed { display: block; } .many .model:not([open]) { display: none; }
+.many:has(.model[open]) #closed { display: none; }
 .model:target { border-color: var(--link); }
 dl { margin: 12px 0 0; } dt { color: var(--dim); font-size: 12px; } dd { margin: 0; overflow-wrap: anywhere; }
 .facts { display: grid; grid-template-columns: repeat(auto-fill, minmax(190px, 1fr)); gap: 8px 20px; }
@@ -112,6 +121,7 @@ footer { margin-top: 18px; }
   .card { padding: 14px; }
   .tile { flex-basis: 40%; padding: 10px 12px; } .tile b { font-size: 20px; }
   #sort { display: inline-block; }
+  .facts { grid-template-columns: repeat(auto-fill, minmax(140px, 1fr)); }
   .toolbar select { flex: 1 1 45%; }
   #models thead { display: none; }
   #models, #models tbody { display: block; }
@@ -134,8 +144,7 @@ const table = document.getElementById("models");
 if (table) {
   const body = table.tBodies[0], rows = [...body.rows], heads = [...table.tHead.rows[0].cells];
   const field = id => document.getElementById(id);
-  const text = rows.map(row => row.textContent.toLowerCase() + " "
-    + document.getElementById(row.dataset.model).textContent.toLowerCase());
+  const text = rows.map(row => (row.textContent + " " + row.dataset.find).toLowerCase());
 
   // Measured and modelled times are never ranked against each other: they sort as two groups.
   function value(row, index) {
@@ -180,10 +189,26 @@ if (table) {
   ["find", "status", "device", "kind"].forEach(id => field(id).addEventListener("input", filter));
   filter();
 }
+// Pages are templates until they are opened; of many, only the open ones are listed.
+function fill(page) {
+  const inside = page.querySelector("template");
+  if (inside) inside.replaceWith(inside.content);
+}
+document.addEventListener("toggle", event => { if (event.target.open) fill(event.target); }, true);
+const pages = document.getElementById("details");
+if (pages && pages.querySelectorAll(".model").length > 30) pages.classList.add("many");
 function unfold() {
-  const target = document.getElementById(location.hash.slice(1));
-  if (target && target.tagName === "DETAILS") { target.open = true; target.scrollIntoView(); }
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (!target || target.tagName !== "DETAILS") return;
+  if (pages) pages.querySelectorAll(".many .model[open]").forEach(page => { page.open = page === target; });
+  fill(target);
+  target.open = true;
+  target.scrollIntoView();
 }
 addEventListener("hashchange", unfold);
+document.addEventListener("click", event => {
+  const link = event.target.closest("a[href^='#']");
+  if (link && link.hash === location.hash) unfold();
+});
 unfold();
 """

@@ -52,7 +52,7 @@ def bars(rows: Sequence[Row]) -> Html:
         "section",
         el("h2", "Compiled run time"),
         el("div", *keys, el("span", " ".join(notes), class_="hint"), class_="legend"),
-        picture,
+        el("figure", picture),
         class_="card",
         id="chart",
     )

@@ -42,10 +42,11 @@ def render_ops_csv(record: Record) -> str:
     return out.getvalue()
 
 
-def ops_csv_name(record: Record) -> str:
-    """The op report's file name: which model and device, and a digest that tells settings and machines apart."""
+def page_name(record: Record) -> str:
+    """Names a model's page and op report: which model and device, and a digest that tells settings and machines
+    apart."""
     plain = re.sub(r"[^\w.@-]+", "-", f"{record.job.workload.name}-{record.job.device}").strip("-")
-    return f"{plain}-{digest([record.job.key, dict(record.environment).get('machine', '')])[:8]}.csv"
+    return f"{plain}-{digest([record.job.key, dict(record.environment).get('machine', '')])[:8]}"
 
 
 def render_json(report: Report) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from proveout.report.data import page_name
 from proveout.report.element import Html, el, join
 from proveout.report.ledger import caveat, figures, heading, sentences
 from proveout.report.rows import NOTHING, OP_STATE, Report, count, number, numbers, pcc_text, status_words
@@ -16,11 +17,12 @@ LOWEST_STEPS = 10
 def details(report: Report) -> Html:
     if not report.records:
         return Html("")
-    pairs = enumerate(zip(report.records, report.rows, strict=True))
+    pairs = zip(report.records, report.rows, strict=True)
     return el(
         "section",
         el("h2", "Model by model"),
-        *(_model(record, flat, f"m{index}") for index, (record, flat) in pairs),
+        el("p", "Choose a model in the table to open its page here.", class_="hint", id="closed"),
+        *(_model(record, flat, page_name(record)) for record, flat in pairs),
         id="details",
     )
 
@@ -43,9 +45,7 @@ def _model(record: Record, flat: Row, anchor: str) -> Html:
         el("span", f"{flat['device']} · {numbers(flat)}", class_="hint"),
         status_chip(flat),
     )
-    return el(
-        "details",
-        summary,
+    content = join(
         el("p", flat["reason"], class_=f"reason {flat['status']}") if flat["reason"] else "",
         _facts(record, flat),
         _section("Op conversion", _ops(record)),
@@ -59,9 +59,9 @@ def _model(record: Record, flat: Row, anchor: str) -> Html:
         _section("Comparisons with the reference", _comparisons(record)),
         _section("Timings", _timings(record)),
         _section("Last lines of its log", el("pre", record.log)) if record.log and record.status != "passed" else "",
-        id=anchor,
-        class_="card model",
     )
+    # Inert until it is opened: a browser lays out hundreds of tables only when somebody wants to see them.
+    return el("details", summary, el("template", content), id=anchor, class_="card model")
 
 
 def _section(title: str, content: Html) -> Html:
@@ -74,6 +74,7 @@ def _facts(record: Record, flat: Row) -> Html:
         "Class": flat["class_name"],
         "Selector": flat["selector"],
         "Inputs": ", ".join(f"{name}: {spec}" for name, spec in record.job.workload.inputs),
+        "Labels": ", ".join(f"{key}: {' '.join(values)}" for key, values in record.job.workload.labels),
         "Parameters": count(flat["parameters"]),
         "Did": flat["did"].replace("+", ", "),
         "Graphs": count(flat["graphs"]),

@@ -16,6 +16,7 @@ OWN_LINE = {
     "meta",
     "section",
     "summary",
+    "template",
     "tr",
     "ul",
 }

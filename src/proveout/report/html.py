@@ -7,8 +7,10 @@ from pathlib import PurePath
 
 from proveout.report.assets import SCRIPT, STYLE
 from proveout.report.chart import bars
+from proveout.report.data import page_name
 from proveout.report.details import badge, details, status_chip
 from proveout.report.element import Html, el, join
+from proveout.report.ops_section import ops
 from proveout.report.rows import (
     COLUMNS,
     NOTHING,
@@ -22,6 +24,9 @@ from proveout.report.rows import (
     unreadable_lines,
 )
 from proveout.store import Row
+
+FOUND_BY = ("script", "selector", "labels", "failure", "did", "machine")
+"""What the filter finds a row by, beside what it shows."""
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 """The browser itself refuses any request that this page could make."""
@@ -45,9 +50,10 @@ def render(report: Report) -> str:
                 "main",
                 _summary(report),
                 _unreadable(report),
-                _models(report.rows),
-                bars(report.rows),
+                _models(report),
                 details(report),
+                bars(report.rows),
+                ops(report),
             ),
             el("footer", _glossary()),
             el("script", Html(SCRIPT)),
@@ -94,7 +100,8 @@ def _unreadable(report: Report) -> Html:
     )
 
 
-def _models(rows: Sequence[Row]) -> Html:
+def _models(report: Report) -> Html:
+    rows = report.rows
     if not rows:
         return Html("")
     columns = columns_for("html", rows)
@@ -102,13 +109,14 @@ def _models(rows: Sequence[Row]) -> Html:
     body = [
         el(
             "tr",
-            *(_cell(column, flat, index) for column in columns),
+            *(_cell(column, flat, page) for column in columns),
             data_status=flat["status"],
             data_device=flat["device"],
             data_kind=flat["compiled_kind"] or "none",
-            data_model=f"m{index}",
+            data_model=page,
+            data_find=" ".join(str(flat[key]) for key in FOUND_BY),
         )
-        for index, flat in enumerate(rows)
+        for page, flat in zip(map(page_name, report.records), rows, strict=True)
     ]
     return el(
         "section",
@@ -128,7 +136,7 @@ def _toolbar(rows: Sequence[Row], columns: Sequence[Column]) -> Html:
             "input",
             type="search",
             id="find",
-            placeholder="Filter by model, script or reason",
+            placeholder="Filter by model, script, label or reason",
             aria_label="Filter",
         ),
         _choice("status", "All statuses", statuses),
@@ -154,11 +162,11 @@ def _heading(column: Column) -> Html:
     )
 
 
-def _cell(column: Column, flat: Row, index: int) -> Html:
+def _cell(column: Column, flat: Row, page: str) -> Html:
     value = column.value(flat)
     kind = flat[column.kind] if column.kind else None
     if column.key in RICH_CELLS:
-        content = RICH_CELLS[column.key](flat, index)
+        content = RICH_CELLS[column.key](flat, page)
     else:
         content = join(value, " ", badge(kind)) if kind and value != NOTHING else join(value)
     return el(
@@ -171,9 +179,9 @@ def _cell(column: Column, flat: Row, index: int) -> Html:
     )
 
 
-def _model_cell(flat: Row, index: int) -> Html:
+def _model_cell(flat: Row, page: str) -> Html:
     lines = [
-        el("a", flat["model"], href=f"#m{index}"),
+        el("a", flat["model"], href=f"#{page}"),
         el("small", flat["class_name"] or PurePath(flat["script"]).name),
     ]
     if flat["reason"]:
@@ -181,7 +189,7 @@ def _model_cell(flat: Row, index: int) -> Html:
     return join(*lines)
 
 
-RICH_CELLS: dict[str, Callable[[Row, int], Html]] = {
+RICH_CELLS: dict[str, Callable[[Row, str], Html]] = {
     "model": _model_cell,
     "device": lambda flat, _: join(flat["device"], el("small", numbers(flat))),
     "status": lambda flat, _: status_chip(flat),
