@@ -36,6 +36,7 @@ demo: .venv/installed
 
 # All of PyTorch's operator samples are left out of it (tens of minutes); a run that stops goes on where it was:
 #   .venv/bin/python -m pytest -n 2 -m whole_table tests/ops
+# So are nine tenths of the corpora's scripts: -m whole_corpora tests/corpora
 test: .venv/installed-test lint interop-tools
 	$(BIN)/python -m pytest -n 2 tests
 

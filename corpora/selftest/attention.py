@@ -1,4 +1,4 @@
-# labels: name::attention author::proveout test_group::selftest task::NLP licence::apache-2.0
+# labels: name::attention author::proveout test_group::selftest task::text-generation domain::nlp license::apache-2.0
 """One transformer encoder block, written out: embeddings, softmax attention, feed-forward."""
 
 import math

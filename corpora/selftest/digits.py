@@ -1,4 +1,4 @@
-# labels: name::digits author::proveout test_group::selftest task::Computer_Vision licence::apache-2.0
+# labels: name::digits author::proveout test_group::selftest task::image-classification domain::vision license::apache-2.0
 """A small network trained here, in a second, on scikit-learn's handwritten digits: 8 x 8 pixels, ten classes.
 
 `evaluate_on` gives a model's accuracy on digits that were held back, so that a compiled copy can be judged by

@@ -1,4 +1,4 @@
-# labels: name::two_layer author::proveout test_group::selftest task::Other licence::apache-2.0
+# labels: name::two_layer author::proveout test_group::selftest task::other domain::other license::apache-2.0
 """A two-layer perceptron with GELU, layer normalisation and a residual: a transformer's feed-forward."""
 
 from proveout.parser import parse

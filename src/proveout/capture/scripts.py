@@ -142,7 +142,12 @@ def _folder(name: str) -> Path:
 
 
 def _corpora() -> dict[str, Path]:
-    return {path.name: path for path in sorted(corpora_folder().iterdir()) if path.is_dir() and _public(path.name)}
+    """The corpora by name, those of MLAgility by its names too."""
+    folders = {path.name: path for path in sorted(corpora_folder().iterdir()) if path.is_dir() and _public(path.name)}
+    return folders | {name: folders[ours] for name, ours in _OTHER_NAMES.items() if ours in folders}
+
+
+_OTHER_NAMES = {"transformers_pytorch": "transformers"}
 
 
 def _scripts_of(folder: Path) -> list[Path]:

@@ -150,7 +150,7 @@ def lower_max_pool2d(
     if b.used(1):  # ttnn's pooling indices are not eager's
         best, indices = maxima_and_indices(b, x, window, step, edge, gap, spatial)
         return b.reshape(best, b.out.shape), b.reshape(indices, b.out.shape)
-    if b.refuses("ttnn.max_pool2d", input_tensor=x, **attrs) is None:
+    if _fits(window, x, edge) and b.refuses("ttnn.max_pool2d", input_tensor=x, **attrs) is None:
         out = _unflat(b, b.call("ttnn.max_pool2d", input_tensor=_flat(b, x), **attrs), n, spatial)
     else:
         out = _over_windows(b, x, "ttnn.maximum", -math.inf, window, step, edge, gap, spatial)
@@ -176,7 +176,7 @@ def lower_avg_pool2d(
         "divisor_override": divisor_override,
     }  # fmt: skip
     spatial = b.out.shape[-2:]
-    if b.refuses("ttnn.avg_pool2d", input_tensor=x, **attrs) is None:
+    if _fits(window, x, edge) and b.refuses("ttnn.avg_pool2d", input_tensor=x, **attrs) is None:
         out = _unflat(b, b.call("ttnn.avg_pool2d", input_tensor=_flat(b, x), **attrs), n, spatial)
     else:
         total = _over_windows(b, x, "ttnn.add", 0.0, window, step, edge, (1, 1), spatial)
@@ -186,6 +186,11 @@ def lower_avg_pool2d(
         scale = (share / inside).to(getattr(torch, self.dtype))
         out = b.call("ttnn.multiply", input_tensor_a=total, input_tensor_b=b.constant(scale))
     return b.reshape(out, b.out.shape)
+
+
+def _fits(window: Ints, x: Value, edge: Ints) -> bool:
+    """Whether the window lies within the padded image; with `ceil_mode`, torch also takes larger ones."""
+    return all(k <= size + 2 * e for k, size, e in zip(window, x.shape[-2:], edge))
 
 
 def _over_windows(
@@ -201,6 +206,10 @@ def _over_windows(
 ) -> Value:
     """Pooling in float32, which ttnn's pool kernels refuse: a strided slice for each place of the window, combined."""
     n, c, h, w = x.shape
+    # A global pool's window may be far larger than the image (EfficientNet's is 1280 wide): one slice for each pixel.
+    covers = [o == 1 and d == 1 and e + size <= k for o, d, e, size, k in zip(spatial, gap, edge, (h, w), window)]
+    window = [size if all_of_it else k for size, k, all_of_it in zip((h, w), window, covers)]
+    edge = [0 if all_of_it else e for e, all_of_it in zip(edge, covers)]
     reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(spatial, step, window, gap)]
     after = [max(0, r - size - e) for r, size, e in zip(reach, (h, w), edge)]
     if any(edge) or any(after):
@@ -279,11 +288,13 @@ def pool_samples(extra: Sequence[Sample]) -> Any:
 MAX_EXTRA = (
     Sample((randn(1, 2, 10, 10), [3, 3], [2, 2], [1, 1], [2, 2], True), name="dilated, ceil"),
     Sample((randn(1, 2, 10, 9), [2, 2], [2, 2], [0, 0], [1, 1], True), name="ceil"),
+    Sample((randn(1, 2, 4, 5), [320, 320], [320, 320], [0, 0], [1, 1], True), name="window larger than the image"),
 )
 AVERAGE_EXTRA = (
     Sample((randn(1, 2, 9, 9), [3, 3], [2, 2], [1, 1], False, False), name="padding does not count"),
     Sample((randn(1, 2, 10, 10), [3, 3], [2, 2], [1, 1], True, True), name="ceil"),
     Sample((randn(1, 2, 10, 10), [3, 3], [2, 2], [1, 1], True, False, 5), name="divisor"),
+    Sample((randn(1, 2, 4, 5), [320, 320], [320, 320], [0, 0], True), name="window larger than the image"),
 )
 
 OPS = [
