@@ -50,8 +50,8 @@ def compile(
     capture = Capture.of(device, chosen, dry=dry_run, keep=True, dump=Dump(dump) if dump else None)
     if record is not None:
         capture.recorder = Recorder(Path(record))
-    compiled = Compiled(model, capture)
     args, kwargs = call if call is not None else as_call(inputs)
+    compiled = Compiled(model, capture, (args, kwargs))
     met = Counter(counters["graph_break"])
     with undisturbed(model, (args, kwargs)):
         compiled(*args, **kwargs)
@@ -81,8 +81,12 @@ def as_call(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 class Compiled:
     """A compiled model. In eval mode it runs without autograd; to train, use torch.compile(backend="proveout")."""
 
-    def __init__(self, model: torch.nn.Module, capture: Capture) -> None:
+    def __init__(
+        self, model: torch.nn.Module, capture: Capture, example: tuple[Sequence[Any], Mapping[str, Any]] = ((), {})
+    ) -> None:
         self.model = model
+        self.example = example
+        """The arguments it was compiled for."""
         self._capture = capture
         self._tally = capture.tally
         self._function = _own_entry(model, capture)
@@ -103,6 +107,12 @@ class Compiled:
             raise
         except torch._dynamo.exc.TorchDynamoException as failure:
             raise CaptureError(f"PyTorch could not capture the model: {str(failure).splitlines()[0]}") from failure
+
+    def save(self, path: str | Path) -> Path:
+        """Leave it in a folder that `proveout.benchmark` takes, in this process or another."""
+        from proveout.engine.artifact import save
+
+        return save(self, path)
 
     @contextlib.contextmanager
     def watching(self, note: Callable[[Variant, Sequence[Any]], None]) -> Iterator[None]:
@@ -172,6 +182,11 @@ class Compiled:
     def plan(self) -> Plan | None:
         """Modelled cost of the largest Program; None on devices that are not modelled."""
         return max(self.plans, key=lambda p: p.total_ns, default=None)
+
+    @property
+    def modelled(self) -> bool:
+        """Whether the device's times are a model's prediction."""
+        return self._capture.info.times == "modelled"
 
     @property
     def modelled_ns(self) -> int | None:

@@ -7,32 +7,54 @@ import os
 import platform
 import time
 from collections.abc import Callable
-from importlib import metadata
 from typing import Any
 
 import torch
 
+from proveout.measure.conditions import cpu_name, versions
 from proveout.types import Timing
 
+MOST_SAMPLES = 10_000
 
-def measured(what: str, device: str, function: Callable[[], Any], *, iterations: int, warmup: int) -> Timing:
-    """Wall time of each call, after `warmup` calls that are not counted; garbage is collected before, not during."""
-    for _ in range(warmup):
-        function()
-    samples = [0] * iterations
+
+def measured(
+    what: str,
+    device: str,
+    function: Callable[[], Any],
+    *,
+    iterations: int,
+    warmup: int,
+    duration_s: float = 0.0,
+) -> Timing:
+    """Wall time of each call, after `warmup` calls that are not counted; garbage is collected before, not during.
+
+    With a duration, calls are timed until it is over instead of `iterations` times; warming up then ends after a
+    quarter of it.
+    """
     clock = time.perf_counter_ns
+    warm_by = clock() + round(duration_s / 4 * 1e9)
+    warmed = 0
+    while warmed < warmup and (not duration_s or not warmed or clock() < warm_by):
+        function()
+        warmed += 1
+    samples = [0] * iterations
     collecting = gc.isenabled()
     gc.collect()
     gc.disable()
     try:
+        over = clock() + round(duration_s * 1e9)
         for index in range(iterations):
             started = clock()
             function()
             samples[index] = clock() - started
+        while duration_s and len(samples) < MOST_SAMPLES and (not samples or clock() < over):
+            started = clock()
+            function()
+            samples.append(clock() - started)
     finally:
         if collecting:
             gc.enable()
-    conditions = (("warmup", str(warmup)), ("threads", str(torch.get_num_threads())))
+    conditions = (("warmup", str(warmed)), ("threads", str(torch.get_num_threads())))
     return Timing(what, "measured", device, tuple(samples), conditions)
 
 
@@ -49,25 +71,11 @@ def modelled(
 
 def environment() -> tuple[tuple[str, str], ...]:
     """The conditions that a result was made under."""
-    packages = {}
-    for name in ("proveout", "torch", "transformers", "numpy"):
-        try:
-            packages[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return (
         ("python", platform.python_version()),
         ("system", f"{platform.system()} {platform.machine()}"),
-        ("cpu", _cpu_name()),
+        ("cpu", cpu_name()),
         ("cores", str(len(os.sched_getaffinity(0)))),
         ("threads", str(torch.get_num_threads())),
-        *packages.items(),
+        *versions(),
     )
-
-
-def _cpu_name() -> str:
-    try:
-        with open("/proc/cpuinfo") as info:
-            return next((line.split(":", 1)[1].strip() for line in info if line.startswith("model name")), "unknown")
-    except OSError:
-        return platform.processor() or "unknown"
