@@ -166,6 +166,8 @@ class Settings:
     memory: Literal["auto", "dram"] = "auto"
     sharding: Literal["interleaved", "norms"] = "interleaved"
     """Which results are cut over the cores: none, or those of normalisations, where the plan says that it pays."""
+    products: Literal["default", "configured"] = "default"
+    """Whether products with a bias get a program config, which adds it inside, where the plan says that it pays."""
     parallel: Literal["auto", "data", "tensor", "none"] = "auto"
     """Over a device's several chips: the batch (`data`), the columns of linears (`tensor`), or one chip only."""
     numerics: Literal["fast", "faithful"] = "fast"

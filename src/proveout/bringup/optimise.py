@@ -64,7 +64,7 @@ def run(subject: Subject, files: Files) -> Found:
 
 def _step(tuned: Tuned) -> str:
     start, found = tuned.start, tuned.settings
-    names = ("memory", "sharding", "math_fidelity", "weights", "overrides")
+    names = ("memory", "sharding", "products", "math_fidelity", "weights", "overrides")
     changed = [n for n in names if getattr(start, n) != getattr(found, n)]
     given = ", ".join(f"{n}={getattr(found, n)!r}" for n in changed)
     return f"Compile with settings {{precision='bfloat16', {given}}}." if given else ""

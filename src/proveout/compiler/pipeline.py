@@ -24,6 +24,7 @@ from proveout.compiler.program_passes import (
     PRODUCTS,
     Policy,
     cancel,
+    configure_products,
     deallocate,
     evict,
     hoist,
@@ -286,6 +287,8 @@ def program_passes(
             passes.append(keep_in_dram)
         if chip is not None and settings.sharding == "norms":
             passes.append(partial(shard_norms, chip=chip, settings=settings))
+        if chip is not None and settings.products == "configured":
+            passes.append(partial(configure_products, chip=chip, settings=settings))
         passes.append(deallocate)
         if chip is not None:
             passes.append(partial(evict, chip=chip, settings=settings))

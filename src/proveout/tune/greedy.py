@@ -89,6 +89,7 @@ def search(start: Settings, costs: Costs, least: float) -> Tuned:
     first = walk.ns, walk.pcc
     walk.attempt("results in L1 where they fit", memory="auto")
     walk.attempt("normalisations in block shards over all cores", sharding="norms")
+    walk.attempt("program configs that add biases inside their products", products="configured")
     for fidelity in FIDELITIES:
         if walk.attempt(f"math fidelity {fidelity}", math_fidelity=fidelity) != "too far off":
             break
