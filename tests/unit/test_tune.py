@@ -75,3 +75,17 @@ def test_the_last_change_can_be_taken_back():
     while back.kept:
         back = back.without_last()
     assert (back.settings, back.ns) == (BASE, 1000)
+
+
+class TogetherOnly(Table):
+    """Results in L1 cost more by themselves, and less with program configs."""
+
+    def ns(self, settings: Settings) -> int | None:
+        together = settings.memory == "auto" and settings.products == "configured"
+        return 800 if together else 1100 if settings.memory == "auto" else 1000
+
+
+def test_two_changes_that_pay_only_together_are_tried_together():
+    tuned = search(BASE, TogetherOnly(), 0.99)
+    assert (tuned.settings.memory, tuned.settings.products) == ("auto", "configured")
+    assert [t.verdict for t in tuned.trials[:2]] == ["too slow", "kept"]

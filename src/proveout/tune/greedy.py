@@ -87,9 +87,12 @@ def search(start: Settings, costs: Costs, least: float) -> Tuned:
         raise ValueError("the model does not compile under the settings that the search starts from")
     walk = _Walk(costs, least, start, ns, costs.pcc(start))
     first = walk.ns, walk.pcc
-    walk.attempt("results in L1 where they fit", memory="auto")
+    in_l1, configured = "results in L1 where they fit", "program configs that add biases inside their products"
+    if walk.attempt(in_l1, memory="auto") == "kept":
+        walk.attempt(configured, products="configured")
+    else:  # in L1 a bias without a config costs an operation: the two may pay only together
+        walk.attempt(f"{in_l1}, and {configured}", memory="auto", products="configured")
     walk.attempt("normalisations in block shards over all cores", sharding="norms")
-    walk.attempt("program configs that add biases inside their products", products="configured")
     for fidelity in FIDELITIES:
         if walk.attempt(f"math fidelity {fidelity}", math_fidelity=fidelity) != "too far off":
             break
