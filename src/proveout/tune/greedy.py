@@ -96,10 +96,11 @@ def search(start: Settings, costs: Costs, least: float) -> Tuned:
     for fidelity in FIDELITIES:
         if walk.attempt(f"math fidelity {fidelity}", math_fidelity=fidelity) != "too far off":
             break
-    if walk.attempt("weights of products in bfloat8_b", weights="bfloat8_b") == "too far off":
+    packed = walk.attempt("weights of products in bfloat8_b", weights="bfloat8_b")
+    if packed == "too far off":
         for pattern in _groups(costs.weights()):
             walk.attempt(f"weights of {pattern} in bfloat8_b", overrides=_with(walk.settings, pattern, "bfloat8_b"))
-    for pattern in _groups(costs.weights()):
+    for pattern in _groups(costs.weights()) if packed != "too slow" else ():  # half as many bytes again save less still
         walk.attempt(f"weights of {pattern} in bfloat4_b", overrides=_with(walk.settings, pattern, "bfloat4_b"))
     return Tuned(start, *first, walk.settings, walk.ns, walk.pcc, tuple(walk.trials))
 
