@@ -9,6 +9,7 @@ from proveout.bringup.report_page import render
 from proveout.bringup.stage import MARKS, Files, Folder, Found, Outcome
 from proveout.bringup.subject import Subject
 from proveout.report.perf_view import time
+from proveout.report.rows import pcc_text
 
 WORDS = {"passed": "done", "attention": "needs a look", "failed": "failed", "skipped": "skipped"}
 
@@ -41,7 +42,7 @@ def figures(data: dict[str, dict[str, Any]]) -> list[tuple[str, str, str]]:
     if lowest.get("lowest_pcc") is not None:
         rows = lowest.get("outputs", [])
         tone = "passed" if all(row["passed"] for row in rows) else "failed"
-        found.append((f"{lowest['lowest_pcc']:.5f}", "lowest PCC of an output", tone))
+        found.append((pcc_text(lowest["lowest_pcc"]) or "", "lowest PCC of an output", tone))
     if lowest.get("accuracy"):
         found.append((f"{lowest['accuracy'][0]:.1f} %", f"accuracy; eager {lowest['accuracy'][1]:.1f} %", "plain"))
     if perf:
