@@ -141,7 +141,6 @@ def test_a_stage_alone_brings_what_it_reads():
     [
         (["small.py", "--stage", "prefs"], "unknown stage 'prefs'; valid: card,"),
         (["small.py", "--device", "cpu"], "bring-up is for a modelled chip, and device 'cpu' is none"),
-        (["nowhere.py"], "nowhere.py"),
     ],
 )
 def test_what_cannot_be_right_is_refused_before_any_work(words, said, tmp_path, monkeypatch, capsys):
