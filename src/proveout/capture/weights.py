@@ -24,9 +24,7 @@ from typing import Any
 
 from proveout.capture.scripts import corpora_folder
 from proveout.errors import UsageError
-
-VARIABLE = "PROVEOUT_WEIGHTS"
-"""Tells scripts that build their models from configs which weights were asked for."""
+from proveout.parser import WEIGHTS
 
 SEED = 0
 CONFIGS = Path(__file__).with_name("configs.json")
@@ -49,7 +47,7 @@ def serving(weights: str) -> Iterator[set[str]]:
         yield served
         return
     with ExitStack() as stack:
-        stack.enter_context(_environment(VARIABLE, weights))
+        stack.enter_context(_environment(WEIGHTS, weights))
         if weights != "pretrained":
             stack.enter_context(_environment("HF_HUB_OFFLINE", "1"))
             stack.enter_context(_attribute("huggingface_hub.constants", "HF_HUB_OFFLINE", True))
