@@ -18,7 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from proveout.errors import EnvironmentFault, UsageError
-from proveout.measure.outcome import OutputCheck
+from proveout.measure.outcome import Load, OutputCheck
 from proveout.measure.reports import get_report_by_tag, get_reports, reports
 from proveout.measure.statistics import summarise
 from proveout.report import bench
@@ -100,6 +100,16 @@ def test_an_open_loop_counts_from_the_intended_start_and_reports_service_beside_
     assert waited == pytest.approx(sum(max(0, stall - k) for k in range(1, 101)) - 0, rel=0.02)
     assert waited == pytest.approx(stall**2 / (2 * (gap - 1)), rel=0.02)
     assert told["e2e_avg_ms"] == pytest.approx(told["service_avg_ms"] + told["waited_avg_ms"])
+
+
+def test_an_offline_run_is_judged_by_its_service_times():
+    times = noisy(11)
+    run = worker(0, times)
+    run = dataclasses.replace(run, intended_ns=np.full_like(run.starts_ns, BEGAN))
+    told = report(run, load=Load("offline"))
+    assert told["verdict"] == "VALID", told["verdict_reasons"]
+    assert told["latency_ms_p100"] == pytest.approx(times.sum() / 1e6), "the last call waited for all others"
+    assert any("offline" in note for note in told["notes"])
 
 
 def test_a_closed_loop_has_no_waiting_time_and_says_so():

@@ -145,7 +145,26 @@ def test_a_compiled_model_and_a_device_are_evaluated_too():
     ]
     assert reports[1]["accuracy"] == reports[2]["accuracy"]
     assert abs(reports[0]["accuracy"] - reports[1]["accuracy"]) <= 0.1
-    assert reports[2]["device_type"] == "sim"
+    assert reports[1]["device_type"] == reports[2]["device_type"] == "sim:n150"
+
+
+def test_a_saved_model_and_an_index_of_several_are_evaluated(tmp_path):
+    model, dataset = torch.nn.Sequential(torch.nn.Linear(2, 3)).eval(), Numbers()
+    paths = {}
+    for size in (5, 10):
+        compiled = proveout.compile(model, torch.zeros(size, 2), device="sim")
+        paths[size] = compiled.save(tmp_path / f"b{size}")
+    [alone] = proveout.sim.evaluate(paths[10], dataset, batch_size=10)
+    assert (alone["device_type"], alone["model_filename"]) == ("sim:n150", str(paths[10]))
+    entries = [proveout.model_index.create(path, "net", batch_size=size) for size, path in paths.items()]
+    index = proveout.model_index.save(proveout.model_index.append(*entries), tmp_path / "net.json")
+    [five] = proveout.evaluate(index, dataset, batch_size=5)
+    assert (five["model_filename"], five["total_calls"]) == (str(paths[5]), 6)
+    assert five["accuracy"] == alone["accuracy"]
+    with pytest.raises(UsageError, match="no model of the index"):
+        proveout.evaluate(index, dataset, batch_size=3)
+    with pytest.raises(UsageError, match="was compiled for 'sim"):
+        proveout.evaluate(paths[10], dataset, device_type="cpu")
 
 
 def test_functions_before_and_after_the_model_are_called():

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import datetime
-import inspect
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from proveout import model_index
+from proveout.engine.artifact import load_compiled
 from proveout.engine.compiled import Compiled
 from proveout.errors import UsageError
+from proveout.measure.benchmarking import check_device
 from proveout.measure.conditions import conditions
 from proveout.measure.metrics import metric
+from proveout.measure.models import Model, is_gpu, model_of
 from proveout.measure.outcome import Configuration, Outcome, WorkerRun
 from proveout.measure.reports import reports
 from proveout.measure.sheet import Report
@@ -28,7 +32,7 @@ def evaluate(
     *,
     eval_target_col: int = -1,
     batch_size: int | None = None,
-    device_type: str = "cpu",
+    device_type: str | None = None,
     settings: Mapping[str, Any] | None = None,
     preprocess_fn: Callable[..., Any] | None = None,
     postprocess_fn: Callable[[Any], Any] | None = None,
@@ -37,21 +41,51 @@ def evaluate(
 ) -> list[Report]:
     """Run every item of a dataset of `(*inputs, target)` once and report each metric beside times and throughput.
 
-    `model` is a module, a Compiled, or a class or function that makes one; a module is compiled for a `device_type`
-    other than `cpu`. A torch Dataset is batched by `batch_size` (1); any other iterable gives batches as they are.
+    `model` is a module, a Compiled or the path of a saved one, a class or function that makes one, an import string,
+    or a model index, whose every model for this `batch_size` gets a report. A module is compiled for a `device_type`
+    other than `cpu`. A torch Dataset is batched by `batch_size` (1); any other iterable gives batches as they are, and
+    must be one that can be gone through again where there are several models.
     """
     names = [metrics] if isinstance(metrics, str) else list(metrics)
-    judges = {name: metric(name)() for name in names}
-    if not judges:
+    if not names:
         raise UsageError("evaluate takes at least one metric; list_metrics() prints them.")
-    made, name = _made(model)
-    items = _items(dataset, batch_size, dict(dataloader_kwargs or {}))
+    options = dict(dataloader_kwargs or {})
+    functions = (preprocess_fn, postprocess_fn)
+    device = None if device_type is None else check_device(device_type)
+    found = []
+    for chosen in _models(model, model_name, batch_size):
+        judges = {name: metric(name)() for name in names}
+        items = _items(dataset, batch_size, options)
+        found.append(_evaluated(chosen, items, judges, eval_target_col, device, settings, *functions))
+    return found
+
+
+def _models(given: Any, name: str, batch_size: int | None) -> list[Model]:
+    if not (isinstance(given, str | Path) and str(given).endswith(model_index.SUFFIX)):
+        return [model_of(given, name)]
+    index = model_index.filter(given, status="finished", batch_size=batch_size)
+    if not index["model_configs"]:
+        raise UsageError(f"no model of the index {given} is compiled for batch size {batch_size}.")
+    return [model_of(Path(entry["filename"]), name or index["model_name"]) for entry in index["model_configs"]]
+
+
+def _evaluated(
+    chosen: Model,
+    items: Iterator[Any],
+    judges: Mapping[str, Any],
+    eval_target_col: int,
+    asked: str | None,
+    settings: Mapping[str, Any] | None,
+    preprocess_fn: Callable[..., Any] | None,
+    postprocess_fn: Callable[[Any], Any] | None,
+) -> Report:
+    made, device = _made(chosen, asked)
     spent, inferred, num_items = [], [], 0
     call: Callable[..., Any] | None = None
     for number, item in enumerate(items):
         inputs, target = _split(item, eval_target_col, number)
         if call is None:
-            call = _ready(made, _arguments(preprocess_fn, inputs), device_type, settings)
+            call = _ready(made, _arguments(preprocess_fn, inputs), device, settings)
         started = time.perf_counter_ns()
         given = _arguments(preprocess_fn, inputs)
         before = time.perf_counter_ns()
@@ -76,15 +110,16 @@ def evaluate(
         missing_items=len(spent) * size - num_items,
     )
     threads = torch.get_num_threads()
+    told = {"batch_size": size, "multiprocess": False, "threads": threads, "model_filename": chosen.path}
     outcome = Outcome(
-        Configuration(model_name or name, device_type, batch_size=size, multiprocess=False, threads=threads),
+        Configuration(chosen.name, device, **told),  # type: ignore[arg-type]
         "passed",
         workers=(run,),
         ended_ns=int(ends[-1]),
-        conditions=conditions(device_type),
+        conditions=conditions(device),
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
-    return [_scored(reports([outcome])[0], judges)]
+    return _scored(reports([outcome])[0], judges)
 
 
 def _scored(report: Report, judges: Mapping[str, Any]) -> Report:
@@ -100,25 +135,22 @@ def _scored(report: Report, judges: Mapping[str, Any]) -> Report:
     return report
 
 
-def _made(model: Any) -> tuple[Any, str]:
-    if isinstance(model, torch.nn.Module):
-        return model, type(model).__name__
-    if isinstance(model, Compiled):
-        return model, type(model.model).__name__
-    if inspect.isclass(model) or (inspect.isfunction(model) and not inspect.signature(model).parameters):
-        return model(), model.__name__
-    if callable(model):
-        return model, getattr(model, "__name__", type(model).__name__)
-    raise UsageError(
-        f"a model of type {type(model).__name__}: give a module, a Compiled, or a class or function that makes one."
-    )
+def _made(chosen: Model, asked: str | None) -> tuple[Any, str]:
+    """The model itself, and the device that it runs on: what was asked for, or what it was compiled for."""
+    if chosen.path:
+        saved = load_compiled(chosen.path)
+        if asked not in (None, saved.device):
+            raise UsageError(f"{chosen.path} was compiled for {saved.device!r}: leave device_type out.")
+        return saved, saved.device
+    made = chosen.make() if chosen.make else chosen.instance
+    return made, asked or (made.device if isinstance(made, Compiled) else "cpu")
 
 
 def _ready(model: Any, inputs: tuple[Any, ...], device: str, settings: Mapping[str, Any] | None) -> Callable[..., Any]:
     """The model in eval mode on its device, as a function of host tensors."""
     if isinstance(model, torch.nn.Module):
         model.eval()
-        if device.startswith(("cuda", "gpu")):
+        if is_gpu(device):
             place = device.replace("gpu", "cuda")
             moved = model.to(place)
             return lambda *given: _without_grad(

@@ -19,7 +19,7 @@ class TimeLeft:
     """Whether this is all that can be said, or an estimate from what was seen."""
 
     def __str__(self) -> str:
-        return f"{'at least' if self.at_least else 'about'} {_words(self.seconds)} left"
+        return f"{'at least' if self.at_least else 'about'} {_words(self.seconds)}"
 
 
 def time_left(finished: Sequence[tuple[Configuration, float]], waiting: Sequence[Configuration]) -> TimeLeft:
@@ -35,14 +35,14 @@ def time_left(finished: Sequence[tuple[Configuration, float]], waiting: Sequence
 
 
 def line(number: int, total: int, configuration: Configuration, left: TimeLeft) -> str:
-    """`[2/4] net on cpu: 1 model × 2 workers, batch 8; about 25 s left`."""
+    """`[2/4] net on cpu: 1 model × 2 workers, batch 8; about 25 s remaining.`"""
     c = configuration
     models = f"{c.n_models} model{'' if c.n_models == 1 else 's'}"
     workers = f"{c.workers_per_model} worker{'' if c.workers_per_model == 1 else 's'}"
     pipeline = f", over {c.pipeline_size} chips" if c.pipeline_size > 1 else ""
     load = f", {c.load.mode}" + (f" {c.load.rate:g}/s" if c.load.rate else "") if c.load.mode != "closed" else ""
     what = f"{c.model_name} on {c.device}: {models} × {workers}, batch {c.batch_size}{pipeline}{load}"
-    return f"[{number}/{total}] {what}; {left}"
+    return f"[{number}/{total}] {what}; {left} remaining."
 
 
 def _words(seconds: float) -> str:

@@ -134,9 +134,8 @@ def _throughput_and_latency(
     sheet.estimate("throughput_avg", rate, n * items / (n * items - missing) if n * items > missing else 1.0)
     most = series.peak(calls, started, ended, items)
     sheet.put("throughput_peak", most, none if not n else "the measured phase is shorter than one second")
-    latency = calls.latency_ns
-    verdict = _judge(outcome, latency, ended - started)
-    summary = _whole(verdict, latency)
+    verdict = _judge(outcome, calls, ended - started)
+    summary = _summary(verdict, calls, outcome.configuration.load.mode)
     sheet.times("latency", summary, none)
     closed = not len(calls.intended_ns)
     why = none if not n else "in a closed loop a call starts when it is asked for: latency is service time"
@@ -184,23 +183,27 @@ def _from_histogram(sheet: Sheet, outcome: Outcome, started: int, ended: int) ->
     return [steady.Problem("not steady", "a histogram cannot show a steady state", "Use recording='raw' to judge it")]
 
 
-def _judge(outcome: Outcome, latency: Stamps, elapsed_ns: int) -> steady.Verdict | None:
-    """In a closed loop that ran to its end, the calls' times must add up to the callers' time."""
-    if not len(latency):
+def _judge(outcome: Outcome, calls: series.Calls, elapsed_ns: int) -> steady.Verdict | None:
+    """In a closed loop that ran to its end, the calls' times must add up to the callers' time.
+
+    Offline, all is due at once, and responses grow by their nature: there the service times are judged.
+    """
+    if not len(calls):
         return None
     configuration = outcome.configuration
-    adds_up = outcome.status == "passed" and configuration.load.mode in CLOSED and elapsed_ns > 0
+    mode = configuration.load.mode
+    adds_up = outcome.status == "passed" and mode in CLOSED and elapsed_ns > 0
     callers = configuration.load.concurrency or configuration.num_workers
-    return steady.judge(latency, elapsed_ns=elapsed_ns if adds_up else None, concurrency=callers)
+    judged = calls.service_ns if mode == "offline" else calls.latency_ns
+    return steady.judge(judged, elapsed_ns=elapsed_ns if adds_up else None, concurrency=callers)
 
 
-def _whole(verdict: steady.Verdict | None, latency: Stamps) -> Summary | None:
+def _summary(verdict: steady.Verdict | None, calls: series.Calls, mode: str) -> Summary | None:
     """Of every measured call: throughput counts those in which the model was still settling, so latency does too."""
     if verdict is None:
         return None
-    if verdict.summary.n == len(latency):
-        return verdict.summary
-    return statistics.summarise(latency)
+    judged_all = mode != "offline" and verdict.summary.n == len(calls)
+    return verdict.summary if judged_all else statistics.summarise(calls.latency_ns)
 
 
 def _parts(sheet: Sheet, calls: series.Calls) -> None:
@@ -322,6 +325,10 @@ def _notes(
         notes.append(f"{outside} calls ended outside the measured phase: they are in latency, not in throughput")
     if verdict and verdict.steady.warmup > SETTLING * len(calls):
         notes.append(f"the first {verdict.steady.warmup} measured calls differ from the rest; they are in all numbers")
+    if outcome.configuration.load.mode == "offline":
+        notes.append(
+            "offline: all calls are due at once, so latency counts the queue; look at throughput and service time"
+        )
     errors = sum(w.errors for w in outcome.workers)
     if errors:
         notes.append(f"{errors} calls raised an error; they are in no number but this one")
