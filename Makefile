@@ -64,6 +64,7 @@ bench: .venv/installed-test
 	$(BIN)/python tests/bench/compile_cost.py
 	$(BIN)/python tests/bench/predict_speed.py
 	$(BIN)/python tests/bench/harvest.py
+	$(BIN)/python tests/bench/harness.py
 
 clean:
 	rm -rf .venv .venv-interop demo build dist src/*.egg-info

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from proveout.errors import ProveoutError
-from proveout.measure import loops
+from proveout.measure import loops, rehearsal
 from proveout.measure.inputs import Calls, Place, check_batch, example
-from proveout.measure.loops import Arguments, Caller, Ran, Rounds, arrivals, as_arguments, clock
+from proveout.measure.loops import Arguments, Caller, Ran, as_arguments
 from proveout.measure.models import Model, load
 from proveout.measure.outcome import OutputCheck
+from proveout.measure.pacing import Rounds, arrivals, clock
 from proveout.measure.stamps import NoRoom
 from proveout.measure.task import OPEN, Task, stamps_path, writer_of
 
@@ -78,7 +79,7 @@ class Host:
             self.callers = [self._caller(worker) for worker in range(self.num_workers)]
             given = self.loaded.to_device(given)
             warm = self._in_threads(lambda worker: self._warm_up(worker, given))
-            overhead = loops.overhead_ns(self.callers[0])
+            overhead = rehearsal.overhead_ns(self.callers[0])
         except ProveoutError as error:
             raise LoadFailed(str(error)) from error
         except Exception as error:
@@ -169,7 +170,7 @@ class Host:
     def _warm_up(self, worker: int, given: Arguments) -> int:
         configuration = self.task.configuration
         budget = min(WARMUP_SHARE * configuration.duration_s, WARMUP_MOST_S)
-        return loops.warm_up(self.callers[worker], given, configuration.warmup, budget)
+        return rehearsal.warm_up(self.callers[worker], given, configuration.warmup, budget)
 
     def _preprocessed(self, given: Arguments) -> Arguments:
         preprocess = self.task.functions.preprocess_fn
