@@ -355,12 +355,14 @@ class TestLoads:
         assert set(worker.intended_ns) == {outcome.started_ns}
 
     def test_concurrency_is_spread_over_models(self):
-        (outcome,) = run(lambda x: time.sleep(0.002), 1, load=Load("concurrency", concurrency=3), n_models=2)
+        (outcome,) = run(
+            lambda x: time.sleep(0.002), 1, load=Load("concurrency", concurrency=3), n_models=2, workers_per_model=None
+        )
         assert [w.model for w in outcome.workers] == [0, 0, 1]
         assert all(len(w.ends_ns) > 3 for w in outcome.workers)
 
     def test_streams_of_a_query_start_together(self):
-        (outcome,) = run(lambda x: time.sleep(0.002), 1, load=Load("multistream", streams=3))
+        (outcome,) = run(lambda x: time.sleep(0.002), 1, load=Load("multistream", streams=3), workers_per_model=None)
         first = outcome.workers[0].intended_ns
         assert len(first) > 5
         for worker in outcome.workers[1:]:
@@ -485,7 +487,11 @@ class TestRefusals:
             ({"load": "fast"}, "unknown load mode"),
             ({"load": "constant"}, "needs a rate"),
             ({"load": Load("replay", arrivals_s=(1.0, 0.5))}, "not in order"),
-            ({"load": Load("concurrency", concurrency=1), "n_models": 2}, "at least one call for each model"),
+            (
+                {"load": Load("concurrency", concurrency=1), "n_models": 2, "workers_per_model": None},
+                "at least one call for each model",
+            ),
+            ({"load": Load("concurrency", concurrency=2), "workers_per_model": 2}, "leave workers_per_model out"),
             ({"on_error": "ignore"}, "on_error is 'ignore'"),
             ({"verbosity": 3}, "verbosity is 3"),
             ({"warmup": -1}, "warmup is -1"),

@@ -82,22 +82,28 @@ def pickled(task: Task) -> tuple[bytes, bytes]:
     """What is sent to workers: what runs before anything else there, and the rest. Refuses what cannot travel."""
     functions = dataclasses.replace(task.functions, env_setup_fn=None)
     environment = (task.functions.env_setup_fn, task.config)
-    _check_picklable("the model", task.model.make or task.model.instance)
-    _check_picklable("an input", task.inputs.value)
-    _check_picklable("one of the functions", (functions, task.dataset, environment))
-    _check_picklable("the reference", task.reference)
-    return cloudpickle.dumps(environment), cloudpickle.dumps(dataclasses.replace(task, functions=functions))
-
-
-def _check_picklable(what: str, value: Any) -> None:
     try:
-        cloudpickle.dumps(value)
+        return cloudpickle.dumps(environment), cloudpickle.dumps(dataclasses.replace(task, functions=functions))
     except Exception as error:  # any class may raise anything when it is pickled
+        parts = {
+            "the model": task.model.make or task.model.instance,
+            "an input": task.inputs.value,
+            "the reference": task.reference,
+        }
+        what = next((name for name, value in parts.items() if not _travels(value)), "one of the functions")
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise UsageError(
             f"{what} cannot be sent to a worker process ({why}): give a factory that makes it there, "
             "such as lambda: Net(…)."
         ) from error
+
+
+def _travels(value: Any) -> bool:
+    try:
+        cloudpickle.dumps(value)
+    except Exception:
+        return False
+    return True
 
 
 def run(
