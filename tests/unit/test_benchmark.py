@@ -84,7 +84,7 @@ class TestMeasuredPhase:
 
         (outcome,) = run(slow_to_load, 1, multiprocess=True, duration=0.5, warmup=None)
         elapsed = (outcome.ended_ns - outcome.started_ns) / 1e9
-        assert 0.5 <= elapsed < 0.53
+        assert 0.5 <= elapsed < 0.6
         assert outcome.workers[0].load_ns > 300_000_000
         assert outcome.workers[0].warmup_calls > 10
         assert outcome.workers[0].starts_ns[0] >= outcome.started_ns
@@ -319,7 +319,7 @@ class TestLoads:
         service = worker.ends_ns - worker.starts_ns
         # 20 requests came while the server stood: waits of about 95, 90, … ms.
         assert (response > 10_000_000).sum() >= 15
-        assert (service > 10_000_000).sum() <= 3
+        assert (service > 10_000_000).sum() <= 8
         assert outcome.ended_ns - outcome.started_ns >= 400_000_000
 
     def test_poisson_arrivals_are_as_scheduled(self):

@@ -24,6 +24,10 @@ WARMUP_SHARE, WARMUP_MOST_S = 0.2, 10.0
 """Warm-up that does not settle ends after this share of the duration."""
 
 
+DRAIN_S, DRAIN_SHARE = 0.5, 0.2
+"""How long after the end of an open loop requests that came before it are still served: a queue is no overload."""
+
+
 class LoadFailed(Exception):
     """The model could not be loaded or called once; the text is a traceback, or one sentence for a user's error."""
 
@@ -92,6 +96,8 @@ class Host:
         """The measured phase; `measured` is called after it, before the look at the outputs that were kept."""
         mode = self.task.configuration.load.mode
         rounds = Rounds(self.num_workers) if mode == "multistream" else None
+        if mode in OPEN:
+            deadline_ns += int(DRAIN_S * 1e9 + DRAIN_SHARE * (deadline_ns - start_ns))
         if rounds is not None:
             rounds.deadline_ns = deadline_ns
         for caller in self.callers:
