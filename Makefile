@@ -36,6 +36,7 @@ demo: .venv/installed
 
 # All of PyTorch's operator samples are left out of it (tens of minutes); a run that stops goes on where it was:
 #   .venv/bin/python -m pytest -n 2 -m whole_table tests/ops
+# So are nine tenths of the corpora's scripts: -m whole_corpora tests/corpora
 test: .venv/installed-test lint interop-tools
 	$(BIN)/python -m pytest -n 2 tests
 
@@ -65,6 +66,7 @@ bench: .venv/installed-test
 	$(BIN)/python tests/bench/predict_speed.py
 	$(BIN)/python tests/bench/harvest.py
 	$(BIN)/python tests/bench/harness.py
+	$(BIN)/python tests/bench/sweep.py
 
 clean:
 	rm -rf .venv .venv-interop demo build dist src/*.egg-info

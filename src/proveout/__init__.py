@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from proveout import cpu, cuda, model_index, sim, torch
+    from proveout.api import Benchmark, benchmark_model, benchmark_script
     from proveout.devices.registry import open_device
     from proveout.engine.compiled import Compiled, compile
     from proveout.measure.benchmarking import benchmark
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from proveout.types import Job, Record, Settings, Timing, Workload
 
 _HOMES = {
+    "Benchmark": "proveout.api",
+    "benchmark_model": "proveout.api",
+    "benchmark_script": "proveout.api",
     "Compiled": "proveout.engine.compiled",
     "compile": "proveout.engine.compiled",
     "open_device": "proveout.devices.registry",
@@ -65,6 +69,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "Benchmark",
     "BaseEvalMetric",
     "Compiled",
     "Job",
@@ -76,6 +81,8 @@ __all__ = [
     "Timing",
     "Workload",
     "__version__",
+    "benchmark_model",
+    "benchmark_script",
     "benchmark",
     "benchmark_generation",
     "capacity",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import signal
@@ -12,9 +13,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
-LOG_LINES = 40
+LOG_LINES, LOG_BYTES = 40, 1 << 20
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
 
 
 @dataclass(frozen=True)
@@ -31,15 +35,39 @@ class Outcome:
         return self.returncode == 0 and not self.timed_out
 
     @property
+    def failure(self) -> str:
+        """The class of failure; the system ends a process with SIGKILL where memory runs out."""
+        if self.timed_out:
+            return "timeout"
+        return "memory" if self.returncode == -signal.SIGKILL else "crash"
+
+    @property
     def story(self) -> str:
         """How it ended, in words."""
         if self.timed_out:
             return f"ran past its limit and was stopped after {self.seconds:.0f} s"
-        if self.returncode is not None and self.returncode < 0:
+        if self.returncode is None:
+            return "could not be started: the system has no process to spare"
+        if self.returncode < 0:
             name = signal.Signals(-self.returncode).name
             hint = " (out of memory?)" if name == "SIGKILL" else ""
             return f"was killed by {name}{hint}"
         return f"exited with code {self.returncode}"
+
+
+class Runner(Protocol):
+    """The one way to run a module of ours in a child: `run_python`, or a warm process that forks instead."""
+
+    def __call__(
+        self,
+        module: str,
+        arguments: Sequence[str],
+        *,
+        stdin: str = "",
+        timeout_s: float,
+        memory_bytes: int | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> Outcome: ...
 
 
 def run_python(
@@ -56,11 +84,7 @@ def run_python(
     The group is killed at the deadline, on Ctrl-C and on any other way out, so nothing outlives this call.
     """
 
-    def limit() -> None:
-        if memory_bytes:
-            resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
-
-    started = time.monotonic()
+    parent, started = os.getpid(), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
         source, log = Path(folder, "stdin"), Path(folder, "log")
         source.write_text(stdin)
@@ -72,11 +96,26 @@ def run_python(
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **(environment or {})},
                 start_new_session=True,
-                preexec_fn=limit,
+                preexec_fn=lambda: confine(parent, memory_bytes),
             )
             timed_out = _wait(child, timeout_s)
-        lines = log.read_text(errors="replace").splitlines()
-    return Outcome(child.returncode, time.monotonic() - started, timed_out, "\n".join(lines[-LOG_LINES:]))
+        return Outcome(child.returncode, time.monotonic() - started, timed_out, last_lines(log))
+
+
+def confine(parent: int, memory_bytes: int | None) -> None:
+    """In a child, before anything risky runs: its limits, and death with its parent however that ends."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before we asked
+        os._exit(1)
+    if memory_bytes:
+        resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+
+
+def last_lines(log: Path) -> str:
+    """The end of a log, read without holding all of a very long one."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - LOG_BYTES))
+        return "\n".join(file.read().decode(errors="replace").splitlines()[-LOG_LINES:])
 
 
 def run_command(command: str, *, output: IO[str], timeout_s: float, environment: Mapping[str, str]) -> Outcome:

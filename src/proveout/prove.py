@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
+import os
 import sys
 import tempfile
 import traceback
@@ -15,29 +16,30 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proveout import isolate, recording
+from proveout import isolate, limits, recording
+from proveout.capture.running import failure_of
 from proveout.errors import CaptureError, ProveoutError
 from proveout.types import Comparison, Job, Record, Timing, from_json, to_json
 
 if TYPE_CHECKING:
+    from proveout import runtimes
     from proveout.capture import Found
 
 STEP_THRESHOLD = 0.97
 """PCC below which one Step, on the device's own operands, counts as wrong. bfloat16 keeps about 8 bits."""
 
 
-def prove(job: Job) -> Record:
-    """Do a Job in a process of its own. Whatever happens there, a Record comes back."""
+def prove(job: Job, run: isolate.Runner | None = None) -> Record:
+    """Do a Job in a process of its own, started by `run`. Whatever happens there, a Record comes back."""
     with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
         result = Path(folder, "record.json")
-        outcome = isolate.run_python(
+        outcome = (run or isolate.run_python)(
             "proveout.prove", [str(result)], stdin=json.dumps(to_json(job)), timeout_s=job.timeout_s
         )
         if result.exists():
             record = from_json(Record, json.loads(result.read_text()))
             return dataclasses.replace(record, log=outcome.log if record.status == "failed" else "")
-    failure = "timeout" if outcome.timed_out else "crash"
-    return _failed(job, failure, f"the worker {outcome.story}", outcome.log)
+    return _failed(job, outcome.failure, f"the worker {outcome.story}", outcome.log)
 
 
 def prove_here(job: Job, live: Found | None = None, wanted: Any = None) -> Record:
@@ -47,15 +49,23 @@ def prove_here(job: Job, live: Found | None = None, wanted: Any = None) -> Recor
     try:
         import torch
 
-        from proveout import capture, check, measure
+        from proveout import capture, check, measure, runtimes
         from proveout.devices.registry import find
         from proveout.engine.compiled import compile, undisturbed
         from proveout.engine.snapshot import save_calls
 
+        if job.workload.script.endswith(".onnx"):
+            return _elsewhere(job, lambda: runtimes.run_onnx(job))
         found = live or capture.load(job.workload)
         torch.manual_seed(job.settings.seed)
         model, args, kwargs = found.module, found.args, found.kwargs
         eager = _quiet(model)
+        if found.workload.obstacle:
+            timed = dataclasses.replace(job, runtime="eager")
+            only_timed = _elsewhere(job, lambda: runtimes.run_model(timed, found, eager))
+            return dataclasses.replace(only_timed, status="failed", failure="capture", reason=found.workload.obstacle)
+        if job.runtime != "proveout":
+            return _elsewhere(job, lambda: runtimes.run_model(job, found, eager))
 
         stage = "model"
         with undisturbed(model, (args, kwargs)):
@@ -112,7 +122,8 @@ def prove_here(job: Job, live: Found | None = None, wanted: Any = None) -> Recor
 
         stage = "benchmark"
         if "benchmark" in job.do:
-            how = {"iterations": job.iterations, "warmup": job.warmup}
+            how: dict[str, Any] = {"iterations": job.iterations, "warmup": job.warmup}
+            how["duration_s"] = job.duration_s / 2
             timings.append(measure.measured("eager", "cpu", lambda: eager(*args, **kwargs), **how))
             what = "simulation" if simulated else "compiled"
             timings.append(measure.measured(what, compiled.device, lambda: compiled(*args, **kwargs), **how))
@@ -140,7 +151,26 @@ def prove_here(job: Job, live: Found | None = None, wanted: Any = None) -> Recor
     except Exception as error:
         traceback.print_exc()
         first = (str(error).strip().splitlines() or [""])[0]
-        return _failed(job, FAILURE_OF_STAGE[stage], f"{stage}: {type(error).__name__}: {first}")
+        failure = "memory" if failure_of(error) == "memory" else FAILURE_OF_STAGE[stage]
+        return _failed(job, failure, f"{stage}: {type(error).__name__}: {first}")
+
+
+def _elsewhere(job: Job, run: Callable[[], runtimes.Ran]) -> Record:
+    """The Record of a model that something else than our compiler runs."""
+    from proveout import measure
+
+    ran = run()
+    wrong = [c for c in ran.comparisons if not c.passed]
+    return Record(
+        job,
+        status="failed" if wrong else "passed",
+        reason=f"output {wrong[0].name}: {wrong[0].reason}" if wrong else "",
+        failure="numerics" if wrong else "",
+        comparisons=ran.comparisons,
+        timings=ran.timings,
+        environment=measure.environment(),
+        created=_now(),
+    )
 
 
 def _modelled(what: str, compiled: Any, predicted: int) -> Timing:
@@ -208,11 +238,21 @@ def _now() -> str:
 def main(arguments: Sequence[str]) -> None:
     """The worker's side of `prove`: a Job on stdin, the Record into the file named by the only argument."""
     job = from_json(Job, json.loads(sys.stdin.read()))
-    record = prove_here(job)
     path = Path(arguments[0])
-    partial = path.with_suffix(".part")
-    partial.write_text(json.dumps(to_json(record), allow_nan=False))
-    partial.rename(path)
+
+    def write(record: Record) -> None:
+        partial = path.with_suffix(".part")
+        partial.write_text(json.dumps(to_json(record), allow_nan=False))
+        partial.rename(path)
+
+    try:
+        limits.impose(job.limits, scratch=str(path.parent), stopping=lambda why: write(_failed(job, "crash", why)))
+    except ProveoutError as error:
+        write(_failed(job, error.failure, str(error)))
+        return
+    if job.lean or job.limits.sandbox:
+        os.environ["PROVEOUT_CACHE"] = str(path.parent)  # gone with this folder
+    write(prove_here(job))
 
 
 if __name__ == "__main__":

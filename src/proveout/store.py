@@ -63,9 +63,14 @@ class Store:
     def get(self, job: Job) -> Record | None:
         """What this machine has already learnt about a Job; None when nothing readable is there."""
         try:
-            return _read(self.path(job))
+            return read_record(self.path(job))
         except (OSError, _BadRecord):
             return None
+
+    def found_anywhere(self, job: Job) -> Path:
+        """Where a Record of a Job lies, of this machine or else of any; this machine's place where there is none."""
+        own = self.path(job)
+        return own if own.exists() else min(self.folder.glob(f"*/{job.key}.json"), default=own)
 
     def remove(self, job: Job) -> None:
         """Forget one Record; already gone is fine."""
@@ -78,7 +83,7 @@ class Store:
         good, bad = [], []
         for path in sorted(self.folder.glob("*/*.json")):
             try:
-                good.append(_on_machine(_read(path), path.parent.name))
+                good.append(_on_machine(read_record(path), path.parent.name))
             except OSError as error:
                 bad.append((path, error.strerror or str(error)))
             except _BadRecord as error:
@@ -162,7 +167,8 @@ class _BadRecord(ValueError):
     """A file that is not a Record this version can read."""
 
 
-def _read(path: Path) -> Record:
+def read_record(path: Path) -> Record:
+    """One Record with all its samples; ValueError says why a file is none."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -224,6 +230,8 @@ def row(record: Record) -> Row:
         "precision": job.settings.precision,
         "weights": job.settings.weights if not job.settings.overrides else "mixed",
         "numerics": job.settings.numerics if job.device.startswith("sim") else None,
+        "runtime": job.runtime,
+        "random_weights": ", ".join(job.workload.random_weights) or None,
         "did": "+".join(job.do),
         "status": record.status,
         "reason": record.reason,
@@ -339,7 +347,7 @@ def _median_ms(timing: Timing | None) -> float | None:
 _COLUMNS = {
     "records": """
         key varchar, model varchar, script varchar, selector varchar, class_name varchar, device varchar,
-        precision varchar, weights varchar, numerics varchar, did varchar,
+        precision varchar, weights varchar, numerics varchar, runtime varchar, random_weights varchar, did varchar,
         status varchar, reason varchar, failure varchar, parameters bigint,
         ops_before bigint, ops_before_unique bigint, ops_remain bigint, ops_remain_unique bigint,
         transfers bigint, graphs bigint, pcc double, accuracy double, accuracy_eager double,

@@ -263,10 +263,36 @@ class Workload:
     """Where the model was built: file and line."""
     calls: int = 1
     seconds: float = 0.0
+    depth: int = 0
+    """How many module calls stood around this one; 0 for a model of its own."""
+    weights: str = ""
+    """What `--weights` asked for: `random`, `pretrained` or a folder; empty for what the script itself does."""
+    random_weights: tuple[str, ...] = ()
+    """The checkpoints that were asked for and got seeded random weights instead."""
+    obstacle: str = ""
+    """Why the model can be timed but not compiled; empty where it can."""
+    source: str = ""
+    """Digest of the script and the modules beside it that it imports."""
 
     @property
     def expects_failure(self) -> bool:
         return ("expect", ("fail",)) in self.labels
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a script may use while it runs. Time is its caller's to watch."""
+
+    memory_bytes: int = 0
+    """Of each process; 0 for no limit."""
+    processes: int = 0
+    """At one time; 0 for no limit."""
+    network: bool = True
+    sandbox: bool = False
+    """Whether it may write below its working folder only."""
+
+
+Runtime = Literal["proveout", "eager", "inductor", "ort"]
 
 
 @dataclass(frozen=True)
@@ -285,14 +311,24 @@ class Job:
     """Folder to leave the Programs in; empty for none."""
     dump: str = ""
     """Folder to leave each graph in as it is after every pass; empty for none."""
+    duration_s: float = 0.0
+    """Seconds of timed calls instead of a number of them; 0 for the number."""
+    runtime: Runtime = "proveout"
+    """What runs the model: our compiler, or another's to compare with."""
+    limits: Limits = Limits()
+    lean: bool = False
+    """Keep no compiled Programs, only the Record."""
 
     @property
     def key(self) -> str:
         """Names the Record: changes whenever the model, its shapes, a setting or a version that matters does."""
         w = self.workload
-        doing = {k: v for k, v in to_json(self).items() if k not in ("workload", "timeout_s", "artifacts", "dump")}
-        what = w.selector or "/".join(w.script.split("/")[-2:])
-        return digest([w.name, what, w.script_args, doing, sorted(versions().items())])[:20]
+        apart = ("workload", "timeout_s", "artifacts", "dump", "limits", "lean")
+        doing = {k: v for k, v in to_json(self).items() if k not in apart}
+        # The last folder tells two scripts of one name apart; more of the path would tie Records to a machine.
+        script = "/".join(w.script.split("/")[-2:])
+        model = [w.name, script, w.selector, w.source, w.script_args, w.weights]
+        return digest([model, doing, sorted(versions().items())])[:20]
 
 
 @dataclass(frozen=True)
@@ -652,7 +688,7 @@ def versions() -> dict[str, str]:
 
 __all__ = [
     "Buffer", "Comparison", "Coverage", "DRAM", "DTYPE_BYTES", "DeviceSpec", "Fallback", "GraphNode", "HOST", "Job",
-    "Kind", "L1", "Layout", "Memory", "MemoryUse", "OpState", "OpStatus", "Origin", "Place", "Precision", "Record",
-    "SCHEMA", "Settings", "ShardSpec", "Sharding", "Status", "TILE", "TensorSpec", "Timing", "Weights", "Workload",
-    "digest", "from_json", "short_dtype", "to_json", "versions",
+    "Kind", "L1", "Layout", "Limits", "Memory", "MemoryUse", "OpState", "OpStatus", "Origin", "Place", "Precision",
+    "Record", "Runtime", "SCHEMA", "Settings", "ShardSpec", "Sharding", "Status", "TILE", "TensorSpec", "Timing",
+    "Weights", "Workload", "digest", "from_json", "short_dtype", "to_json", "versions",
 ]  # fmt: skip

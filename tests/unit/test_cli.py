@@ -12,16 +12,16 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from test_store import make_record
 
 from proveout import cli
-from proveout.cli.jobs import settle
 from proveout.errors import UsageError
 from proveout.store import Store
+from proveout.sweep import settle
 from proveout.types import Job, Record, Workload
 
 PROVEOUT = Path(sys.executable).with_name("proveout")
@@ -222,13 +222,15 @@ class World:
     verdict: Callable[[Job], Record] = lambda job: dataclasses.replace(make_record(), job=job)
     proven: list[Job] = dataclasses.field(default_factory=list)
     discovered: list[str] = dataclasses.field(default_factory=list)
+    asked: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
-    def discover(self, script: Path, *, script_args: str = "", timeout_s: float = 300.0) -> Any:
+    def discover(self, script: Path, **how: Any) -> Any:
         self.discovered.append(script.name)
+        self.asked.append(how)
         models = self.found.get(script.name, (LINEAR,))
         if isinstance(models, tuple):
             models = SimpleNamespace(workloads=models, labels=(), error="", log="")
-        return SimpleNamespace(**{**vars(models), "script": str(script), "seconds": 0.1})
+        return SimpleNamespace(**{**vars(models), "script": str(script), "seconds": 0.1, "failure": ""})
 
     def resolve(self, names: list[str], search_dirs: list[str], all: bool) -> list[tuple[Path, tuple[str, ...]]]:
         if not names and not all:
@@ -236,7 +238,7 @@ class World:
         split = [name.partition("::") for name in names]
         return [(Path(name), tuple(hashes.split(",")) if hashes else ()) for name, _, hashes in split]
 
-    def prove(self, job: Job) -> Record:
+    def prove(self, job: Job, run: Any = None) -> Record:
         self.proven.append(job)
         return self.verdict(job)
 
@@ -247,13 +249,9 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     made = World(tmp_path / "cache")
-    for name, functions in (
-        ("proveout.capture", {"discover": made.discover, "resolve": made.resolve}),
-        ("proveout.prove", {"prove": made.prove}),
-    ):
-        module = ModuleType(name)
-        vars(module).update(functions)
-        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr("proveout.capture.discover", made.discover)
+    monkeypatch.setattr("proveout.capture.resolve", made.resolve)
+    monkeypatch.setattr("proveout.prove.prove", made.prove)
     return made
 
 
@@ -527,3 +525,110 @@ def test_ops_shows_how_the_models_in_the_cache_call_them(tmp_path: Path, capsys:
     assert (found["inputs"], found["state"], found["count"]) == ("self=f32[64]", "host", 2)
     assert found["models"] == ["one", "two"]
     assert cli.main(["ops", "nothing", "--variations", "--cache-dir", str(tmp_path)]) == 2
+
+
+# What scripts are chosen and how they are run
+
+
+def test_labels_choose_scripts(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, line in {"a": "author::google tags::x,y", "b": "author::google tags::y", "c": "author::meta"}.items():
+        (tmp_path / f"{name}.py").write_text(f"# labels: {line}\n")
+    scripts = [str(tmp_path / f"{name}.py") for name in "abc"]
+
+    def taken(*labels: str) -> str:
+        world.discovered.clear()
+        assert world.run("benchmark", *scripts, "--labels", *labels) == 0
+        return "".join(sorted(Path(name).stem for name in world.discovered))
+
+    assert taken("tags::y") == "ab"
+    assert taken("tags::x,y", "author::google") == "ab"
+    assert taken("author::google", "--labels", "tags::x") == "a"
+    assert taken("author::google", "author::meta") == "abc", "of several values for one key any will do"
+    assert world.run("benchmark", *scripts, "--labels", "tags::z") == 2
+    assert "none of 3 scripts is labelled tags::z; they have tags::x, tags::y." in capsys.readouterr().err
+    assert world.run("benchmark", *scripts, "--labels", "tags") == 2
+    assert "--labels takes key::value, not 'tags'" in capsys.readouterr().err
+
+
+def test_small_is_given_to_scripts_that_know_it(world: World, tmp_path: Path) -> None:
+    (tmp_path / "knows.py").write_text("from proveout.parser import parse\n")
+    (tmp_path / "through.py").write_text("from _table import run\n")
+    (tmp_path / "_table.py").write_text("from proveout.parser import parse\n")
+    (tmp_path / "other.py").write_text("import argparse  # proveout.parser\n")
+    scripts = [str(tmp_path / f"{name}.py") for name in ("knows", "through", "other")]
+    assert world.run("benchmark", *scripts, "--small", "--script-args", "--k 2") == 0
+    assert [how["script_args"] for how in world.asked] == ["--k 2 --small", "--k 2 --small", "--k 2"]
+
+
+def test_options_reach_the_discovery(world: World, tmp_path: Path) -> None:
+    words = ("--weights", str(tmp_path), "--max-depth", "2", "--no-network", "--sandbox", "--memory", "2")
+    assert world.run("benchmark", "linear.py", *words) == 0
+    (how,) = world.asked
+    assert (how["weights"], how["max_depth"], how["cache"]) == (str(tmp_path), 2, world.cache)
+    assert (how["limits"].memory_bytes, how["limits"].network, how["limits"].sandbox) == (2 * 2**30, False, True)
+    assert how["limits"].processes > 0
+    assert world.proven[0].limits == dataclasses.replace(how["limits"], processes=0)
+    world.run("benchmark", "linear.py", "--rebuild", "always")
+    assert world.asked[1]["cache"] is None, "models are looked for anew"
+
+
+def test_times_are_taken_for_five_seconds_unless_told_otherwise(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in ([], ["--duration", "2"], ["--iterations", "7"]):
+        world.run("benchmark", "linear.py", *words)
+    assert [(job.duration_s, job.iterations) for job in world.proven] == [(5.0, 0), (2.0, 0), (0.0, 7)]
+    assert world.run("benchmark", "linear.py", "--duration", "2", "--iterations", "7") == 2
+    assert "keep one" in capsys.readouterr().err
+
+
+def test_another_runtime_runs_on_the_cpu(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    assert world.run("benchmark", "linear.py", "--runtime", "eager", "--lean-cache") == 0
+    assert (world.proven[0].runtime, world.proven[0].device, world.proven[0].lean) == ("eager", "cpu", True)
+    assert world.run("benchmark", "linear.py", "--runtime", "eager", "--device", "sim:p150") == 2
+    assert world.run("benchmark", "linear.py", "--runtime", "eager", "--build-only") == 2
+    assert "nothing to build" in capsys.readouterr().err
+
+
+def test_analyze_only_and_build_only_stop_early(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    assert world.run("benchmark", "linear.py", "--analyze-only") == 0
+    assert "ab12cd34" in capsys.readouterr().out
+    assert world.proven == []
+    world.run("benchmark", "linear.py", "--build-only")
+    assert [job.do for job in world.proven] == [("compile",)]
+
+
+def test_an_onnx_file_says_what_it_needs(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert world.run("model.onnx") == 3
+    assert "model.onnx needs onnxruntime. Run: pip install onnxruntime" in capsys.readouterr().err
+    assert world.run("benchmark", "linear.py", "--runtime", "ort") == 3
+    assert "--runtime ort needs onnxruntime and onnx and onnxscript." in capsys.readouterr().err
+    monkeypatch.undo()
+
+
+def test_help_shows_six_verbs_first(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--help"]) == 0
+    first, more = capsys.readouterr().out.partition("Commands:")[2].split("More:")
+    shown = [line.split()[0] for line in first.splitlines() if line.strip()]
+    assert shown == [name for name in ("benchmark", "report", "compile", "bringup", "perf", "app") if name in cli.VERBS]
+    assert {line.split()[0] for line in more.splitlines() if line[2:3].strip()} == set(cli.VERBS) - set(shown)
+
+
+def test_models_are_listed_by_label(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["models", "list", "--labels", "name::linear", "test_group::selftest", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["models"]
+    assert (found["corpus"], found["name"], found["labels"]["author"]) == ("selftest", "linear", ["proveout"])
+    assert found["about"].startswith("One linear layer")
+
+
+def test_the_shell_completes_verbs_and_options() -> None:
+    def completed(line: str) -> str:
+        asked = {"_PROVEOUT_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
+        done = subprocess.run([PROVEOUT], env={**os.environ, **asked}, capture_output=True, text=True, timeout=60)
+        return done.stdout
+
+    assert "benchmark" in completed("proveout bench")
+    assert "--search-dir" in completed("proveout benchmark --sea")

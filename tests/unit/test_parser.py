@@ -67,3 +67,31 @@ def test_a_value_of_the_wrong_type_ends_the_script(
     with pytest.raises(SystemExit):
         parse(["batch_size"])
     assert "argument --batch_size: invalid int value: 'many'" in capsys.readouterr().err
+
+
+def test_small_is_taken_by_every_script_and_values_are_there_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments(monkeypatch, "--small", "--height", "64")
+    given = parse(["height", "width"])
+    assert (given.small, given.height, given.width) == (True, 64, 224)
+    assert given == [64, 224]
+    with pytest.raises(AttributeError, match="did not ask for 'batch_size'; add it"):
+        _ = given.batch_size
+    arguments(monkeypatch)
+    assert parse(["height"]).small is False
+
+
+def test_small_shortens_what_was_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments(monkeypatch, "--small")
+    assert parse(["batch_size", "max_seq_length"]) == [1, 32]
+    arguments(monkeypatch, "--small", "--max_seq_length", "128")
+    assert parse(["max_seq_length"]) == [128]
+
+
+def test_every_script_is_told_which_weights_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments(monkeypatch)
+    assert parse().weights == "random"
+    arguments(monkeypatch, "--weights", "pretrained")
+    assert parse(["batch_size"]).weights == "pretrained"
+    arguments(monkeypatch)
+    monkeypatch.setenv("PROVEOUT_WEIGHTS", "pretrained")
+    assert parse(["batch_size"]).weights == "pretrained"

@@ -1,6 +1,7 @@
 """From scripts to Workloads: which scripts are meant, which models they call, and those models live again.
 
 resolve(["linear.py"], ["selftest"])   the scripts that a user's words mean
+with_labels(scripts, ["tags::daily"])  those of them that have all these labels
 discover(script)                       its Workloads, found in a process of its own
 watch(script, "--batch_size 8")        the same in this process, with the live modules and their inputs
 load(workload)                         one live module and its inputs
@@ -8,9 +9,20 @@ load(workload)                         one live module and its inputs
 
 from __future__ import annotations
 
-from proveout.capture.discovery import Discovery, discover
-from proveout.capture.labels import read_labels
+from proveout.capture.discovery import Discovery, How, discover
+from proveout.capture.labels import read_labels, with_labels
 from proveout.capture.scripts import corpora_folder, resolve
 from proveout.capture.watcher import Found, load, watch
 
-__all__ = ["Discovery", "Found", "corpora_folder", "discover", "load", "read_labels", "resolve", "watch"]
+__all__ = [
+    "Discovery",
+    "Found",
+    "How",
+    "corpora_folder",
+    "discover",
+    "load",
+    "read_labels",
+    "resolve",
+    "watch",
+    "with_labels",
+]

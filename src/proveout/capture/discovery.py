@@ -1,18 +1,23 @@
-"""Finds the models of a script by running it in a process of its own."""
+"""Finds the models of a script by running it in a process of its own, unless an earlier run told them."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from proveout.capture.labels import Labels, read_labels
-from proveout.capture.running import split_arguments
-from proveout.errors import UsageError
-from proveout.isolate import Outcome, run_python
-from proveout.types import Workload, from_json
+from proveout.capture.recall import recall, remember
+from proveout.capture.running import file_digest, split_arguments
+from proveout.capture.scripts import takes_small
+from proveout.capture.weights import check_weights
+from proveout.errors import EnvironmentFault, UsageError
+from proveout.isolate import Outcome, Runner, run_python
+from proveout.types import Limits, Workload, from_json, to_json
 
 
 @dataclass(frozen=True)
@@ -25,22 +30,84 @@ class Discovery:
     error: str
     log: str
     seconds: float
+    failure: str = ""
+    """The class of the failure that `error` tells."""
+    from_cache: bool = False
 
 
-def discover(script: Path, *, script_args: str = "", timeout_s: float = 300.0) -> Discovery:
-    """Run a script in its own process and watch which models it calls; what it prints is in the log."""
+@dataclass(frozen=True)
+class How:
+    """How the scripts of one command are run."""
+
+    script_args: str = ""
+    small: bool = False
+    """Give `--small` to every script that reads its parameters with `proveout.parser`."""
+    max_depth: int = 0
+    weights: str = ""
+    limits: Limits = Limits()
+
+    def arguments(self, script: Path) -> str:
+        """The command line of one script."""
+        return f"{self.script_args} --small".lstrip() if self.small and takes_small(script) else self.script_args
+
+
+def discover(
+    script: Path,
+    *,
+    script_args: str = "",
+    timeout_s: float = 300.0,
+    max_depth: int = 0,
+    weights: str = "",
+    limits: Limits = Limits(),
+    cache: Path | None = None,
+    run: Runner = run_python,
+) -> Discovery:
+    """Run a script in its own process, started by `run`, and watch which models it calls; its prints are the log.
+
+    With a `cache` folder, what was found there for the same script is not looked for again.
+    """
     script = Path(os.path.abspath(script))
     if not script.is_file():
         raise UsageError(f"{script} is not a file. Name a Python script.")
     labels = read_labels(script)
     split_arguments(script_args)  # a quotation left open is refused before anything runs
+    check_weights(weights)
+    asked: dict[str, Any] = {
+        "script": str(script),
+        "script_args": script_args,
+        "max_depth": max_depth,
+        "weights": weights,
+        "timeout_s": timeout_s,
+        "limits": to_json(limits),
+    }
+    known = recall(cache, script, asked) if cache else None
+    if known is not None:
+        return _discovery(script, labels, known["found"], known["log"], known["seconds"], from_cache=True)
+    found, outcome = _look(script, asked, run)
+    if cache and found.get("lasting", True):
+        remember(cache, script, asked, found, outcome.log, outcome.seconds)
+    return _discovery(script, labels, found, outcome.log, outcome.seconds, from_cache=False)
+
+
+def _look(script: Path, asked: dict[str, Any], run: Runner) -> tuple[dict[str, Any], Outcome]:
     with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
         result = Path(folder, "found.json")
-        outcome = run_python("proveout.capture.child", [str(script), script_args, str(result)], timeout_s=timeout_s)
-        found = json.loads(result.read_text() if result.exists() else '{"workloads": [], "error": ""}')
-    workloads = tuple(from_json(Workload, one) for one in found["workloads"])
-    error = found["error"] or ("" if outcome.ok else _story(script, outcome, ran=bool(workloads)))
-    return Discovery(str(script), workloads, labels, error, outcome.log, outcome.seconds)
+        outcome = run("proveout.capture.child", [json.dumps(asked), str(result)], timeout_s=asked["timeout_s"])
+        found = json.loads(result.read_text()) if result.exists() else {"workloads": [], "error": "", "failure": ""}
+    if "fault" in found:
+        raise EnvironmentFault(found["fault"])
+    if not found["error"] and not outcome.ok:
+        found |= {"error": _story(script, outcome, ran=bool(found["workloads"])), "failure": outcome.failure}
+    return {"files": [[script.name, file_digest(script)]], "packages": {}, **found}, outcome
+
+
+def _discovery(
+    script: Path, labels: Labels, found: dict[str, Any], log: str, seconds: float, from_cache: bool
+) -> Discovery:
+    """Where the script lies and how it is labelled may have changed since."""
+    read = (from_json(Workload, one) for one in found["workloads"])
+    workloads = tuple(dataclasses.replace(one, script=str(script), labels=labels) for one in read)
+    return Discovery(str(script), workloads, labels, found["error"], log, seconds, found["failure"], from_cache)
 
 
 def _story(script: Path, outcome: Outcome, ran: bool) -> str:

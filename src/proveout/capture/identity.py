@@ -18,12 +18,30 @@ _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+")
 
 def architecture_of(module: nn.Module) -> str:
     """A hash of all submodules (name, class, settings), parameters and buffers (name, shape, dtype)."""
-    parts = [[name, type(part).__name__, _settings(part)] for name, part in module.named_modules()]
+    parts = [[name, class_name_of(part), _settings(part)] for name, part in module.named_modules()]
     tensors = [
         [[name, list(tensor.shape), dtype_name(tensor)] for name, tensor in named]
         for named in (module.named_parameters(), module.named_buffers())
     ]
     return digest([parts, tensors])
+
+
+def class_name_of(module: nn.Module) -> str:
+    """The class as its author named it, also once torch.jit has put its own in its place."""
+    import torch
+
+    scripted = isinstance(module, torch.jit.ScriptModule)
+    return str(module.original_name) if scripted else type(module).__name__
+
+
+def obstacle_of(module: nn.Module) -> str:
+    """Why a model can be timed but not compiled; empty where it can."""
+    import torch
+
+    if isinstance(module, torch.jit.ScriptModule):
+        how = "traced" if "Traced" in type(module).__name__ else "scripted"
+        return f"torch.jit has {how} this module; only Python modules can be compiled. Call the original one."
+    return ""
 
 
 def selector_of(architecture: str, inputs: Inputs) -> str:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import builtins
+import hashlib
 import itertools
 import os
+import re
 import shlex
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, ModuleType
 
+from proveout import vision
 from proveout.capture.mlagility import mlagility_names
+from proveout.capture.network import needs_network, quick_answers
 from proveout.errors import UsageError
+from proveout.types import digest
 
 _OURS = os.path.dirname(__file__) + os.sep
 _numbers = itertools.count(1)
@@ -23,24 +29,52 @@ _numbers = itertools.count(1)
 def run_script(script: Path, script_args: str = "") -> tuple[ModuleType, BaseException | None]:
     """Run a script as `__main__`; its module, and what it raised (`SystemExit` too; Ctrl-C passes through).
 
-    `sys.argv`, `sys.path`, the working folder and `__main__` are afterwards as they were. The script's module
-    is then renamed and stays importable: torch.compile looks a function's globals up by their `__name__`.
+    `sys.argv`, `sys.path`, the working folder and `__main__` are afterwards as they were, and its threads have ended.
+    The script's module is then renamed and stays importable: torch.compile looks a function's globals up by their
+    `__name__`.
     """
     argv = [str(script), *split_arguments(script_args)]
     module = ModuleType("__main__")
-    vars(module).update(__file__=str(script), __builtins__=builtins, __cached__=None)
+    source = script.read_bytes()
+    package, root = _package(script, source)
+    vars(module).update(__file__=str(script), __builtins__=builtins, __cached__=None, __package__=package)
     raised: BaseException | None = None
-    with _as_main(module, argv), mlagility_names():
+    before = set(threading.enumerate())
+    vision.serve()
+    with _as_main(module, argv, root), mlagility_names(), quick_answers():
         try:
-            code = compile(script.read_bytes(), str(script), "exec", dont_inherit=True)
+            code = compile(source, str(script), "exec", dont_inherit=True)
             exec(code, vars(module))
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             raised = error
+        for thread in set(threading.enumerate()) - before:
+            if not thread.daemon:  # Python waits for these too
+                thread.join()
     module.__name__ = f"proveout_script_{next(_numbers)}"
     sys.modules[module.__name__] = module
     return module, raised
+
+
+def source_files(script: Path) -> list[tuple[str, str]]:
+    """(path seen from the script's folder, digest) of the script and of the modules beside it that are imported."""
+    files = {str(script), *(str(getattr(module, "__file__", None) or "") for module in list(sys.modules.values()))}
+    return [
+        (_relative(script, file), file_digest(Path(file)))
+        for file in sorted(files)
+        if file.endswith(".py") and is_users(script, file) and os.path.isfile(file)
+    ]
+
+
+def source_digest(script: Path) -> str:
+    return digest(source_files(script))[:20]
+
+
+def file_digest(path: Path) -> str:
+    """A hash of a file's bytes, less a first line of labels: they say nothing about the model."""
+    data = path.read_bytes()
+    return hashlib.sha256(data.partition(b"\n")[2] if data.startswith(b"# labels:") else data).hexdigest()[:20]
 
 
 def split_arguments(script_args: str) -> list[str]:
@@ -68,7 +102,19 @@ def explain(script: Path, raised: BaseException | None, ran: bool) -> str:
         frames = [f"{frame.f_code.co_filename}:{number}" for frame, number in traceback.walk_tb(raised.__traceback__)]
         owned = [_relative(script, frame) for frame in frames if is_users(script, frame)]
         line = owned[-1] if owned else script.name
-    return f"{script.name} raised {kind} at {line} {when}: {_cut(message) or 'no message'}"
+    message = _cut(message) or "no message"
+    if needs_network(raised):
+        step = "Use --weights random, or run it where the hub can be reached."
+        return f"{script.name} needs network at {line}: {message.rstrip('.')}. {step}"
+    if failure_of(raised) == "memory":
+        return f"{script.name} ran out of memory at {line} {when}: {message}"
+    return f"{script.name} raised {kind} at {line} {when}: {message}"
+
+
+def failure_of(raised: BaseException | None) -> str:
+    """The class of failure of what a script raised."""
+    refused = "can't allocate memory" in str(raised) or type(raised).__name__ == "OutOfMemoryError"
+    return "memory" if refused or isinstance(raised, MemoryError) else "script"
 
 
 def print_traceback(raised: BaseException) -> None:
@@ -82,16 +128,21 @@ def print_traceback(raised: BaseException) -> None:
 
 
 def is_users(script: Path, filename: str) -> bool:
-    """Whether a file is the user's: below the script's folder, and no installed library."""
+    """Whether a file is the user's: below the script's folder, and no library installed there."""
     folder = f"{script.parent}{os.sep}"
-    return filename.startswith(folder) and not {"site-packages", "dist-packages"} & set(Path(filename).parts)
+    below = filename.removeprefix(folder)
+    return filename.startswith(folder) and not {"site-packages", "dist-packages"} & set(below.split(os.sep))
 
 
 def location(script: Path, frame: FrameType | None) -> str:
     """The user's own line at or above a frame, innermost, as `file:line` seen from the script's folder."""
     while frame and not is_users(script, frame.f_code.co_filename):
         frame = frame.f_back
-    return f"{_relative(script, frame.f_code.co_filename)}:{frame.f_lineno}" if frame else script.name
+    return place(script, frame.f_code.co_filename, frame.f_lineno) if frame else script.name
+
+
+def place(script: Path, filename: str, line: int) -> str:
+    return f"{_relative(script, filename)}:{line}"
 
 
 def _relative(script: Path, filename: str) -> str:
@@ -102,11 +153,26 @@ def _cut(message: str, limit: int = 300) -> str:
     return message if len(message) <= limit else f"{message[: limit - 1]}…"
 
 
+_RELATIVE = re.compile(rb"^[ \t]*from[ \t]+\.", re.MULTILINE)
+
+
+def _package(script: Path, source: bytes) -> tuple[str | None, str]:
+    """The package that a script with relative imports belongs to and the folder it is found in, as for `python -m`."""
+    if not _RELATIVE.search(source):
+        return None, ""
+    folder = script.parent
+    names = [folder.name]
+    while (folder / "__init__.py").is_file() and (folder.parent / "__init__.py").is_file():
+        folder = folder.parent
+        names.insert(0, folder.name)
+    return ".".join(names), str(folder.parent)
+
+
 @contextmanager
-def _as_main(module: ModuleType, argv: list[str]) -> Iterator[None]:
+def _as_main(module: ModuleType, argv: list[str], root: str) -> Iterator[None]:
     main, folder, old_argv, old_path = sys.modules["__main__"], os.getcwd(), sys.argv, sys.path
     sys.modules["__main__"] = module
-    sys.argv, sys.path = argv, [os.path.dirname(argv[0]), *old_path]
+    sys.argv, sys.path = argv, [os.path.dirname(argv[0]), *([root] if root else []), *old_path]
     try:
         yield
     finally:

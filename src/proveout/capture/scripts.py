@@ -12,6 +12,7 @@ from pathlib import Path
 from proveout.errors import EnvironmentFault, UsageError, unknown
 
 _PACKAGE = Path(__file__).parents[1]
+_KINDS = (".py", ".onnx")
 
 
 def resolve(
@@ -45,6 +46,26 @@ def corpora_folder() -> Path:
         if place.is_dir():
             return place
     raise EnvironmentFault(f"the corpora are missing; looked in {places[0]} and {places[1]}. Install proveout again.")
+
+
+def takes_small(script: Path) -> bool:
+    """Whether a script, or a module beside it that it imports, reads its parameters with `proveout.parser`."""
+    seen: set[Path] = set()
+    left = [script]
+    while left:
+        path = left.pop()
+        if path in seen or not path.is_file():
+            continue
+        seen.add(path)
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if _PARSER.search(text):
+            return True
+        left += [script.parent / f"{name.replace('.', '/')}.py" for name in _IMPORT.findall(text)]
+    return False
+
+
+_PARSER = re.compile(r"^\s*(?:from|import)\s+proveout(?:\.parser\b|\s+import\s.*\bparser\b)", re.M)
+_IMPORT = re.compile(r"^\s*(?:from|import)\s+\.?([A-Za-z_][\w.]*)", re.M)
 
 
 def _choose(chosen: dict[Path, set[str] | None], scripts: Iterable[Path], selectors: tuple[str, ...]) -> None:
@@ -90,7 +111,8 @@ def _look_up(pattern: str, places: Sequence[Path], folders: Sequence[Path]) -> l
             return [_python(path)]
         if glob.has_magic(pattern):
             hits = [Path(hit) for hit in sorted(glob.glob(str(path), recursive=True)) if _public(Path(hit).name)]
-            scripts = [s for hit in hits for s in (_scripts_below(hit) if hit.is_dir() else [hit]) if s.suffix == ".py"]
+            found = (s for hit in hits for s in (_scripts_below(hit) if hit.is_dir() else [hit]))
+            scripts = [script for script in found if script.suffix in _KINDS]
             if scripts:
                 return scripts
     if pattern in _corpora():
@@ -104,8 +126,8 @@ def _look_up(pattern: str, places: Sequence[Path], folders: Sequence[Path]) -> l
 
 
 def _python(path: Path) -> Path:
-    if path.suffix != ".py":
-        raise UsageError(f"{path} is not a Python script (*.py), a folder, or a list of scripts (*.txt).")
+    if path.suffix not in _KINDS:
+        raise UsageError(f"{path} is not a Python script (*.py), an ONNX file, a folder, or a list of scripts (*.txt).")
     return path
 
 
@@ -120,7 +142,12 @@ def _folder(name: str) -> Path:
 
 
 def _corpora() -> dict[str, Path]:
-    return {path.name: path for path in sorted(corpora_folder().iterdir()) if path.is_dir() and _public(path.name)}
+    """The corpora by name, those of MLAgility by its names too."""
+    folders = {path.name: path for path in sorted(corpora_folder().iterdir()) if path.is_dir() and _public(path.name)}
+    return folders | {name: folders[ours] for name, ours in _OTHER_NAMES.items() if ours in folders}
+
+
+_OTHER_NAMES = {"transformers_pytorch": "transformers"}
 
 
 def _scripts_of(folder: Path) -> list[Path]:

@@ -8,15 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import typer
+import typer.core
 
 from proveout.cli import (
     benchmark,
+    cache,
     check,
     compare,
     compile,
     devices,
     discover,
     export,
+    models,
     ops,
     perf,
     query,
@@ -38,7 +41,9 @@ VERBS: dict[str, Callable[..., int]] = {
     "export": export.verb,
     "perf": perf.verb,
     "discover": discover.verb,
+    "models": models.verb,
     "query": query.verb,
+    "cache": cache.verb,
     "recover": recover.verb,
     "ops": ops.verb,
     "run": run.verb,
@@ -47,6 +52,9 @@ VERBS: dict[str, Callable[..., int]] = {
     "version": version.verb,
 }
 """In the order that `--help` lists them."""
+
+FIRST = ("benchmark", "report", "compile", "bringup", "perf", "app")
+"""What `--help` shows first; the rest is under *More*."""
 
 NAMES = ("proveout", "benchit")
 INTERRUPTED = 130
@@ -86,16 +94,50 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _expand(words: list[str]) -> list[str]:
-    """`proveout linear.py …` means `proveout benchmark linear.py …`; no words at all ask for help."""
+    """`proveout linear.py …` means `proveout benchmark linear.py …`; no words at all ask for help.
+
+    `--labels a::b c::d` means `--labels a::b --labels c::d`.
+    """
     if not words:
         return ["--help"]
-    return ["benchmark", *words] if words[0].partition("::")[0].endswith(".py") else words
+    spelled: list[str] = ["benchmark"] if words[0].partition("::")[0].endswith(SCRIPTS) else []
+    labels = False
+    for word in words:
+        key, mark, _ = word.partition("::")
+        labelled = bool(mark) and not word.startswith("-") and not key.endswith(SCRIPTS)
+        if labels and labelled and spelled[-1] != "--labels":
+            spelled.append("--labels")
+        labels = word == "--labels" or (labels and labelled)
+        spelled.append(word)
+    return spelled
+
+
+SCRIPTS = (".py", ".onnx")
+
+
+class _TwoParts(typer.core.TyperGroup):
+    """The verbs most people need first, the others under *More*."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        names = self.list_commands(ctx)
+        parts = {
+            "Commands": [name for name in FIRST if name in names],
+            "More": [name for name in names if name not in FIRST],
+        }
+        for title, members in parts.items():
+            commands = [(name, self.get_command(ctx, name)) for name in members]
+            rows = [(name, command.get_short_help_str(formatter.width - 20)) for name, command in commands if command]
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
 
 def _command() -> Callable[..., Any]:
     # Without rich in typer itself, `--help` and start-up stay quick.
     app = typer.Typer(
-        rich_markup_mode=None, pretty_exceptions_enable=False, context_settings={"max_content_width": 100}
+        cls=_TwoParts,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"max_content_width": 100},
     )
     app.callback()(_root)
     for name, verb in VERBS.items():

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -221,7 +221,6 @@ def run_once(job: Job) -> Record:
 
 def _side(name: str, text: str, request: Request) -> Competitor:
     from proveout.capture import discover, resolve
-    from proveout.cli.jobs import Do
     from proveout.cli.request import check
     from proveout.devices.registry import find
     from proveout.types import Job
@@ -246,8 +245,8 @@ def _side(name: str, text: str, request: Request) -> Competitor:
     if len(workloads) > 1:
         known = ", ".join(f"{path.name}::{w.selector} ({w.name})" for w in workloads)
         raise UsageError(f"{text!r} holds {len(workloads)} models; choose one: {known}.")
-    do: Do = ("run",) if find(device).times == "modelled" else ("benchmark",)
-    job = Job(workloads[0], device, settings, do, request.iterations, request.warmup, request.timeout)
+    do: tuple[Literal["run", "benchmark"]] = ("run",) if find(device).times == "modelled" else ("benchmark",)
+    job = Job(workloads[0], device, settings, do, request.iterations or CALLS, request.warmup, request.timeout)
     return Competitor(name, text, job, EAGER if eager else "compiled")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -11,18 +12,22 @@ from proveout.cli.output import note
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
+    from proveout.sweep import Result
+
 
 class Progress:
-    """Says what is being done now and what has been done, out of how much."""
+    """Says what is being done now and what has been done, out of how much; the whole may grow on the way."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int = 0) -> None:
         self.total, self.done_so_far = total, 0
+        self.scripts_left = 0
+        self._now: list[str] = []
         self._bar = _bar() if sys.stderr.isatty() else None
 
     def __enter__(self) -> Progress:
         if self._bar:
             self._bar.start()
-            self._task = self._bar.add_task("", total=self.total)
+            self._task = self._bar.add_task("", total=self.total or None)
         return self
 
     def __exit__(
@@ -32,17 +37,49 @@ class Progress:
             self._bar.stop()
 
     def start(self, what: str) -> None:
-        if self._bar:
-            self._bar.update(self._task, description=what)
+        self._now.append(what)
+        self._describe()
 
-    def done(self, what: str) -> None:
+    def step(self, what: str, line: str) -> None:
+        """One of the whole is done."""
         self.done_so_far += 1
-        line = f"[{self.done_so_far}/{self.total}] {what}"
         if self._bar:
             self._bar.advance(self._task)
+        more = "+" if self.scripts_left else ""
+        self._end(what, f"[{self.done_so_far}/{self.total}{more}] {line}")
+
+    # What a sweep tells:
+
+    def expect(self, jobs: int, scripts_left: int) -> None:
+        """The models known so far, and the scripts not looked at yet: about one each."""
+        self.total, self.scripts_left = jobs, scripts_left
+        if self._bar:
+            self._bar.update(self._task, total=jobs + scripts_left)
+
+    def found(self, what: str, script: Path, models: int, error: str) -> None:
+        line = f"{script.name}: {models} model{'' if models == 1 else 's'}"
+        self._end(what, f"{line}; {error}" if error else line)
+
+    def done(self, what: str, result: Result, seconds: float) -> None:
+        from proveout.report.rows import STATUS
+
+        how = "from the cache" if result.from_cache else f"{seconds:.1f} s"
+        line = f"{result.row['model']} on {result.row['device']}: {STATUS[result.row['status']].words} ({how})"
+        self.step(what, f"{line}: {result.row['reason']}" if result.row["reason"] else line)
+
+    def _end(self, what: str, line: str) -> None:
+        if what in self._now:
+            self._now.remove(what)
+        if self._bar:
             self._bar.console.print(line, markup=False, highlight=False)
+            self._describe()
         else:
             note(line)
+
+    def _describe(self) -> None:
+        if self._bar and self._now:
+            more = f" and {len(self._now) - 1} more" if len(self._now) > 1 else ""
+            self._bar.update(self._task, description=self._now[0] + more)
 
 
 def _bar() -> Bar:

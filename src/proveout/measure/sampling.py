@@ -14,25 +14,47 @@ import torch
 from proveout.measure.conditions import cpu_name, versions
 from proveout.types import Timing
 
+MOST_SAMPLES = 10_000
 
-def measured(what: str, device: str, function: Callable[[], Any], *, iterations: int, warmup: int) -> Timing:
-    """Wall time of each call, after `warmup` calls that are not counted; garbage is collected before, not during."""
-    for _ in range(warmup):
-        function()
-    samples = [0] * iterations
+
+def measured(
+    what: str,
+    device: str,
+    function: Callable[[], Any],
+    *,
+    iterations: int,
+    warmup: int,
+    duration_s: float = 0.0,
+) -> Timing:
+    """Wall time of each call, after `warmup` calls that are not counted; garbage is collected before, not during.
+
+    With a duration, calls are timed until it is over instead of `iterations` times; warming up then ends after a
+    quarter of it.
+    """
     clock = time.perf_counter_ns
+    warm_by = clock() + round(duration_s / 4 * 1e9)
+    warmed = 0
+    while warmed < warmup and (not duration_s or not warmed or clock() < warm_by):
+        function()
+        warmed += 1
+    samples = [0] * iterations
     collecting = gc.isenabled()
     gc.collect()
     gc.disable()
     try:
+        over = clock() + round(duration_s * 1e9)
         for index in range(iterations):
             started = clock()
             function()
             samples[index] = clock() - started
+        while duration_s and len(samples) < MOST_SAMPLES and (not samples or clock() < over):
+            started = clock()
+            function()
+            samples.append(clock() - started)
     finally:
         if collecting:
             gc.enable()
-    conditions = (("warmup", str(warmup)), ("threads", str(torch.get_num_threads())))
+    conditions = (("warmup", str(warmed)), ("threads", str(torch.get_num_threads())))
     return Timing(what, "measured", device, tuple(samples), conditions)
 
 

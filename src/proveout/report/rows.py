@@ -142,7 +142,8 @@ def _megabytes(flat: Row) -> str | None:
 def numbers(flat: Row) -> str:
     """What was chosen about numbers: `bfloat16 fast`, `bfloat16 bfloat8_b weights faithful`."""
     weights = f"{flat['weights']} weights" if flat["weights"] != "same" else None
-    return " ".join(filter(None, (flat["precision"], weights, flat["numerics"])))
+    runtime = flat["runtime"] if flat["runtime"] != "proveout" else None
+    return " ".join(filter(None, (flat["precision"], weights, flat["numerics"], runtime)))
 
 
 COLUMNS = [
@@ -153,7 +154,8 @@ COLUMNS = [
     Column(
         "Device", "Device", "device", lambda r: f"{r['device']} {numbers(r)}",
         "The device the model was compiled for, and its numbers: precision (`model` keeps the model's own dtypes), the "
-        "weights' format where it is another, and on `sim` the numerics: `fast` or `faithful` (bit by bit).",
+        "weights' format where it is another, and on `sim` the numerics: `fast` or `faithful` (bit by bit). "
+        "What ran it, where that was not our compiler: `eager`, `inductor` or `ort`.",
         numeric=False, drop=9,
     ),
     Column(

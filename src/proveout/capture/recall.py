@@ -1,0 +1,59 @@
+"""What earlier discoveries found, so that a sweep that goes on does not run every script again.
+
+`<cache>/discoveries/ab/<key>.json`; the key is the script's content and how it was run. An entry counts while the
+modules beside the script and the libraries it came from are as they were.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from proveout.capture.running import file_digest
+from proveout.types import digest, versions
+
+
+def recall(folder: Path, script: Path, asked: dict[str, Any]) -> dict[str, Any] | None:
+    """What this very script gave when it was run like this; None where nothing that still holds is known."""
+    try:
+        entry: dict[str, Any] = json.loads(_path(folder, script, asked).read_text(encoding="utf-8"))
+        found = entry["found"]
+        same_files = all(file_digest(script.parent / name) == value for name, value in found["files"])
+        same_packages = all(_version(name) == value for name, value in found["packages"].items())
+        more_time = found["failure"] == "timeout" and asked["timeout_s"] > entry["asked"]["timeout_s"]
+        other_limits = found["failure"] and asked["limits"] != entry["asked"]["limits"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    return entry if same_files and same_packages and not more_time and not other_limits else None
+
+
+def remember(
+    folder: Path, script: Path, asked: dict[str, Any], found: dict[str, Any], log: str, seconds: float
+) -> None:
+    """Keep a discovery; a cache that cannot be written costs time only, so it is no error here."""
+    path = _path(folder, script, asked)
+    entry = {"asked": asked, "found": found, "log": log, "seconds": seconds}
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_text(json.dumps(entry, ensure_ascii=False, allow_nan=False), encoding="utf-8")
+        os.replace(unfinished, path)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+
+
+def _path(folder: Path, script: Path, asked: dict[str, Any]) -> Path:
+    how = {name: asked[name] for name in ("script_args", "max_depth", "weights")}
+    key = digest([script.name, file_digest(script), how, sorted(versions().items())])[:20]
+    return folder / "discoveries" / key[:2] / f"{key}.json"
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""

@@ -1,0 +1,14 @@
+"""Many Jobs: found, proven and kept, on this machine or on a Ray cluster.
+
+sweep(asked, scripts, workers, listener)   scripts in, Results out; every Record is in the store as soon as it is made
+Local(jobs)                                workers here: children of one warm process, each on cores of its own
+cluster.Cluster(address, store)            workers on the nodes of a Ray cluster
+"""
+
+from __future__ import annotations
+
+from proveout.sweep.controller import Asked, Do, Interrupted, Listener, Workers, sweep
+from proveout.sweep.local import Local
+from proveout.sweep.results import Rebuild, Result, settle
+
+__all__ = ["Asked", "Do", "Interrupted", "Listener", "Local", "Rebuild", "Result", "Workers", "settle", "sweep"]

@@ -1,0 +1,194 @@
+"""Workers on a Ray cluster: every Task is a Ray task with its resources, made again when its node is lost.
+
+Each node's worker processes keep a warm process of their own. Records go straight to the store where the node sees it,
+and otherwise come back with the answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import functools
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from proveout.errors import EnvironmentFault
+from proveout.store import Store, replacing
+from proveout.sweep.cores import claim
+from proveout.sweep.results import Result, keep
+from proveout.sweep.tasks import Find, Prove, Task, libraries, wants_fresh
+from proveout.sweep.warm import WarmServer
+from proveout.types import Job, Record
+
+if TYPE_CHECKING:
+    from proveout.capture import Discovery
+
+RETRIES = 4
+"""How often a Task is made again when its worker or node is lost."""
+BASE_BYTES, COPIES = 1 << 30, 6
+"""Memory that a Job is scheduled with: torch and the compiler, and so many copies of the parameters."""
+SLOTS_FOR_CPU = 2
+"""Tasks under way for each CPU: one runs, one waits, so that no CPU waits for the controller."""
+LOOK_S = 2.0
+"""How old an answer about the cluster's size may be."""
+CHIP = "chip"
+"""The custom resource that a node with Tenstorrent chips offers: ray start --resources '{"chip": 4}'."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a node sends back: the Task's own answer, and the files of its Record where the store is not shared."""
+
+    value: Any
+    files: tuple[tuple[str, bytes], ...] = ()
+
+
+class Cluster:
+    """Workers on the nodes of a running Ray cluster: `auto`, or its address."""
+
+    anywhere = True
+
+    def __init__(self, address: str, store: Store, scripts: Sequence[Path] = ()) -> None:
+        self._ray = _ray()
+        self._store = store
+        self._modules = libraries(scripts)
+        self._mark = store.folder.absolute() / f".shared-{secrets.token_hex(8)}"
+        self._mark.touch()
+        self._ours = not self._ray.is_initialized()
+        if self._ours:
+            try:
+                self._ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+            except (ConnectionError, ValueError, RuntimeError) as error:
+                self._mark.unlink()
+                raise EnvironmentFault(
+                    f"no Ray cluster answers at {address!r}: {str(error).splitlines()[0]}"
+                    " Start one (ray start --head), or use --jobs N on this machine."
+                ) from error
+        self._remote = self._ray.remote(work)
+        self._open: dict[Future[Any], Any] = {}
+        self._looked, self._cluster = 0.0, dict[str, float]()
+
+    @property
+    def slots(self) -> int:
+        return max(1, SLOTS_FOR_CPU * int(self._resources().get("CPU", 0)))
+
+    def submit(self, task: Task) -> Future[Any]:
+        wanted = resources(task)
+        self._refuse_missing(wanted)
+        options = {"max_retries": RETRIES, "scheduling_strategy": "SPREAD", "name": task.name, **wanted}
+        reference = self._remote.options(**options).remote(task, str(self._mark), self._modules)
+        kept: Future[Any] = Future()
+        self._open[kept] = reference
+        reference.future().add_done_callback(functools.partial(self._received, task, kept))
+        return kept
+
+    def stop(self) -> None:
+        for reference in self._open.values():
+            with contextlib.suppress(Exception):
+                self._ray.cancel(reference, force=True)
+        self._open.clear()
+        self._mark.unlink(missing_ok=True)
+        if self._ours:
+            self._ray.shutdown()
+
+    def _received(self, task: Task, kept: Future[Any], sent: Future[Answer]) -> None:
+        """On Ray's thread: hand an answer on once its Record is in the store."""
+        try:
+            kept.set_result(self._unpacked(sent.result()))
+        except self._ray.exceptions.RayTaskError as error:
+            kept.set_exception(error.cause)
+        except self._ray.exceptions.RayError as error:
+            kept.set_result(_lost(task, self._store, error))
+        except BaseException as error:
+            kept.set_exception(error)
+        finally:
+            self._open.pop(kept, None)
+
+    def _unpacked(self, answer: Answer) -> Any:
+        for name, content in answer.files:
+            with replacing(self._store.folder / name) as temporary:
+                temporary.write_bytes(content)
+        if isinstance(answer.value, Result) and answer.files:
+            return dataclasses.replace(answer.value, path=self._store.folder / answer.files[-1][0])
+        return answer.value
+
+    def _resources(self) -> dict[str, float]:
+        if time.monotonic() - self._looked > LOOK_S:
+            self._looked, self._cluster = time.monotonic(), self._ray.cluster_resources()
+        return self._cluster
+
+    def _refuse_missing(self, wanted: dict[str, Any]) -> None:
+        there = self._resources()
+        for name in (*(["GPU"] if wanted.get("num_gpus") else []), *wanted.get("resources", ())):
+            if not there.get(name):
+                raise EnvironmentFault(
+                    f"no node of the Ray cluster offers {name!r}. Add one: ray start --address=… "
+                    + ("--num-gpus N" if name == "GPU" else f"--resources '{{\"{name}\": 1}}'")
+                )
+
+
+def resources(task: Task) -> dict[str, Any]:
+    """What Ray sets aside for a Task."""
+    if isinstance(task, Find):
+        return {"num_cpus": 1, "memory": BASE_BYTES}
+    device, size = task.job.device, BASE_BYTES + COPIES * task.job.workload.parameter_bytes
+    extra: dict[str, Any] = {}
+    if device.startswith("cuda"):
+        extra = {"num_gpus": 1}
+    elif device == "ttnn":
+        extra = {"resources": {CHIP: 1}}
+    return {"num_cpus": 1, "memory": size, **extra}
+
+
+def work(task: Task, mark: str, modules: Sequence[str]) -> Answer:
+    """On a node: one Task in a child of this worker's warm process."""
+    server = _server(tuple(modules))
+    with claim(1) as cpus:
+        run = functools.partial(server.run, cpus=cpus, fresh=wants_fresh(task.script))
+        if Path(mark).exists():
+            return Answer(task(run))
+        if isinstance(task, Find):
+            return Answer(dataclasses.replace(task, cache=None)(run))
+        with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
+            value = dataclasses.replace(task, store=Path(folder))(run)
+            files = sorted(Path(folder).rglob("*.parquet")) + sorted(Path(folder).rglob("*.json"))
+            return Answer(value, tuple((f.relative_to(folder).as_posix(), f.read_bytes()) for f in files))
+
+
+@functools.cache
+def _server(modules: tuple[str, ...]) -> WarmServer:
+    """One for the life of a Ray worker; it ends when the worker does."""
+    return WarmServer(modules)
+
+
+def _lost(task: Task, store: Store, error: Exception) -> Result | Discovery:
+    """The answer for a Task whose workers were lost again and again."""
+    from proveout.capture import Discovery, read_labels
+
+    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    reason = f"its Ray worker was lost {RETRIES + 1} times: {first}"
+    if isinstance(task, Prove):
+        return keep(store, _crashed(task.job, reason))
+    return Discovery(str(task.script), (), read_labels(task.script), f"{task.script.name}: {reason}", "", 0.0)
+
+
+def _crashed(job: Job, reason: str) -> Record:
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return Record(job, "failed", reason=reason, failure="crash", created=now)
+
+
+def _ray() -> Any:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere unasked
+    try:
+        import ray
+    except ImportError:
+        raise EnvironmentFault("Ray is not installed. Run: pip install 'proveout[ray]'") from None
+    return ray

@@ -1,0 +1,251 @@
+"""Turns scripts into Results: finds, proves what is not known yet, keeps every Record the moment it is made.
+
+A script's Jobs start when it has been searched, before the next script is: nothing waits for all of anything, and what
+is held grows by one flat row a Job.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from proveout.capture import How
+from proveout.errors import ProveoutError, UsageError
+from proveout.store import Store
+from proveout.sweep.results import Rebuild, Result, keep
+from proveout.sweep.tasks import Find, Prove, Task
+from proveout.types import Job, Record, Runtime, Settings, Workload, versions
+
+if TYPE_CHECKING:
+    from proveout.capture import Discovery
+
+Do = tuple[Literal["compile", "run", "export", "check", "benchmark", "perf"], ...]
+
+
+class Interrupted(ProveoutError):
+    exit_code = 130
+
+
+class Workers(Protocol):
+    """Where Tasks are done: `Local` or a Ray cluster."""
+
+    anywhere: bool
+    """Whether a Record of any machine makes a Job unnecessary."""
+
+    @property
+    def slots(self) -> int:
+        """How many Tasks to have under way."""
+        ...
+
+    def submit(self, task: Task) -> Future[Any]: ...
+
+    def stop(self) -> None: ...
+
+
+class Listener(Protocol):
+    """Hears how a sweep goes on."""
+
+    def start(self, what: str) -> None: ...
+
+    def found(self, what: str, script: Path, models: int, error: str) -> None: ...
+
+    def expect(self, jobs: int, scripts_left: int) -> None: ...
+
+    def done(self, what: str, result: Result, seconds: float) -> None: ...
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What every script of a sweep is asked."""
+
+    store: Store
+    targets: tuple[tuple[str, Settings], ...]
+    """(device, its settings)."""
+    do: Do
+    how: How = How()
+    rebuild: Rebuild = "if_needed"
+    timeout_s: float = 600.0
+    iterations: int = 20
+    warmup: int = 3
+    duration_s: float = 0.0
+    """Seconds of timed calls instead of `iterations`; 0 for those."""
+    runtime: Runtime = "proveout"
+    lean: bool = False
+    """Keep no compiled Programs, only Records."""
+    artifacts: Path | None = None
+    dump: Path | None = None
+    alone: frozenset[str] = frozenset()
+    """Devices that serve one Job at a time on this machine."""
+
+
+Script = tuple[Path, tuple[str, ...]]
+"""A script and the selectors of the models that are meant; none: all."""
+
+
+def sweep(asked: Asked, scripts: Sequence[Script], workers: Workers, listener: Listener) -> list[Result]:
+    """Results in the order of scripts and models. Ends its workers, whatever happens."""
+    state = _Sweep(asked, workers, listener, deque(enumerate(scripts)))
+    try:
+        return state.run()
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted{state.told}; run the same command to continue.") from None
+    finally:
+        workers.stop()
+
+
+Place = tuple[int, int]
+"""(number of the script, number of the Job in it)."""
+
+
+@dataclass
+class _Sweep:
+    asked: Asked
+    workers: Workers
+    listener: Listener
+    scripts: deque[tuple[int, Script]]
+    jobs: deque[tuple[Place, Job]] = field(default_factory=deque)
+    num_jobs: int = 0
+    running: dict[Future[Any], tuple[Place, Task, Script | None, float]] = field(default_factory=dict)
+    results: dict[Place, Result] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+
+    @property
+    def told(self) -> str:
+        """How far it has come."""
+        if not self.num_jobs:
+            return " while looking for models"
+        more = f", {len(self.scripts)} scripts not looked at yet" if self.scripts else ""
+        return f": {len(self.results)} of {self.num_jobs} done{more}, kept in {self.asked.store.folder}"
+
+    def run(self) -> list[Result]:
+        while self.fill():
+            done, _ = wait(self.running, return_when=FIRST_COMPLETED)
+            for future in done:
+                place, task, script, started = self.running.pop(future)
+                answer = future.result()
+                if script is not None:
+                    self.searched(place, task, script, answer)
+                elif answer is None:
+                    self.missing.append(task.name.partition(" on ")[0])
+                else:
+                    self.results[place] = answer
+                    self.listener.done(task.name, answer, time.monotonic() - started)
+        if self.missing:
+            self.refuse()
+        return [self.results[place] for place in sorted(self.results)]
+
+    def fill(self) -> bool:
+        """Give every free slot something to do, Jobs before scripts; False when nothing is left."""
+        while len(self.running) < self.workers.slots:
+            job = self.next_job()
+            if job is not None:
+                task: Task = Prove(
+                    job[1], self.asked.store.folder.absolute(), self.asked.rebuild, self.workers.anywhere
+                )
+                self.begin(job[0], task, None)
+            elif self.scripts:
+                number, script = self.scripts.popleft()
+                self.begin((number, 0), self.find(script[0]), script)
+            else:
+                break
+        return bool(self.running)
+
+    def find(self, script: Path) -> Find:
+        cache = None if self.asked.rebuild == "always" else self.asked.store.folder.absolute()
+        return Find(script, self.asked.how, self.asked.timeout_s, cache)
+
+    def next_job(self) -> tuple[Place, Job] | None:
+        """The first Job whose device is free."""
+        tasks = [task for _, task, _, _ in self.running.values()]
+        busy = {task.job.device for task in tasks if isinstance(task, Prove)} & self.asked.alone
+        for index, (place, job) in enumerate(self.jobs):
+            if job.device not in busy:
+                del self.jobs[index]
+                return place, job
+        return None
+
+    def begin(self, place: Place, task: Task, script: Script | None) -> None:
+        self.listener.start(task.name)
+        self.running[self.workers.submit(task)] = place, task, script, time.monotonic()
+
+    def searched(self, place: Place, task: Task, script: Script, discovery: Discovery) -> None:
+        """Queue a script's Jobs; a script without any gets a failed Record for each target."""
+        asked = self.asked
+        workloads = _selected(discovery, *script)
+        self.listener.found(task.name, script[0], len(workloads), discovery.error)
+        self.num_jobs += len(asked.targets) * (len(workloads) or 1)
+        left = len(self.scripts) + sum(one is not None for _, _, one, _ in self.running.values())
+        self.listener.expect(self.num_jobs, left)
+        arguments = asked.how.arguments(script[0])
+        none = Workload(script[0].stem, discovery.script, "", labels=discovery.labels, script_args=arguments)
+        for device, settings in asked.targets:
+            failure = _job(asked, none, device, settings)
+            if workloads:
+                asked.store.remove(failure)
+                for workload in workloads:
+                    place = (place[0], place[1] + 1)
+                    self.jobs.append((place, _in_folders(_job(asked, workload, device, settings), asked)))
+            else:
+                place = (place[0], place[1] + 1)
+                self.results[place] = keep(asked.store, _script_failure(failure, discovery))
+                self.listener.done("", self.results[place], discovery.seconds)
+
+    def refuse(self) -> None:
+        names = ", ".join(sorted(set(self.missing))[:5])
+        raise UsageError(
+            f"{len(self.missing)} of {self.num_jobs} Records are not in the cache {self.asked.store.folder} ({names}),"
+            " and --rebuild never forbids making them. Use --rebuild if_needed."
+        )
+
+
+def _selected(discovery: Discovery, script: Path, selectors: tuple[str, ...]) -> tuple[Workload, ...]:
+    found = {w.selector: w for w in discovery.workloads}
+    for selector in selectors if found else ():
+        if selector not in found:
+            raise UsageError(f"{script.name} has no model {selector}; it has {', '.join(found)}.")
+    return tuple(w for w in discovery.workloads if not selectors or w.selector in selectors)
+
+
+def _job(asked: Asked, workload: Workload, device: str, settings: Settings) -> Job:
+    onnx = workload.script.endswith(".onnx")  # as it is: there is nothing to compile
+    return Job(
+        workload,
+        "cpu" if onnx else device,
+        settings,
+        asked.do,
+        iterations=0 if asked.duration_s else asked.iterations,
+        warmup=asked.warmup,
+        timeout_s=asked.timeout_s,
+        duration_s=asked.duration_s,
+        runtime="ort" if onnx else asked.runtime,
+        lean=asked.lean,
+        # Counting processes would disturb what is timed, and the script has shown what it starts.
+        limits=dataclasses.replace(asked.how.limits, processes=0),
+    )
+
+
+def _in_folders(job: Job, asked: Asked) -> Job:
+    """The Job with folders of its own below those that the user named."""
+    name = re.sub(r"[^\w.-]+", "-", f"{job.workload.name}-{job.workload.selector}-{job.device}")
+    artifacts, dump = (str(f.absolute() / name) if f else "" for f in (asked.artifacts, asked.dump))
+    return dataclasses.replace(job, artifacts=artifacts, dump=dump)
+
+
+def _script_failure(job: Job, discovery: Discovery) -> Record:
+    return Record(
+        job,
+        "failed",
+        discovery.error or "no model was called",
+        failure=discovery.failure or "script",
+        log=discovery.log,
+        environment=tuple(versions().items()),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+    )

@@ -1,0 +1,70 @@
+"""What a sweep keeps of each Job: its Record in the store, and one flat row in memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from proveout.store import Row, Store, read_record, row
+from proveout.types import Job, Record
+
+Rebuild = Literal["if_needed", "always", "never"]
+"""Whether to make a Record that is there already; `never` makes none at all."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One Record of this command and whether it was there before. The Record itself stays on disk."""
+
+    path: Path
+    row: Row
+    from_cache: bool
+
+    @property
+    def failed(self) -> bool:
+        return self.row["status"] in ("failed", "partial")
+
+    @property
+    def record(self) -> Record:
+        """Read again at every call: a sweep holds no Records."""
+        return read_record(self.path)
+
+
+def known(store: Store, job: Job, rebuild: Rebuild, anywhere: bool = False) -> Result | None:
+    """The Record that makes a Job unnecessary: made on this machine, or on any of a cluster's (`anywhere`)."""
+    if rebuild == "always" or job.dump or (job.artifacts and not any(Path(job.artifacts).rglob("program.json"))):
+        return None
+    path = store.found_anywhere(job) if anywhere else store.path(job)
+    try:
+        record = read_record(path)
+    except (OSError, ValueError):
+        return None
+    if record.status == "partial" or (record.failure == "timeout" and job.timeout_s > record.job.timeout_s):
+        return None
+    workload = dataclasses.replace(record.job.workload, labels=job.workload.labels)
+    settled = settle(dataclasses.replace(record, job=dataclasses.replace(record.job, workload=workload)))
+    if settled != record and path == store.path(job):
+        store.write(settled)
+    return Result(path, row(settled), from_cache=True)
+
+
+def keep(store: Store, record: Record) -> Result:
+    """Write a new Record, settled."""
+    record = settle(record)
+    return Result(store.write(record), row(record), from_cache=False)
+
+
+def settle(record: Record) -> Record:
+    """The Record's status in the light of its script's labels: `expect::fail` turns the verdict round."""
+    if record.status == "partial":
+        return record
+    expects_failure = record.job.workload.expects_failure
+    if record.status != "passed" and record.failure != "expectation":
+        return dataclasses.replace(record, status="expected_failure" if expects_failure else "failed")
+    if expects_failure:
+        reason = "was expected to fail, but passed"
+        return dataclasses.replace(record, status="failed", failure="expectation", reason=reason)
+    reason = "" if record.failure == "expectation" else record.reason
+    return dataclasses.replace(record, status="passed", failure="", reason=reason)

@@ -1,0 +1,103 @@
+"""The two things a worker is asked to do: find the models of a script, and do one Job. Small values, sent anywhere."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from proveout.isolate import Runner
+from proveout.store import Store
+from proveout.sweep.results import Rebuild, Result, keep, known
+from proveout.types import Job
+
+if TYPE_CHECKING:
+    from proveout.capture import Discovery, How
+
+_READ_AT_IMPORT = re.compile(r"\b(environ|putenv|setenv)\b")
+
+
+@dataclass(frozen=True)
+class Find:
+    """Which models does a script call?"""
+
+    script: Path
+    how: How
+    timeout_s: float
+    cache: Path | None = None
+
+    @property
+    def name(self) -> str:
+        return f"looking for models in {self.script.name}"
+
+    def __call__(self, run: Runner) -> Discovery:
+        from proveout.capture import discover
+
+        return discover(
+            self.script,
+            script_args=self.how.arguments(self.script),
+            max_depth=self.how.max_depth,
+            weights=self.how.weights,
+            limits=self.how.limits,
+            timeout_s=self.timeout_s,
+            cache=self.cache,
+            run=run,
+        )
+
+
+@dataclass(frozen=True)
+class Prove:
+    """The Record of one Job: the one that is there, or a new one; None where `rebuild` forbids to make it."""
+
+    job: Job
+    store: Path
+    rebuild: Rebuild
+    anywhere: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.job.workload.name} on {self.job.device}: {', '.join(self.job.do)}"
+
+    @property
+    def script(self) -> Path:
+        return Path(self.job.workload.script)
+
+    def __call__(self, run: Runner) -> Result | None:
+        from proveout.prove import prove
+
+        store = Store(self.store)
+        result = known(store, self.job, self.rebuild, self.anywhere)
+        if result is not None or self.rebuild == "never":
+            return result
+        return keep(store, prove(self.job, run=run))
+
+
+Task = Find | Prove
+
+
+def wants_fresh(script: Path) -> bool:
+    """Whether a script sets environment variables: libraries read some when imported, so none may be imported yet."""
+    return bool(_READ_AT_IMPORT.search(_text(script)))
+
+
+def libraries(scripts: Sequence[Path]) -> list[str]:
+    """Modules of slow libraries that some of these scripts import: worth importing once for all."""
+    return [m for name, modules in SLOW.items() if any(_imports(name, script) for script in scripts) for m in modules]
+
+
+SLOW = {"transformers": ("transformers", "transformers.modeling_utils")}
+
+
+def _imports(name: str, script: Path) -> bool:
+    return bool(re.search(rf"^\s*(import|from)\s+{name}\b", _text(script), re.MULTILINE))
+
+
+@functools.lru_cache(maxsize=64)
+def _text(script: Path) -> str:
+    try:
+        return script.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,365 @@
+"""Many Jobs: the warm process and its children, cores, the order of work, and what is left after a kill."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from test_isolate import is_alive
+from test_store import make_record
+
+from proveout.errors import EnvironmentFault
+from proveout.store import Store
+from proveout.sweep import Asked, Interrupted, sweep
+from proveout.sweep.cores import share
+from proveout.sweep.results import keep
+from proveout.sweep.tasks import Find, libraries, wants_fresh
+from proveout.sweep.warm import Stopped, WarmServer
+from proveout.types import Settings
+
+PROVEOUT = Path(sys.executable).with_name("proveout")
+MIB = 2**20
+
+# ------------------------------------------------------------------------------------- the warm process
+
+
+class Warm:
+    """One server for all tests, and a folder whose modules its children can run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.count = folder, 0
+        self.server = WarmServer()
+
+    def run(self, source: str, *arguments: str, timeout_s: float = 60, **options: Any) -> Any:
+        self.count += 1
+        name = f"risky{self.count}"
+        (self.folder / f"{name}.py").write_text(source)
+        return self.server.run(name, arguments, timeout_s=timeout_s, **options)
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
+    folder = tmp_path_factory.mktemp("modules")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]))
+        made = Warm(folder)
+        yield made
+        made.server.stop()
+
+
+def test_a_fork_is_run_as_python_m_would_be(warm: Warm) -> None:
+    outcome = warm.run("import sys; print(__name__, sys.argv[1], input(), sep='-')", "one", stdin="two\n")
+    assert outcome.ok
+    assert outcome.log == "__main__-one-two"
+
+
+def test_imports_are_there_already_unless_a_fresh_interpreter_is_asked_for(warm: Warm) -> None:
+    source = "import sys; print('torch' in sys.modules)"
+    assert [warm.run(source, fresh=fresh).log for fresh in (False, True)] == ["True", "False"]
+
+
+def test_the_warm_process_has_one_thread_when_it_forks(warm: Warm) -> None:
+    assert warm.run("import os; print(len(os.listdir(f'/proc/{os.getppid()}/task')))").log == "1"
+
+
+def test_nothing_of_one_call_reaches_the_next(warm: Warm) -> None:
+    source = (
+        "import builtins, os, torch\n"
+        "print(hasattr(builtins, 'mark'), os.environ.get('MARK'), torch.initial_seed(), torch.get_default_dtype())\n"
+        "builtins.mark = 1; os.environ['MARK'] = '1'; torch.manual_seed(7); torch.set_default_dtype(torch.float64)\n"
+    )
+    assert warm.run(source).log == warm.run(source).log
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_call_has_its_own_cores_environment_and_session(warm: Warm, fresh: bool) -> None:
+    source = (
+        "import os, torch\n"
+        "cpus, threads = sorted(os.sched_getaffinity(0)), torch.get_num_threads()\n"
+        "print(cpus, threads, os.environ['MARK'], os.getsid(0) == os.getpid())"
+    )
+    cpu = min(os.sched_getaffinity(0))
+    outcome = warm.run(source, cpus={cpu}, fresh=fresh, environment={"MARK": "x"})
+    assert outcome.log == f"[{cpu}] 1 x True"
+
+
+@pytest.mark.parametrize(
+    ("source", "story"),
+    [
+        ("raise SystemExit(7)", "exited with code 7"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "was killed by SIGSEGV"),
+        ("raise ValueError('no luck')", "exited with code 1"),
+    ],
+)
+def test_how_a_fork_ended_is_told(warm: Warm, source: str, story: str) -> None:
+    assert warm.run(source).story == story
+
+
+def test_the_memory_limit_holds_in_a_fork(warm: Warm) -> None:
+    outcome = warm.run(f"data = bytearray({4096 * MIB}); print('allocated')", memory_bytes=2048 * MIB)
+    assert not outcome.ok
+    assert "MemoryError" in outcome.log
+
+
+def test_a_deadline_ends_a_fork_and_its_children_while_others_go_on(warm: Warm) -> None:
+    source = (
+        "import subprocess, sys, time\n"
+        "print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']).pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    other: list[Any] = []
+    thread = threading.Thread(target=lambda: other.append(warm.run("import time; time.sleep(2); print('done')")))
+    thread.start()
+    outcome = warm.run(source, timeout_s=1)
+    thread.join()
+    assert outcome.timed_out
+    assert outcome.seconds < 10
+    assert gone(int(outcome.log))
+    assert other[0].log == "done"
+
+
+def test_a_child_that_kills_its_parent_again_and_again_harms_itself_alone(warm: Warm, tmp_path: Path) -> None:
+    other: list[Any] = []
+    source = f"import pathlib, time; pathlib.Path({str(tmp_path / 'on')!r}).touch(); time.sleep(3); print('done')"
+    thread = threading.Thread(target=lambda: other.append(warm.run(source)))
+    thread.start()
+    wait_for((tmp_path / "on").exists)
+    hostile = warm.run("import os, signal, time; os.kill(os.getppid(), signal.SIGKILL); time.sleep(60)")
+    thread.join()
+    assert "was killed by SIGKILL" in hostile.story
+    assert other[0].log == "done"
+
+
+def test_a_warm_process_that_cannot_start_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('torch is broken')")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]))
+    server = WarmServer()
+    with pytest.raises(EnvironmentFault, match="could not start: ImportError: torch is broken"):
+        server.run("platform", (), timeout_s=60)
+    server.stop()
+
+
+def test_stopping_ends_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]))
+    warm, begun = Warm(tmp_path), tmp_path / "begun"
+    raised: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            warm.run(f"import os, time; open({str(begun)!r}, 'w').write(str(os.getpid())); time.sleep(60)")
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    wait_for(lambda: begun.exists() and begun.read_text())
+    warm.server.stop()
+    thread.join(10)
+    assert isinstance(raised[0], Stopped)
+    assert gone(int(begun.read_text()))
+
+
+def gone(pid: int, patience_s: float = 10) -> bool:
+    deadline = time.monotonic() + patience_s
+    while is_alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not is_alive(pid)
+
+
+def wait_for(condition: Any, patience_s: float = 60) -> None:
+    deadline = time.monotonic() + patience_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+# ---------------------------------------------------------------------------------------------- cores
+
+
+def test_cores_are_shared_out_whole() -> None:
+    def siblings(cpu: int) -> int:
+        return cpu % 4
+
+    assert share(1, range(8), siblings) == [set(range(8))]
+    assert share(2, range(8), siblings) == [{0, 4, 1, 5}, {2, 6, 3, 7}]
+    assert share(3, range(8), siblings) == [{0, 4}, {1, 5}, {2, 6}]
+    assert share(5, range(8), siblings) == [set(range(8))] * 5
+
+
+# ------------------------------------------------------------------------------------- scripts by their text
+
+
+def test_a_script_that_sets_variables_gets_a_fresh_interpreter(tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text("import torch\n")
+    (tmp_path / "sets.py").write_text("import os\nos.environ['HF_HOME'] = 'x'\n")
+    assert [wants_fresh(tmp_path / name) for name in ("plain.py", "sets.py", "none.py")] == [False, True, False]
+
+
+def test_slow_libraries_are_imported_ahead_only_where_a_script_asks(tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text("# like transformers\nimport torch\n")
+    (tmp_path / "bert.py").write_text("from transformers import BertModel\n")
+    assert libraries([tmp_path / "plain.py"]) == []
+    assert "transformers" in libraries([tmp_path / "plain.py", tmp_path / "bert.py"])
+
+
+# ------------------------------------------------------------------------------------- the order of work
+
+
+class Hand:
+    """Workers that answer at once, with so many models for each script."""
+
+    anywhere = False
+
+    def __init__(self, store: Store, slots: int, models: dict[str, int]) -> None:
+        self.store, self.slots, self.models = store, slots, models
+        self.started: list[str] = []
+        self.stopped = False
+
+    def submit(self, task: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        label = task.script.stem if isinstance(task, Find) else f"{task.job.workload.name}@{task.job.device}"
+        self.started.append(label)
+        self.answer(task, future)
+        return future
+
+    def answer(self, task: Any, future: Future[Any]) -> None:
+        if isinstance(task, Find):
+            future.set_result(discovery(task.script, self.models[task.script.stem]))
+        else:
+            future.set_result(keep(self.store, dataclasses.replace(make_record(), job=task.job)))
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def discovery(script: Path, models: int) -> Any:
+    workload = make_record().job.workload
+    names = [f"{script.stem}{n}" for n in range(models)]
+    workloads = tuple(dataclasses.replace(workload, name=name, script=str(script), selector=name) for name in names)
+    return SimpleNamespace(
+        script=str(script), workloads=workloads, labels=(), error="", log="", seconds=0.1, failure=""
+    )
+
+
+class Silent:
+    def start(self, what: str) -> None: ...
+    def found(self, what: str, script: Path, models: int, error: str) -> None: ...
+    def expect(self, jobs: int, scripts_left: int) -> None: ...
+    def done(self, what: str, result: Any, seconds: float) -> None: ...
+
+
+def asked(folder: Path, *devices: str, **more: Any) -> Asked:
+    return Asked(Store(folder), tuple((device, Settings()) for device in devices or ("sim",)), ("check",), **more)
+
+
+def scripts(*names: str) -> list[tuple[Path, tuple[str, ...]]]:
+    return [(Path(f"{name}.py"), ()) for name in names]
+
+
+def test_a_scripts_jobs_start_before_the_next_script_is_looked_at(tmp_path: Path) -> None:
+    workers = Hand(Store(tmp_path), 1, {"a": 2, "b": 0, "c": 1})
+    results = sweep(asked(tmp_path), scripts("a", "b", "c"), workers, Silent())
+    assert workers.started == ["a", "a0@sim", "a1@sim", "b", "c", "c0@sim"]
+    assert [(r.row["model"], r.row["status"]) for r in results] == [
+        ("a0", "passed"), ("a1", "passed"), ("b", "failed"), ("c0", "passed")
+    ]  # fmt: skip
+    assert workers.stopped
+
+
+def test_a_sweep_holds_rows_and_reads_a_record_when_asked(tmp_path: Path) -> None:
+    (result,) = sweep(asked(tmp_path), scripts("a"), Hand(Store(tmp_path), 1, {"a": 1}), Silent())
+    assert result.record.job.workload.name == "a0"
+    result.path.unlink()
+    with pytest.raises(OSError, match="No such file"):
+        _ = result.record
+
+
+def test_no_two_jobs_share_a_device_that_serves_one(tmp_path: Path) -> None:
+    class Overlapping(Hand):
+        """Workers that take a while."""
+
+        running: list[str] = []  # noqa: RUF012
+        both = False
+
+        def answer(self, task: Any, future: Future[Any]) -> None:
+            device = "" if isinstance(task, Find) else task.job.device
+            assert device != "cuda" or "cuda" not in self.running
+            self.running.append(device)
+            self.both |= {"cpu", "cuda"} <= set(self.running)
+
+            def later() -> None:
+                time.sleep(0.02)
+                self.running.remove(device)
+                Hand.answer(self, task, future)
+
+            threading.Thread(target=later).start()
+
+    workers = Overlapping(Store(tmp_path), 3, {"a": 4})
+    results = sweep(asked(tmp_path, "cpu", "cuda", alone=frozenset({"cuda"})), scripts("a"), workers, Silent())
+    assert len(results) == 8
+    assert workers.both
+
+
+def test_an_interruption_says_how_far_it_came_and_ends_the_workers(tmp_path: Path) -> None:
+    class Interrupting(Hand):
+        def submit(self, task: Any) -> Future[Any]:
+            if len(self.started) == 2:
+                raise KeyboardInterrupt
+            return super().submit(task)
+
+    workers = Interrupting(Store(tmp_path), 1, {"a": 2, "b": 1})
+    with pytest.raises(Interrupted, match="1 of 2 done, 1 scripts not looked at yet, kept in"):
+        sweep(asked(tmp_path), scripts("a", "b"), workers, Silent())
+    assert workers.stopped
+
+
+# ---------------------------------------------------------------------------------- after a real kill
+
+MODEL = """
+import pathlib, time
+import torch
+print("hello from the script")
+torch.nn.Linear({width}, 4)(torch.ones(1, {width}))
+{then}
+"""
+
+
+def write_scripts(folder: Path) -> Path:
+    """Two models that are quick and one that waits in its second run, when it is proven, until a file is there."""
+    gate = folder / "gate"
+    waits = (
+        f"runs = pathlib.Path({str(folder / 'runs')!r}); runs.open('a').write('x')\n"
+        f"pathlib.Path({str(folder / 'pid')!r}).write_text(str(__import__('os').getpid()))\n"
+        f"while runs.read_text().count('x') > 1 and not pathlib.Path({str(gate)!r}).exists(): time.sleep(0.05)"
+    )
+    for name, width, then in (("a", 32, ""), ("b", 64, ""), ("c", 96, waits)):
+        (folder / f"{name}.py").write_text(MODEL.format(width=width, then=then))
+    return gate
+
+
+def test_a_killed_sweep_leaves_no_process_keeps_its_records_and_goes_on(tmp_path: Path) -> None:
+    gate = write_scripts(tmp_path)
+    words = [PROVEOUT, "compile", "--dry-run", "a.py", "b.py", "c.py", "--jobs", "2", "--cache-dir", "cache", "--json"]
+    store = Store(tmp_path / "cache")
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as sweeping:
+        runs = tmp_path / "runs"
+        wait_for(lambda: len(store.records()[0]) == 2 and runs.exists() and len(runs.read_text()) == 2)
+        sweeping.kill()
+    assert gone(int((tmp_path / "pid").read_text()))
+    assert len(store.records()[0]) == 2
+    gate.touch()
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    records = json.loads(done.stdout)["records"]
+    assert [(r["model"], r["from_cache"]) for r in records] == [("a", True), ("b", True), ("c", False)]
