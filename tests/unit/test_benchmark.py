@@ -156,6 +156,34 @@ class TestMeasuredPhase:
         assert 20 < outcome.overhead_ns < 50_000
 
 
+class TestStamps:
+    def read(self, tmp_path, words, columns):
+        np.array(words, dtype=np.int64).tofile(tmp_path / "stamps")
+        return stamps.read_calls(tmp_path / "stamps", columns)
+
+    def test_a_negative_stamp_starts_the_chain_again(self, tmp_path):
+        found = self.read(tmp_path, [-10, 12, 15, -20, -21, 25, 0, 0], ("end",))
+        assert found.starts_ns.tolist() == [10, 12, 21]
+        assert found.ends_ns.tolist() == [12, 15, 25]
+
+    def test_a_torn_row_is_no_call(self, tmp_path):
+        found = self.read(tmp_path, [10, 11, 14, 20, 22, 0, 0, 0, 0], ("start", "preprocess", "end"))
+        assert (found.starts_ns.tolist(), found.ends_ns.tolist()) == ([10], [14])
+        assert (found.preprocess_ns.tolist(), found.infer_ns.tolist()) == ([1], [3])
+
+    def test_a_file_without_calls_gives_none(self, tmp_path):
+        for words in ([], [0, 0], [-5], [-5, -6, 0]):
+            assert self.read(tmp_path, words, ("end",)).ends_ns.size == 0
+        assert stamps.read_calls(tmp_path / "missing", ("end",)).ends_ns.size == 0
+
+    def test_progress_finds_the_last_call_among_many(self, tmp_path):
+        for count in (0, 1, 2, 3, 1000, 4095):
+            np.array([*range(1, count + 1), *[0] * (4096 - count)], dtype=np.int64).tofile(tmp_path / f"{count}")
+            progress = stamps.Progress(tmp_path / f"{count}", ("end",))
+            assert [progress.latest_ns(), progress.latest_ns()] == [count, count]
+            progress.close()
+
+
 class TestInputs:
     def test_forms(self):
         seen = []
@@ -425,6 +453,11 @@ class TestOutputsWhileTiming:
         (wrong,) = run(inputs=torch.randn(4, 8), reference=torch.nn.Identity)
         assert wrong.status == "failed"
         assert "outputs are wrong" in wrong.reason
+
+    def test_the_model_itself_may_be_the_reference(self):
+        model = torch.nn.Linear(4, 4)
+        (outcome,) = run(model, torch.randn(2, 4), reference=model)
+        assert (outcome.status, outcome.check.wrong) == ("passed", 0)
 
     def test_what_goes_wrong_only_later_is_found(self):
         seen = itertools.count()

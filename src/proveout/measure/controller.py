@@ -140,6 +140,9 @@ class _Controller:
             with Resources(pids, self.stats_interval, gpus=is_gpu(self.task.configuration.device)) as self.resources:
                 self._go()
                 self._wait("measuring")
+            for worker in self.workers:
+                _tell(worker, "done")
+            self._wait("checking")
         return self._outcome()
 
     def close(self) -> None:
@@ -202,7 +205,7 @@ class _Controller:
     def _wait(self, phase: str) -> None:
         """Until no worker is in this phase: it went on, or it is over."""
         stop_by: int | None = None
-        while any(w.state == phase or (phase == "measuring" and w.state == "checking") for w in self.workers):
+        while any(w.state == phase for w in self.workers):
             found = self.poll.poll(TICK_S * 1000)
             readable = {fd for fd, _ in found}
             for worker in self.workers:
@@ -212,7 +215,7 @@ class _Controller:
                 raise KeyboardInterrupt
             if self.interrupts.count == 1 and stop_by is None:
                 self.interrupts.drain()
-                stop_by = clock() + (int(STOP_S * 1e9) if phase == "measuring" else 0)
+                stop_by = clock() + (0 if phase == "loading" else int(STOP_S * 1e9))
                 for worker in self.workers:
                     _tell(worker, "stop")
             if stop_by is not None and clock() >= stop_by:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import threading
 import traceback
@@ -184,7 +185,7 @@ class Host:
 
     def _reference(self) -> Any:
         chosen = self.task.reference
-        return self.loaded.reference if chosen is None else _callable(chosen)
+        return self.loaded.reference if chosen is None else _on_host(chosen)
 
     def _check(self, reference: Any, outputs: list[tuple[Arguments, Any]]) -> OutputCheck:
         """Outputs taken while timing, against the reference on the same inputs, on the CPU."""
@@ -195,7 +196,7 @@ class Host:
         for (args, kwargs), output in outputs:
             args, kwargs = _on_cpu((args, kwargs))
             with self.loaded.context():
-                expected = reference(*args, **kwargs)
+                expected = _on_cpu(reference(*args, **kwargs))
             found = compare_outputs(_on_cpu(output), expected, self.task.pcc)
             for one in found:
                 if one.pcc is not None:
@@ -219,10 +220,12 @@ class _OnDevice(Calls):
         return moved
 
 
-def _callable(model: Model) -> Any:
+def _on_host(model: Model) -> Any:
+    """A reference runs on the CPU; it may be the very module that was moved to its device to be measured."""
     made = model.make() if model.make is not None else model.instance
-    if hasattr(made, "eval"):
-        made.eval()
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(made, torch.nn.Module):
+        made = copy.deepcopy(made).cpu().eval()
     return made
 
 
