@@ -10,12 +10,14 @@ import subprocess
 import sys
 import zlib
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import proveout
 from proveout.capture import corpora_folder, discover, read_labels, resolve
+from proveout.sweep.warm import WarmServer
 
 AT_LEAST = {
     "selftest": 8,
@@ -98,9 +100,16 @@ def test_a_script_runs_alone(script: Path, tmp_path: Path) -> None:
     assert (done.returncode == 0) == expected, done.stderr[-2000:]
 
 
+@pytest.fixture(scope="module")
+def warm() -> Iterator[WarmServer]:
+    server = WarmServer(("transformers",))
+    yield server
+    server.stop()
+
+
 @A_TENTH_BY_DEFAULT
-def test_a_script_s_models_are_discovered(script: Path) -> None:
-    found = discover(script, script_args="--small", timeout_s=300)
+def test_a_script_s_models_are_discovered(script: Path, warm: WarmServer) -> None:
+    found = discover(script, script_args="--small", timeout_s=300, run=warm.run)
     expected = ("expect", ("fail",)) not in read_labels(script)
     assert (bool(found.workloads), not found.error) == (expected, expected), found.error
 

@@ -48,6 +48,10 @@ def corpora_folder() -> Path:
     raise EnvironmentFault(f"the corpora are missing; looked in {places[0]} and {places[1]}. Install proveout again.")
 
 
+def corpus_names() -> list[str]:
+    return sorted(_corpora())
+
+
 def takes_small(script: Path) -> bool:
     """Whether a script, or a module beside it that it imports, reads its parameters with `proveout.parser`."""
     seen: set[Path] = set()
