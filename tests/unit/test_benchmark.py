@@ -84,7 +84,7 @@ class TestMeasuredPhase:
 
         (outcome,) = run(slow_to_load, 1, multiprocess=True, duration=0.5, warmup=None)
         elapsed = (outcome.ended_ns - outcome.started_ns) / 1e9
-        assert 0.5 <= elapsed < 0.53
+        assert 0.5 <= elapsed < 0.6
         assert outcome.workers[0].load_ns > 300_000_000
         assert outcome.workers[0].warmup_calls > 10
         assert outcome.workers[0].starts_ns[0] >= outcome.started_ns
@@ -154,6 +154,34 @@ class TestMeasuredPhase:
         (outcome,) = run()
         assert outcome.overhead_ns is not None
         assert 20 < outcome.overhead_ns < 50_000
+
+
+class TestStamps:
+    def read(self, tmp_path, words, columns):
+        np.array(words, dtype=np.int64).tofile(tmp_path / "stamps")
+        return stamps.read_calls(tmp_path / "stamps", columns)
+
+    def test_a_negative_stamp_starts_the_chain_again(self, tmp_path):
+        found = self.read(tmp_path, [-10, 12, 15, -20, -21, 25, 0, 0], ("end",))
+        assert found.starts_ns.tolist() == [10, 12, 21]
+        assert found.ends_ns.tolist() == [12, 15, 25]
+
+    def test_a_torn_row_is_no_call(self, tmp_path):
+        found = self.read(tmp_path, [10, 11, 14, 20, 22, 0, 0, 0, 0], ("start", "preprocess", "end"))
+        assert (found.starts_ns.tolist(), found.ends_ns.tolist()) == ([10], [14])
+        assert (found.preprocess_ns.tolist(), found.infer_ns.tolist()) == ([1], [3])
+
+    def test_a_file_without_calls_gives_none(self, tmp_path):
+        for words in ([], [0, 0], [-5], [-5, -6, 0]):
+            assert self.read(tmp_path, words, ("end",)).ends_ns.size == 0
+        assert stamps.read_calls(tmp_path / "missing", ("end",)).ends_ns.size == 0
+
+    def test_progress_finds_the_last_call_among_many(self, tmp_path):
+        for count in (0, 1, 2, 3, 1000, 4095):
+            np.array([*range(1, count + 1), *[0] * (4096 - count)], dtype=np.int64).tofile(tmp_path / f"{count}")
+            progress = stamps.Progress(tmp_path / f"{count}", ("end",))
+            assert [progress.latest_ns(), progress.latest_ns()] == [count, count]
+            progress.close()
 
 
 class TestInputs:
@@ -319,7 +347,7 @@ class TestLoads:
         service = worker.ends_ns - worker.starts_ns
         # 20 requests came while the server stood: waits of about 95, 90, … ms.
         assert (response > 10_000_000).sum() >= 15
-        assert (service > 10_000_000).sum() <= 3
+        assert (service > 10_000_000).sum() <= 8
         assert outcome.ended_ns - outcome.started_ns >= 400_000_000
 
     def test_poisson_arrivals_are_as_scheduled(self):
@@ -355,12 +383,14 @@ class TestLoads:
         assert set(worker.intended_ns) == {outcome.started_ns}
 
     def test_concurrency_is_spread_over_models(self):
-        (outcome,) = run(lambda x: time.sleep(0.002), 1, load=Load("concurrency", concurrency=3), n_models=2)
+        (outcome,) = run(
+            lambda x: time.sleep(0.002), 1, load=Load("concurrency", concurrency=3), n_models=2, workers_per_model=None
+        )
         assert [w.model for w in outcome.workers] == [0, 0, 1]
         assert all(len(w.ends_ns) > 3 for w in outcome.workers)
 
     def test_streams_of_a_query_start_together(self):
-        (outcome,) = run(lambda x: time.sleep(0.002), 1, load=Load("multistream", streams=3))
+        (outcome,) = run(lambda x: time.sleep(0.002), 1, load=Load("multistream", streams=3), workers_per_model=None)
         first = outcome.workers[0].intended_ns
         assert len(first) > 5
         for worker in outcome.workers[1:]:
@@ -424,6 +454,11 @@ class TestOutputsWhileTiming:
         assert wrong.status == "failed"
         assert "outputs are wrong" in wrong.reason
 
+    def test_the_model_itself_may_be_the_reference(self):
+        model = torch.nn.Linear(4, 4)
+        (outcome,) = run(model, torch.randn(2, 4), reference=model)
+        assert (outcome.status, outcome.check.wrong) == ("passed", 0)
+
     def test_what_goes_wrong_only_later_is_found(self):
         seen = itertools.count()
 
@@ -485,7 +520,11 @@ class TestRefusals:
             ({"load": "fast"}, "unknown load mode"),
             ({"load": "constant"}, "needs a rate"),
             ({"load": Load("replay", arrivals_s=(1.0, 0.5))}, "not in order"),
-            ({"load": Load("concurrency", concurrency=1), "n_models": 2}, "at least one call for each model"),
+            (
+                {"load": Load("concurrency", concurrency=1), "n_models": 2, "workers_per_model": None},
+                "at least one call for each model",
+            ),
+            ({"load": Load("concurrency", concurrency=2), "workers_per_model": 2}, "leave workers_per_model out"),
             ({"on_error": "ignore"}, "on_error is 'ignore'"),
             ({"verbosity": 3}, "verbosity is 3"),
             ({"warmup": -1}, "warmup is -1"),

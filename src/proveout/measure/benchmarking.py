@@ -146,7 +146,7 @@ def plan(
     tasks = []
     for chosen, given in _pairs(model, model_name, sets, batch_sizes, pipeline_sizes):
         place = _device(chosen, device)
-        for models, workers, chips in grid(place, n_models, workers_per_model, pipeline_sizes):
+        for models, workers, chips in grid(place, n_models, workers_per_model, pipeline_sizes, arriving):
             configuration = Configuration(
                 model_name=chosen.name,
                 device=place,

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,16 +26,16 @@ import numpy as np
 
 from proveout import isolate
 from proveout.errors import UsageError
-from proveout.measure import arrivals, histogram
+from proveout.measure.gather import combined, outcome, schedule
 from proveout.measure.histogram import HistogramProgress
 from proveout.measure.interrupts import Interrupts
-from proveout.measure.loops import clock
-from proveout.measure.models import device_kind, is_gpu
-from proveout.measure.outcome import Outcome, OutputCheck, Stamps, Status, WorkerRun
-from proveout.measure.resources import INTERVAL_S, Resources, Series
-from proveout.measure.runs import Go, ended_ns, last_lines, worker_runs, write_json
+from proveout.measure.models import is_gpu
+from proveout.measure.outcome import Outcome, OutputCheck, WorkerRun
+from proveout.measure.pacing import clock
+from proveout.measure.resources import INTERVAL_S, Resources
+from proveout.measure.runs import Go, last_lines, worker_runs, write_json
 from proveout.measure.stamps import Progress
-from proveout.measure.task import OPEN, Task, log_path, progress_of, stamps_path
+from proveout.measure.task import Task, log_path, progress_of, stamps_path
 from proveout.measure.worker import STACK_SIGNAL
 
 LEAD_NS = 150_000_000
@@ -82,22 +82,28 @@ def pickled(task: Task) -> tuple[bytes, bytes]:
     """What is sent to workers: what runs before anything else there, and the rest. Refuses what cannot travel."""
     functions = dataclasses.replace(task.functions, env_setup_fn=None)
     environment = (task.functions.env_setup_fn, task.config)
-    _check_picklable("the model", task.model.make or task.model.instance)
-    _check_picklable("an input", task.inputs.value)
-    _check_picklable("one of the functions", (functions, task.dataset, environment))
-    _check_picklable("the reference", task.reference)
-    return cloudpickle.dumps(environment), cloudpickle.dumps(dataclasses.replace(task, functions=functions))
-
-
-def _check_picklable(what: str, value: Any) -> None:
     try:
-        cloudpickle.dumps(value)
+        return cloudpickle.dumps(environment), cloudpickle.dumps(dataclasses.replace(task, functions=functions))
     except Exception as error:  # any class may raise anything when it is pickled
+        parts = {
+            "the model": task.model.make or task.model.instance,
+            "an input": task.inputs.value,
+            "the reference": task.reference,
+        }
+        what = next((name for name, value in parts.items() if not _travels(value)), "one of the functions")
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise UsageError(
             f"{what} cannot be sent to a worker process ({why}): give a factory that makes it there, "
             "such as lambda: Net(…)."
         ) from error
+
+
+def _travels(value: Any) -> bool:
+    try:
+        cloudpickle.dumps(value)
+    except Exception:
+        return False
+    return True
 
 
 def run(
@@ -134,6 +140,9 @@ class _Controller:
             with Resources(pids, self.stats_interval, gpus=is_gpu(self.task.configuration.device)) as self.resources:
                 self._go()
                 self._wait("measuring")
+            for worker in self.workers:
+                _tell(worker, "done")
+            self._wait("checking")
         return self._outcome()
 
     def close(self) -> None:
@@ -196,7 +205,7 @@ class _Controller:
     def _wait(self, phase: str) -> None:
         """Until no worker is in this phase: it went on, or it is over."""
         stop_by: int | None = None
-        while any(w.state == phase or (phase == "measuring" and w.state == "checking") for w in self.workers):
+        while any(w.state == phase for w in self.workers):
             found = self.poll.poll(TICK_S * 1000)
             readable = {fd for fd, _ in found}
             for worker in self.workers:
@@ -206,7 +215,7 @@ class _Controller:
                 raise KeyboardInterrupt
             if self.interrupts.count == 1 and stop_by is None:
                 self.interrupts.drain()
-                stop_by = clock() + (int(STOP_S * 1e9) if phase == "measuring" else 0)
+                stop_by = clock() + (0 if phase == "loading" else int(STOP_S * 1e9))
                 for worker in self.workers:
                     _tell(worker, "stop")
             if stop_by is not None and clock() >= stop_by:
@@ -313,93 +322,6 @@ class _Controller:
             notes=next((w.prepared["notes"] for w in self.workers if w.prepared), {}),
             resources=self.resources.series if self.resources is not None else (),
         )
-
-
-def outcome(
-    task: Task,
-    workers: list[WorkerRun],
-    go: Go | None,
-    *,
-    check: OutputCheck | None,
-    overhead_ns: float | None,
-    interrupted: bool,
-    schedule_ns: Stamps | None,
-    notes: Mapping[str, str],
-    resources: Series,
-) -> Outcome:
-    """What a configuration's workers add up to."""
-    status, reason = _status(workers, check, interrupted, schedule_ns)
-    start = go.start_ns if go is not None else 0
-    end = start
-    if go is not None:
-        whole = schedule_ns is not None and not interrupted and task.configuration.max_infers is None
-        due = go.deadline_ns if task.configuration.load.mode in ("constant", "poisson") else start
-        end = ended_ns(workers, due if whole else start)
-    return Outcome(
-        task.configuration,
-        status,
-        reason,
-        tuple(workers),
-        start,
-        end,
-        device_kind(task.configuration.device) if task.has_device_time else "",
-        check,
-        overhead_ns,
-        conditions=tuple(notes.items()),
-        resources=resources,
-        created=go.created if go is not None else "",
-    )
-
-
-def _status(
-    workers: list[WorkerRun], check: OutputCheck | None, interrupted: bool, schedule_ns: Stamps | None
-) -> tuple[Status, str]:
-    completed = sum(len(w.ends_ns) + histogram.num_calls(w.bins) for w in workers)
-    errors = sum(w.errors for w in workers)
-    early = [w.reason for w in workers if w.reason]
-    if interrupted:
-        return "partial", "interrupted"
-    if early:
-        models = {w.model for w in workers}
-        live = len(models - {w.model for w in workers if w.reason})
-        of = f" ({live} of {len(models)} models ran to the end)" if len(models) > 1 else ""
-        return ("partial" if completed else "failed"), f"{early[0]}{of}"
-    if check is not None and check.wrong:
-        return "failed", f"{check.wrong} of {check.compared} outputs are wrong: {check.reason}"
-    if completed == 0:
-        return "failed", "no call was completed: there were fewer inputs than workers, or the duration is too short"
-    if errors:
-        return "partial", f"{errors} calls raised; the first traceback is in the log"
-    if schedule_ns is not None and completed < len(schedule_ns):
-        missed = len(schedule_ns) - completed
-        return "partial", f"{missed} of {len(schedule_ns)} requests were not served in time: the rate is too high"
-    return "passed", ""
-
-
-def combined(checks: list[OutputCheck]) -> OutputCheck | None:
-    if not checks:
-        return None
-    pccs = [c.worst_pcc for c in checks if c.worst_pcc is not None]
-    reason = next((c.reason for c in checks if c.reason), "")
-    return OutputCheck(
-        sum(c.compared for c in checks), sum(c.wrong for c in checks), min(pccs) if pccs else None, reason
-    )
-
-
-def schedule(task: Task) -> Stamps | None:
-    """Intended starts in ns after the measured phase begins; None for loads that are not open."""
-    load, duration = task.configuration.load, task.configuration.duration_s
-    if load.mode not in OPEN:
-        return None
-    if load.mode == "replay":
-        starts = arrivals.replay(np.rint(np.array(load.arrivals_s) * 1e9).astype(np.int64))
-        starts = starts[starts < duration * 1e9]
-    elif load.mode == "poisson":
-        starts = arrivals.poisson(load.rate, duration, load.seed)
-    else:
-        starts = arrivals.constant_rate(load.rate, duration)
-    total = task.configuration.max_infers
-    return starts if total is None else starts[: total * task.configuration.n_models]
 
 
 def worker_environment(threads: int) -> dict[str, str]:

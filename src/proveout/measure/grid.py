@@ -13,6 +13,7 @@ from proveout.measure.models import GPU
 from proveout.measure.outcome import Load
 
 WORKERS = (1, 2)
+CLOSED = Load()
 CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -21,8 +22,11 @@ def grid(
     n_models: int | Sequence[int] | None,
     workers_per_model: int | Sequence[int] | None,
     pipeline_sizes: int | Sequence[int] | None,
+    load: Load = CLOSED,
 ) -> list[tuple[int, int, int]]:
     """(models, workers of each, chips of each), in the order asked for; one and as many as fit where nothing is."""
+    if load.mode in ("concurrency", "multistream") and workers_per_model is not None:
+        raise UsageError(f"load {load.mode!r} says itself how many workers there are: leave workers_per_model out.")
     most = max_models(device)
     found: list[tuple[int, int, int]] = []
     for size in counts("pipeline_sizes", pipeline_sizes, (1,)):
@@ -31,7 +35,12 @@ def grid(
         # A pipeline is filled by as many calls as it has stages.
         workers = counts("workers_per_model", workers_per_model, WORKERS if size == 1 else (size,))
         found += [(m, w, size) for w in workers for m in counts("n_models", n_models, default)]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys((m, _callers(load, m) or w, size) for m, w, size in found))
+
+
+def _callers(load: Load, n_models: int) -> int:
+    """Workers of each model where the load decides; of models that share unevenly, the most."""
+    return {"multistream": load.streams, "concurrency": math.ceil(load.concurrency / n_models)}.get(load.mode, 0)
 
 
 def counts(name: str, given: int | Sequence[int] | None, default: Sequence[int]) -> list[int]:

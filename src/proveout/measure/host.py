@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import threading
 import traceback
@@ -11,16 +12,21 @@ from pathlib import Path
 from typing import Any
 
 from proveout.errors import ProveoutError
-from proveout.measure import loops
+from proveout.measure import loops, rehearsal
 from proveout.measure.inputs import Calls, Place, check_batch, example
-from proveout.measure.loops import Arguments, Caller, Ran, Rounds, arrivals, as_arguments, clock
+from proveout.measure.loops import Arguments, Caller, Ran, as_arguments
 from proveout.measure.models import Model, load
 from proveout.measure.outcome import OutputCheck
+from proveout.measure.pacing import Rounds, arrivals, clock
 from proveout.measure.stamps import NoRoom
 from proveout.measure.task import OPEN, Task, stamps_path, writer_of
 
 WARMUP_SHARE, WARMUP_MOST_S = 0.2, 10.0
 """Warm-up that does not settle ends after this share of the duration."""
+
+
+DRAIN_S, DRAIN_SHARE = 0.5, 0.2
+"""How long after the end of an open loop requests that came before it are still served: a queue is no overload."""
 
 
 class LoadFailed(Exception):
@@ -78,7 +84,7 @@ class Host:
             self.callers = [self._caller(worker) for worker in range(self.num_workers)]
             given = self.loaded.to_device(given)
             warm = self._in_threads(lambda worker: self._warm_up(worker, given))
-            overhead = loops.overhead_ns(self.callers[0])
+            overhead = rehearsal.overhead_ns(self.callers[0])
         except ProveoutError as error:
             raise LoadFailed(str(error)) from error
         except Exception as error:
@@ -91,6 +97,8 @@ class Host:
         """The measured phase; `measured` is called after it, before the look at the outputs that were kept."""
         mode = self.task.configuration.load.mode
         rounds = Rounds(self.num_workers) if mode == "multistream" else None
+        if mode in OPEN:
+            deadline_ns += int(DRAIN_S * 1e9 + DRAIN_SHARE * (deadline_ns - start_ns))
         if rounds is not None:
             rounds.deadline_ns = deadline_ns
         for caller in self.callers:
@@ -169,7 +177,7 @@ class Host:
     def _warm_up(self, worker: int, given: Arguments) -> int:
         configuration = self.task.configuration
         budget = min(WARMUP_SHARE * configuration.duration_s, WARMUP_MOST_S)
-        return loops.warm_up(self.callers[worker], given, configuration.warmup, budget)
+        return rehearsal.warm_up(self.callers[worker], given, configuration.warmup, budget)
 
     def _preprocessed(self, given: Arguments) -> Arguments:
         preprocess = self.task.functions.preprocess_fn
@@ -177,7 +185,7 @@ class Host:
 
     def _reference(self) -> Any:
         chosen = self.task.reference
-        return self.loaded.reference if chosen is None else _callable(chosen)
+        return self.loaded.reference if chosen is None else _on_host(chosen)
 
     def _check(self, reference: Any, outputs: list[tuple[Arguments, Any]]) -> OutputCheck:
         """Outputs taken while timing, against the reference on the same inputs, on the CPU."""
@@ -188,7 +196,7 @@ class Host:
         for (args, kwargs), output in outputs:
             args, kwargs = _on_cpu((args, kwargs))
             with self.loaded.context():
-                expected = reference(*args, **kwargs)
+                expected = _on_cpu(reference(*args, **kwargs))
             found = compare_outputs(_on_cpu(output), expected, self.task.pcc)
             for one in found:
                 if one.pcc is not None:
@@ -212,10 +220,12 @@ class _OnDevice(Calls):
         return moved
 
 
-def _callable(model: Model) -> Any:
+def _on_host(model: Model) -> Any:
+    """A reference runs on the CPU; it may be the very module that was moved to its device to be measured."""
     made = model.make() if model.make is not None else model.instance
-    if hasattr(made, "eval"):
-        made.eval()
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(made, torch.nn.Module):
+        made = copy.deepcopy(made).cpu().eval()
     return made
 
 

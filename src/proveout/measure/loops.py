@@ -6,34 +6,23 @@ general loop. Both run in pieces of at most `PIECE_NS`; what must be done now an
 
 from __future__ import annotations
 
-import os
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from threading import Barrier, BrokenBarrierError
+from threading import BrokenBarrierError
 from typing import Any, Literal
-
-import numpy as np
 
 from proveout.measure import histogram
 from proveout.measure.histogram import HistogramWriter
-from proveout.measure.stamps import ORDER, WORD, NoRoom, StampWriter
-from proveout.measure.steady import MIN_SAMPLES, steady_state
+from proveout.measure.pacing import Exhausted, clock, wait_until
+from proveout.measure.stamps import ORDER, NoRoom, StampWriter
 
 OnError = Literal["fail", "continue", "retry"]
 RETRIES = 3
 PIECE_NS = 200_000_000
-SPIN_NS = 100_000
-"""A sleep may wake up so much too late; the rest of a wait is spent looking at the clock."""
 KEPT_OUTPUTS = 8
-clock = time.perf_counter_ns
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-
-
-class Exhausted(Exception):
-    """There is nothing more to call the model with."""
 
 
 @dataclass
@@ -124,6 +113,11 @@ def measure(
     return ran
 
 
+def loop_of(caller: Caller) -> Callable[..., tuple[int, bool, Any, Any]]:
+    """The quickest loop that stamps all that this caller does."""
+    return _plain if caller.is_plain else _general
+
+
 def _pieces(
     caller: Caller,
     writer: StampWriter | HistogramWriter,
@@ -135,9 +129,7 @@ def _pieces(
     on_error: OnError,
     keep: Callable[[Any], Any] | None,
 ) -> None:
-    loop: Any = _plain if caller.is_plain else _general
-    if isinstance(writer, HistogramWriter):
-        loop = _binned
+    loop: Callable[..., Any] = _binned if isinstance(writer, HistogramWriter) else loop_of(caller)
     chained = writer.width < 2
     left = limit if limit is not None else 1 << 62
     piece, in_a_row = 1, 0
@@ -319,95 +311,3 @@ def _binned(
 
 def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [""])[0]
-
-
-def wait_until(time_ns: int) -> None:
-    """Never too early, and as little too late as the machine allows."""
-    left = time_ns - clock()
-    if left > SPIN_NS:
-        time.sleep((left - SPIN_NS) / 1e9)
-    while clock() < time_ns:
-        time.sleep(0)
-
-
-def arrivals(schedule: int, start_ns: int, deadline_ns: int) -> Callable[[], int]:
-    """The next request of a schedule that all workers share: each read of the open file takes one, in any process."""
-
-    def next_start() -> int:
-        word = os.read(schedule, WORD)
-        if len(word) < WORD or clock() >= deadline_ns:
-            raise Exhausted
-        intended = start_ns + int.from_bytes(word, "little")
-        wait_until(intended)
-        return intended
-
-    return next_start
-
-
-class Rounds:
-    """Multi-stream: all streams start a query together, and the next when the last of them is done."""
-
-    def __init__(self, streams: int) -> None:
-        self.deadline_ns = 0
-        self._start, self._over = 0, False
-        self._barrier = Barrier(streams, action=self._begin)
-
-    def _begin(self) -> None:
-        self._start = clock()
-        self._over = self._start >= self.deadline_ns
-
-    def next_start(self) -> int:
-        self._barrier.wait()
-        if self._over:
-            raise Exhausted
-        return self._start
-
-    def abort(self) -> None:
-        self._barrier.abort()
-
-
-def warm_up(caller: Caller, arguments: Arguments, count: int | None, budget_s: float) -> int:
-    """Call before measuring: `count` times, or until times are steady or the budget is spent. Gives the calls made."""
-    if count is not None:
-        for _ in range(count):
-            caller.once(arguments)
-        return count
-    took: list[int] = []
-    until, look_at = clock() + int(budget_s * 1e9), MIN_SAMPLES
-    while True:
-        before = clock()
-        caller.once(arguments)
-        now = clock()
-        took.append(now - before)
-        if len(took) == look_at:
-            state = steady_state(np.array(took))
-            if state.steady and state.warmup < len(took) // 2:
-                return len(took)
-            look_at *= 2
-        if now >= until and len(took) > 1:
-            return len(took)
-
-
-def overhead_ns(caller: Caller, calls: int = 2000, repeats: int = 5) -> float:
-    """What the loop itself takes for a call: the same loop around a model that does nothing."""
-
-    class Scratch:
-        view = memoryview(bytearray(calls * len(caller.columns) * WORD)).cast("q")
-        width, rows = len(caller.columns), calls
-
-    def nothing(*_: Any, **__: Any) -> None:
-        return None
-
-    arguments = caller.arguments or ((None,), {})
-    idle = Caller(nothing, arguments, device_ns=(lambda: 0) if caller.device_ns else None)
-    idle.preprocess = (lambda *a, **k: a) if caller.preprocess else None
-    idle.postprocess = nothing if caller.postprocess else None
-    idle.next_start = (lambda: 1) if caller.next_start else None
-    idle.source = iter(lambda: arguments, None) if caller.source else None
-    loop = _plain if idle.is_plain else _general
-    took = []
-    for _ in range(repeats):
-        before = clock()
-        loop(idle, Scratch, 0, calls, 1 << 62, False)  # type: ignore[arg-type]
-        took.append((clock() - before) / calls)
-    return sorted(took)[repeats // 2]

@@ -90,15 +90,14 @@ def read_calls(path: Path, columns: Sequence[str]) -> Calls:
     if not path.exists():
         return Calls(*[NO_STAMPS] * 7)
     words = np.fromfile(path, dtype=np.int64)
+    if tuple(columns) == ("end",):
+        return _chain(words)
     table = words[: len(words) - len(words) % len(columns)].reshape(-1, len(columns))
     unwritten = table[:, -1] == 0
     table = table[: int(unwritten.argmax())] if unwritten.any() else table
     is_call = table[:, -1] > 0
     column = {name: table[is_call, i] for i, name in enumerate(columns)}
-    ends = column["end"]
-    starts = column.get("start")
-    if starts is None:
-        starts = np.abs(table[:-1, -1])[is_call[1:]]
+    starts, ends = column["start"], column["end"]
     prepared, inferred = column.get("preprocess"), column.get("infer")
     in_parts = prepared is not None or inferred is not None
     called = starts if prepared is None else prepared
@@ -112,6 +111,21 @@ def read_calls(path: Path, columns: Sequence[str]) -> Calls:
         NO_STAMPS if inferred is None else ends - inferred,
         column.get("device", NO_STAMPS),
     )
+
+
+def _chain(ends: Stamps) -> Calls:
+    """Calls that each start where the last one ended, in runs between two negative stamps: copied run by run."""
+    unwritten = ends == 0
+    ends = ends[: int(unwritten.argmax())] if unwritten.any() else ends
+    marks = np.flatnonzero(ends < 0)
+    runs = [(a, b) for a, b in zip(marks, [*marks[1:], len(ends)]) if b > a + 1]
+    if not runs:
+        return Calls(*[NO_STAMPS] * 7)
+    completed = np.concatenate([ends[a + 1 : b] for a, b in runs])
+    starts = np.concatenate([ends[a : b - 1] for a, b in runs])
+    firsts = np.cumsum([0, *(b - a - 1 for a, b in runs[:-1])])
+    starts[firsts] *= -1
+    return Calls(starts, completed, *[NO_STAMPS] * 5)
 
 
 class Progress:

@@ -1,7 +1,7 @@
 """The process that holds one copy of a model: `python -m proveout.measure.worker`, started fresh by the controller.
 
-It is told what to do over stdin (a line of JSON, then two pickles, then lines `go START DEADLINE` and `stop`) and tells
-what it did in lines of JSON over a pipe. It ends when stdin does: without a controller there is nothing to do.
+It is told what to do over stdin (a line of JSON, two pickles, then lines `go START DEADLINE`, `stop` and `done`) and
+tells what it did in lines of JSON over a pipe. It ends when stdin does: without a controller there is nothing to do.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ STACK_SIGNAL = signal.SIGUSR2
 """Makes a worker write the stacks of its threads to stderr, even while it holds the interpreter's lock."""
 PR_SET_PDEATHSIG = 1
 ORPHANED = 4
+DONE_S = 5.0
 
 
 def main() -> int:
@@ -58,7 +59,7 @@ def _run(told: dict[str, Any], environment: bytes, pickled: bytes, commands: _Co
     if env_setup_fn is not None:  # before anything that may import torch: it may set what torch reads at import
         env_setup_fn(index, config)
     from proveout.measure.host import Host, LoadFailed
-    from proveout.measure.loops import clock
+    from proveout.measure.pacing import clock
 
     try:
         if b"torch" in pickled:  # what it takes to import it is not the model's
@@ -81,6 +82,7 @@ def _run(told: dict[str, Any], environment: bytes, pickled: bytes, commands: _Co
     runs = [{"calls": r.calls, "errors": r.errors, "traceback": r.traceback, "reason": r.reason} for r in finished.runs]
     check = None if finished.check is None else asdict(finished.check)
     tell(event="finished", runs=runs, missing_items=finished.missing_items, check=check)
+    commands.wait_for_done()
     return True
 
 
@@ -103,12 +105,16 @@ class _Commands:
         self.on_stop: Callable[[], None] = _nothing
         self._stdin = stdin
         self._start = (0, 0)
-        self._started = threading.Event()
+        self._started, self._done = threading.Event(), threading.Event()
         threading.Thread(target=self._listen, daemon=True).start()
 
     def go(self) -> tuple[int, int]:
         self._started.wait()
         return self._start
+
+    def wait_for_done(self) -> None:
+        """Until what this process used was sampled for the last time."""
+        self._done.wait(DONE_S)
 
     def _listen(self) -> None:
         for line in self._stdin:
@@ -116,6 +122,8 @@ class _Commands:
             if words[0] == b"go":
                 self._start = int(words[1]), int(words[2])
                 self._started.set()
+            elif words[0] == b"done":
+                self._done.set()
             elif words[0] == b"stop":
                 self.on_stop()
         os._exit(ORPHANED)
