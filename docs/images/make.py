@@ -57,8 +57,9 @@ def start_task(page: Page) -> None:
 def refuse_fallbacks(page: Page) -> None:
     """Meet a compile error: an op without a kernel that may not stay on the host."""
     page.get_by_text("Device and settings").click()
+    page.wait_for_timeout(1200)  # it unfolds
     page.get_by_test_id("stSelectbox").filter(has_text="Ops without a kernel").locator("input").click()
-    page.get_by_role("option", name="error", exact=True).click()
+    page.get_by_role("listbox").get_by_text("error", exact=True).click()
     page.wait_for_timeout(800)
     page.get_by_text("Device and settings").click()
     page.get_by_role("button", name="Run").click()

@@ -22,7 +22,7 @@ def finished(page, timeout_s: float = 90) -> None:
 
 
 def number(page, label: str, value: int) -> None:
-    field = page.get_by_test_id("stNumberInput").filter(has_text=label).locator("input")
+    field = page.get_by_test_id("stNumberInput").filter(has_text=re.compile(f"^{label}")).locator("input")
     field.fill(str(value))
     field.press("Enter")
     page.wait_for_timeout(600)
@@ -30,11 +30,12 @@ def number(page, label: str, value: int) -> None:
 
 def settings(page) -> None:
     page.get_by_text("Device and settings").click()
+    page.wait_for_timeout(1200)  # it unfolds
 
 
 def choose(page, label: str, value: str) -> None:
     page.get_by_test_id("stSelectbox").filter(has_text=label).locator("input").click()
-    page.get_by_role("option", name=value, exact=True).click()
+    page.get_by_role("listbox").get_by_text(value, exact=True).click()
     page.wait_for_timeout(600)
 
 

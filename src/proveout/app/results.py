@@ -33,12 +33,13 @@ def show(run: Run) -> None:
     """Everything about a run, as far as it has come."""
     seen = run.seen()
     _stages(run, seen)
-    if not _what_went_wrong(run) and seen.record is not None and not run.running:
-        _figures(run.request, seen, seen.record)
+    went_wrong = _what_went_wrong(run)
     if seen.output:
         with st.container(border=True):
             st.markdown("**Output**")
             _OUTPUTS[TASKS[run.request.task].kind](run.request, seen.output)
+    if not went_wrong and seen.record is not None and not run.running:
+        _figures(run.request, seen, seen.record)
     if seen.samples:
         _times(run.id, seen)
     log = run.log().strip()
@@ -122,7 +123,7 @@ def _times(key: str, seen: Seen) -> None:
             hovertemplate="%{y:.3g} ms, modelled<extra></extra>",
         )
     figure.update_xaxes(title="iteration (hollow: warm-up)", dtick=max(1, longest // 10))
-    figure.update_yaxes(title="ms", type="log")
+    figure.update_yaxes(title="ms", type="log", dtick="D2")
     with st.container(border=True):
         st.markdown("**Time per iteration**")
         theme.chart(figure, height=290, key=f"times-{key}")
