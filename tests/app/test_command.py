@@ -1,0 +1,44 @@
+"""`proveout app`: what is refused before a server starts, and what ships with it."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+from pathlib import Path
+
+import pytest
+
+from proveout import app
+from proveout.cli import app as command
+from proveout.errors import EnvironmentFault, UsageError
+
+
+def test_a_missing_streamlit_is_named_with_the_way_to_install_it(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(EnvironmentFault, match=r"needs streamlit .*pip install 'proveout\[app\]'"):
+        command.command_line(None, None, None, True)
+
+
+def test_a_folder_of_weights_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="there is no such folder"):
+        command.command_line(None, None, tmp_path / "none", True)
+
+
+def test_a_port_that_is_taken_is_refused():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(UsageError, match=r"is taken\. Choose another"):
+            command.command_line(taken.getsockname()[1], None, None, True)
+
+
+def test_the_server_listens_on_this_machine_only_and_tells_nobody(tmp_path):
+    words = command.command_line(None, str(tmp_path), None, True)
+    assert words[words.index("--server.address") + 1] == "127.0.0.1"
+    assert words[words.index("--browser.gatherUsageStats") + 1] == "false"
+    assert words[-2:] == ["--cache-dir", str(tmp_path)]
+
+
+def test_the_demo_has_the_look_of_the_app():
+    root, ours = Path(__file__).parents[2], Path(app.__file__).parent
+    assert (root / ".streamlit/config.toml").read_text() == (ours / ".streamlit/config.toml").read_text()
