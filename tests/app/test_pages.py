@@ -39,6 +39,15 @@ def test_an_empty_prompt_cannot_be_run_and_says_why():
     assert "Write a prompt" in page.warning[0].value
 
 
+def test_an_example_fills_the_context_and_the_question():
+    page = opened("answers")
+    before = page.text_area[0].value
+    page.selectbox[0].select_index(1).run()
+    assert page.text_area[0].value != before
+    assert page.selectbox[0].options[1] == page.text_input[0].value
+    assert len(set(page.selectbox[0].options)) == len(page.selectbox[0].options)
+
+
 def test_the_weights_in_use_are_said():
     page = opened("text")
     assert "trained on the King James Bible" in page.caption[0].value

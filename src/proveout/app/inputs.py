@@ -59,7 +59,7 @@ def request_form(task: Task) -> tuple[Request | None, DeltaGenerator]:
 def _answer(task: Task) -> Inputs | None:
     examples = json.loads((weights.SHIPPED / "answers" / "samples.json").read_text())
     first = {"context": task.defaults.context, "question": task.defaults.question}
-    rows = [first, *examples]
+    rows = [first, *(row for row in examples if row["question"] != first["question"])]  # labels must differ
     for name in ("context", "question"):
         st.session_state.setdefault(f"answers-{name}", first[name])
 

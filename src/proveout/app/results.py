@@ -16,6 +16,7 @@ from proveout.app import theme
 from proveout.app.runs import Run, Seen, trouble
 from proveout.app.tasks import STAGES, TASKS, Request
 from proveout.app.theme import Tile, badge
+from proveout.store import machine
 from proveout.types import Record, Timing, to_json
 
 SAYS: dict[str, str] = {
@@ -137,9 +138,10 @@ def _figures(request: Request, seen: Seen, record: Record) -> None:
     theme.tiles(figures(request, seen, record))
     name = f"{request.task}-{record.job.key}.json"
     document = json.dumps(to_json(record), indent=1)
-    st.download_button(
-        "Record as JSON", document, name, "application/json", icon=":material/download:", key=f"get-{name}"
-    )
+    left, right = st.columns(2)
+    left.download_button("Record as JSON", document, name, "application/json", icon=":material/download:")
+    with right:
+        theme.link("model", "Look inside", ":material/search_insights:", record=f"{machine()}/{record.job.key}")
 
 
 def _badges(request: Request, record: Record) -> list[str]:

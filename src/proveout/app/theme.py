@@ -121,9 +121,9 @@ PAGES = "pages"
 """Where a session keeps its pages by their path."""
 
 
-def link(path: str, label: str, icon: str | None = None) -> None:
+def link(path: str, label: str, icon: str | None = None, **query: str) -> None:
     """A link to another page of the app."""
-    st.page_link(st.session_state[PAGES][path], label=label, icon=icon, width="stretch")
+    st.page_link(st.session_state[PAGES][path], label=label, icon=icon, width="stretch", query_params=query)
 
 
 def empty(title: str, text: str, command: str = "") -> None:
