@@ -59,7 +59,8 @@ def refuse_fallbacks(page: Page) -> None:
     page.get_by_text("Device and settings").click()
     page.wait_for_timeout(1200)  # it unfolds
     page.get_by_test_id("stSelectbox").filter(has_text="Ops without a kernel").locator("input").click()
-    page.get_by_role("listbox").get_by_text("error", exact=True).click()
+    page.keyboard.type("error")
+    page.keyboard.press("Enter")
     page.wait_for_timeout(800)
     page.get_by_text("Device and settings").click()
     page.get_by_role("button", name="Run").click()
@@ -77,7 +78,7 @@ PICTURES = (
     Picture("app-text", "text", run_task, (1280, 1250)),
     Picture("app-code", "code", run_task, (1280, 1250)),
     Picture("app-running", "code", start_task, (1280, 1250)),
-    Picture("app-error", "answers", refuse_fallbacks, (1280, 1100)),
+    Picture("app-error", "answers", refuse_fallbacks, (1280, 1300)),
 )
 
 
