@@ -56,7 +56,13 @@ def _label(entry: Entry, shown: Sequence[Entry]) -> str:
 
 
 def _marker(kind: str) -> dict[str, Any]:
-    pattern = {"shape": HATCH[kind], "fgcolor": "rgba(255,255,255,.5)", "fillmode": "overlay", "solidity": 0.3, "size": 7}
+    pattern = {
+        "shape": HATCH[kind],
+        "fgcolor": "rgba(255,255,255,.5)",
+        "fillmode": "overlay",
+        "solidity": 0.3,
+        "size": 7,
+    }
     return {"color": theme.COLOURS[kind], **({"pattern": pattern} if HATCH[kind] else {})}
 
 
@@ -117,7 +123,8 @@ def show_module_pcc(modules: Sequence[Row], threshold: float) -> None:
         figure.add_scatter(
             x=values, y=[_cut(m["module"] or "(no module)") for m in shown], mode="markers", name=name,
             marker={"color": colour, "size": 10, "symbol": "circle" if key == "pcc" else "diamond-open"},
-            customdata=[m[key] for m in shown], hovertemplate="%{y}<br>PCC %{customdata:.6f}<extra>" + name + "</extra>",
+            customdata=[m[key] for m in shown],
+            hovertemplate="%{y}<br>PCC %{customdata:.6f}<extra>" + name + "</extra>",
         )  # fmt: skip
     figure.add_vline(x=1 - threshold, line={"color": theme.BAD, "dash": "dash"}, annotation_text=f"limit {threshold:g}")
     figure.update_xaxes(type="log", title="1 − PCC; further left is closer", exponentformat="power")

@@ -194,7 +194,12 @@ def _ops(left: Record, right: Record) -> None:
     """Ops whose number in a state differs."""
     counts = [{(r["aten"], r["state"]): r["count"] for r in _summed(record)} for record in (left, right)]
     rows = [
-        {"aten": aten, "state": state, "left": counts[0].get((aten, state), 0), "right": counts[1].get((aten, state), 0)}
+        {
+            "aten": aten,
+            "state": state,
+            "left": counts[0].get((aten, state), 0),
+            "right": counts[1].get((aten, state), 0),
+        }
         for aten, state in sorted({*counts[0], *counts[1]})
     ]
     changed = [{**r, "change": r["right"] - r["left"]} for r in rows if r["left"] != r["right"]]

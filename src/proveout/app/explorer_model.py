@@ -79,8 +79,8 @@ def _heading(board: Board, entry: Entry) -> None:
             with st.popover(f"{len(others)} more of this model", type="tertiary"):
                 for other in others[:20]:
                     seen = other.row
-                    parts = (seen["device"], numbers(seen), seen["did"], seen["created"][:16])
-                    links.link(" · ".join(parts), "model", record=other.id)
+                    told = (seen["device"], numbers(seen), seen["did"], seen["created"][:16])
+                    links.link(" · ".join(told), "model", record=other.id)
 
 
 # ------------------------------------------------------------------------------------------ sections

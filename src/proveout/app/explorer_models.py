@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
@@ -105,9 +106,9 @@ def chosen(board: Board, wanted: Wanted) -> list[Entry]:
     """The Records that a filter takes, sorted; what has no value for the sort comes last."""
     entries = [e for e in board.entries if not wanted.latest or board.history(e)[-1] is e]
     key, down = SORTS[wanted.sort]
-    found = [(e, _sort_value(e, key)) for e in entries if wanted.takes(e)]
-    known = sorted((pair for pair in found if pair[1] is not None), key=lambda pair: pair[1], reverse=down)
-    return [e for e, _ in known] + [e for e, value in found if value is None]
+    found = [(_sort_value(e, key), e) for e in entries if wanted.takes(e)]
+    known = sorted([pair for pair in found if pair[0] is not None], key=operator.itemgetter(0), reverse=down)
+    return [e for _, e in known] + [e for value, e in found if value is None]
 
 
 def _sort_value(entry: Entry, key: str) -> float | str | None:

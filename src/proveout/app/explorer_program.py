@@ -126,17 +126,15 @@ def performance(board: Board, entry: Entry, record: Record) -> None:
     from proveout.report.perf_csv import render_csv
 
     sheet = data.sheet(entry, found)
-    time = perf_view.time
-    waits = sheet.wait_ns
+    low, high = (" ".join(tables.duration(sum(getattr(t, at) for t in sheet.times))) for at in ("low_ns", "high_ns"))
+    figures: list[tuple[str, int, str]] = [
+        ("One call", sheet.total_ns, f"between {low} and {high}"),
+        ("Kernels", sheet.kernel_ns, f"{len(sheet.device_rows)} device operations"),
+        ("Waits between them", sheet.wait_ns, "gaps and the host's dispatch"),
+        ("Transfers", sheet.transfer_ns, f"{sum(row.kind == 'transfer' for row in sheet.rows)} at every call"),
+    ]
     theme.row(theme.badge("modelled", "modelled"), theme.badge("nothing here is measured"))
-    theme.tiles(
-        [
-            theme.Tile("One call", *time(sheet.total_ns).split(), note=_interval(sheet.times), tone="modelled"),
-            theme.Tile("Kernels", *time(sheet.kernel_ns).split(), note=f"{len(sheet.device_rows)} device operations"),
-            theme.Tile("Waits between them", *time(waits).split(), note="gaps and the host's dispatch"),
-            theme.Tile("Transfers", *time(sheet.transfer_ns).split()),
-        ]
-    )
+    theme.tiles([theme.Tile(name, *tables.duration(ns), note, "modelled") for name, ns, note in figures])
     left, right = st.columns(2)
     with left, st.container(border=True):
         st.markdown("**Where the time goes**")
@@ -232,13 +230,6 @@ def _picked(found: Sequence[Recorded]) -> Recorded:
         return found[0]
     names = [f"{i}: {one.program.name}, {len(one.program.body)} Steps" for i, one in enumerate(found, 1)]
     return found[names.index(st.selectbox("Program", names))]
-
-
-def _interval(times: Sequence[object]) -> str:
-    from proveout.report.perf_view import time
-
-    low, high = (sum(getattr(t, at) for t in times) for at in ("low_ns", "high_ns"))
-    return f"between {time(low)} and {time(high)}"
 
 
 def _us(ns: int | None) -> float | None:

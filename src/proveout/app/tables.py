@@ -87,3 +87,11 @@ def _drawn(column: Column) -> Any:
     if column.shape == "trend":
         return st.column_config.LineChartColumn(width=column.width, help=column.help)
     return st.column_config.TextColumn(**given)
+
+
+def duration(ns: float) -> tuple[str, str]:
+    """A time as people read it: the figure and its unit."""
+    for unit, size in (("h", 3.6e12), ("min", 6e10), ("s", 1e9), ("ms", 1e6)):
+        if ns >= size:
+            return f"{ns / size:.3g}", unit
+    return f"{ns / 1e3:.3g}", "µs"
