@@ -114,7 +114,7 @@ def _all(found: Sequence[BringUp]) -> None:
         Column("look", "To look at", "number", "%d"),
         Column("failed", "Failed or skipped", "number", "%d"),
         Column("now", "Running now"),
-        Column("pcc", "Lowest PCC", "number", "%.6f"),
+        Column("pcc", "Lowest PCC", "pcc"),
         Column("modelled_us", "Modelled µs a call", "number", "%.4g"),
         Column("headline", "Last stage", width="large"),
     ]

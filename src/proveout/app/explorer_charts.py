@@ -21,7 +21,8 @@ MOST_BARS = 12
 HATCH = {"modelled": "/", "measured": ""}
 """Modelled bars are hatched: the kind is never told by colour alone."""
 STATES = {"converted": theme.GOOD, "removed": theme.PLAIN, "host": theme.BAD}
-KIND_OF_ROW = {"device": theme.MODELLED, "transfer": theme.WARN, "host": theme.BAD}
+SHADES = [theme.MODELLED, "#5b6fd8", "#a05fd0", "#8f86c9", "#4f8fd6", "#b48ad9", "#6a64b8"]
+"""Of the modelled time's colour: parts of one whole."""
 
 
 def show_latencies(entries: Sequence[Entry], kind: str) -> None:
@@ -153,7 +154,7 @@ def show_memory(points: Sequence[MemoryAt], chip: DeviceSpec) -> None:
             ),
             chip.l1_allocatable,
         ),
-        ("DRAM of all banks", (("buffers", [p.dram * chip.dram_banks for p in points], theme.MEASURED),), 0),
+        ("DRAM of all banks", (("buffers", [p.dram * chip.dram_banks for p in points], theme.MODELLED),), 0),
     ):
         unit, size = ("KiB", 1024) if limit else ("MB", 1e6)
         figure = go.Figure()
@@ -163,15 +164,17 @@ def show_memory(points: Sequence[MemoryAt], chip: DeviceSpec) -> None:
                 line={"color": colour, "shape": "hv", "width": 1}, customdata=names,
                 hovertemplate=f"%{{customdata}}<br>%{{y:.4g}} {unit}<extra>{name}</extra>",
             )  # fmt: skip
-        if limit:
-            figure.add_hline(
-                y=limit / size, line={"color": theme.BAD, "dash": "dash"}, annotation_text="what tensors may use"
-            )
+        peak = max((sum(values) for values in zip(*(values for _, values, _ in parts))), default=0)
+        if limit and peak > limit / 3:
+            line = {"color": theme.BAD, "dash": "dash"}
+            figure.add_hline(y=limit / size, line=line, annotation_text="what tensors may use")
         figure.update_yaxes(title=unit, rangemode="tozero")
         figure.update_xaxes(title="Step of the body")
         with st.container(border=True):
             st.html(f"<b>{title}</b> {theme.badge('modelled', 'modelled')}")
             theme.chart(figure, height=270, key=f"memory {title}")
+            if limit:
+                st.caption(f"At most {peak / size:,.0f} of {limit / size:,.0f} KiB that tensors and buffers may use.")
 
 
 def show_roofline(sheet: Sheet) -> None:
@@ -232,6 +235,7 @@ def show_treemap(sheet: Sheet) -> None:
             hovertemplate="%{id}<br>%{value:.4g} µs modelled<br>%{percentRoot:.1%}<extra></extra>",
         )
     )
+    figure.update_layout(treemapcolorway=SHADES)
     theme.chart(figure, height=420, key="treemap")
 
 

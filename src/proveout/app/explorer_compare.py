@@ -248,5 +248,5 @@ def _pcc(left: Entry, right: Entry, a: Record, b: Record) -> None:
     figure.update_xaxes(title="Step that both compared")
     theme.chart(figure, height=280, key="compare pcc")
     rows = [{"step": n, "left": steps[0][n], "right": steps[1][n]} for n in shared]
-    columns = [Column("step", "Step"), *(Column(s, s.capitalize(), "number", "%.6f") for s in ("left", "right"))]
+    columns = [Column("step", "Step"), *(Column(s, s.capitalize(), "pcc") for s in ("left", "right"))]
     tables.show(rows, columns, "compare-pcc")

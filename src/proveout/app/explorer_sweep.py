@@ -115,7 +115,7 @@ def _over_time(state: State) -> None:
             line = {"color": colour, "shape": "hv"}
             label = name if status == "passed" else "not passed"
             figure.add_scatter(x=some, y=counts, mode="lines", name=label, line=line)
-    figure.update_yaxes(title="Records made", rangemode="tozero")
+    figure.update_yaxes(title="Records made", rangemode="tozero", tickformat=",d")
     with st.container(border=True):
         st.markdown("**Records over time**")
         theme.chart(figure, height=220, key="sweep over time")

@@ -65,7 +65,10 @@ def _shown(page: Page) -> Callable[[], None]:
             theme.empty(page.title, "This page is not part of this installation.", "Update: pip install -U proveout")
             return
         module = importlib.import_module(name)
-        module.page(page.path) if page.takes_path else module.page()
+        if page.takes_path:  # as a statement: Streamlit prints the value of an expression
+            module.page(page.path)
+        else:
+            module.page()
 
     show.__name__ = page.path  # Streamlit tells pages apart by it
     return show

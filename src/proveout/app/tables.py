@@ -13,7 +13,7 @@ import streamlit as st
 
 from proveout.store import Row
 
-Shape = Literal["text", "number", "share", "trend"]
+Shape = Literal["text", "number", "pcc", "share", "trend"]
 MOST_ROWS, TALL_PX = 14, 500
 """Rows that a table shows whole; one of more scrolls inside this height."""
 
@@ -37,7 +37,7 @@ def show(
     """Draw a table above its download button; columns that say nothing are left out. With `select` (Streamlit's
     selection modes), gives what is selected."""
     shown = [c for c in columns if any(_told(flat.get(c.key)) for flat in rows)]
-    frame = {c.title: [flat.get(c.key) for flat in rows] for c in shown}
+    frame = {c.title: [_seen(c, flat.get(c.key)) for flat in rows] for c in shown}
     more: dict[str, Any] = {"on_select": "rerun", "selection_mode": list(select)} if select else {}
     chosen = st.dataframe(
         frame,
@@ -70,6 +70,11 @@ def render_csv(rows: Sequence[Row], columns: Sequence[Column]) -> str:
     return out.getvalue()
 
 
+def _seen(column: Column, value: Any) -> Any:
+    """What a cell shows. A PCC is never rounded up to a perfect 1."""
+    return min(value, 0.999999) if column.shape == "pcc" and value is not None and value < 1 else value
+
+
 def _plain(value: object) -> object:
     return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
 
@@ -80,8 +85,8 @@ def _told(value: object) -> bool:
 
 def _drawn(column: Column) -> Any:
     given: Mapping[str, Any] = {"width": column.width, "help": column.help, "pinned": column.pinned}
-    if column.shape == "number":
-        return st.column_config.NumberColumn(format=column.format, **given)
+    if column.shape in ("number", "pcc"):
+        return st.column_config.NumberColumn(format="%.6f" if column.shape == "pcc" else column.format, **given)
     if column.shape == "share":
         return st.column_config.ProgressColumn(format="percent", min_value=0.0, max_value=1.0, **given)
     if column.shape == "trend":

@@ -10,7 +10,7 @@ import dataclasses
 import json
 import os
 import shutil
-import time
+import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -103,9 +103,10 @@ class Noted:
         now = _now()
         name = f"{now[:19].replace(':', '')}-{os.getpid()}"
         self.state = State(name, what, now, now, machine(), os.getpid(), num_scripts, num_scripts)
-        self._written = 0.0
+        self._lock = threading.Lock()
+        self._soon: threading.Timer | None = None
         self._forget()
-        self._change(at_once=True)
+        self._write()
 
     def start(self, what: str) -> None:
         self._change(running=(*self.state.running, what))
@@ -135,15 +136,29 @@ class Noted:
         self.listener.done(what, result, seconds)
 
     def end(self, finished: bool) -> None:
-        self._change(at_once=True, running=(), ended="finished" if finished else "stopped")
+        """Leave the last word; nothing is written after it."""
+        self._change(running=(), ended="finished" if finished else "stopped")
+        soon = self._soon
+        if soon is not None:
+            soon.cancel()
+            soon.join()
+        self._write()
 
-    def _change(self, at_once: bool = False, **values: object) -> None:
-        """Write seldom, and never let a disk that is full or read-only end a sweep."""
-        self.state = dataclasses.replace(self.state, updated=_now(), **values)  # type: ignore[arg-type]
-        if at_once or time.monotonic() - self._written >= SELDOM_S:
-            self._written = time.monotonic()
-            with contextlib.suppress(OSError):
-                write_text(self._folder / self.state.name / FILE, json.dumps(to_json(self.state), indent=1) + "\n")
+    def _change(self, **values: object) -> None:
+        """Take a change at once and write it soon: many changes of one second are one write."""
+        with self._lock:
+            self.state = dataclasses.replace(self.state, updated=_now(), **values)  # type: ignore[arg-type]
+            if self._soon is None:
+                self._soon = threading.Timer(SELDOM_S, self._write)
+                self._soon.daemon = True
+                self._soon.start()
+
+    def _write(self) -> None:
+        """A disk that is full or read-only does not end a sweep."""
+        with self._lock:
+            self._soon, state = None, self.state
+        with contextlib.suppress(OSError):
+            write_text(self._folder / state.name / FILE, json.dumps(to_json(state), indent=1) + "\n")
 
     def _forget(self) -> None:
         for old in sorted(self._folder.glob("*/"))[: 1 - KEPT or None]:
