@@ -12,10 +12,9 @@ import pytest
 st_testing = pytest.importorskip("streamlit.testing.v1")
 pytest.importorskip("plotly")
 
-from record_stores import many, real, some, varied, write  # noqa: E402
-
 from proveout.app import data, explorer_bringup, explorer_compare, explorer_models, tables  # noqa: E402
 from proveout.app.tables import Column  # noqa: E402
+from record_stores import many, real, some, varied, write  # noqa: E402
 
 PAGES = ("explorer_models", "explorer_model", "explorer_compare", "explorer_bringup", "explorer_sweep")
 
