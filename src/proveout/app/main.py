@@ -1,0 +1,78 @@
+"""The app's entry: one table of pages. Streamlit runs this file again at every interaction."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import streamlit as st
+
+from proveout.app import theme
+
+
+@dataclass(frozen=True)
+class Page:
+    """One entry of the navigation; `module` holds `page()`, or `page(path)` where `takes_path`."""
+
+    path: str
+    title: str
+    icon: str
+    module: str
+    takes_path: bool = False
+
+
+SECTIONS: dict[str, tuple[Page, ...]] = {
+    "Playground": (
+        Page("answers", "Question answering", ":material/quiz:", "playground", True),
+        Page("text", "Text generation", ":material/edit_note:", "playground", True),
+        Page("code", "Code generation", ":material/code:", "playground", True),
+        Page("pictures", "Image classification", ":material/image:", "playground", True),
+        Page("digits", "Digits", ":material/draw:", "playground", True),
+    ),
+    "Explorer": (
+        Page("models", "Models", ":material/view_list:", "explorer_models"),
+        Page("model", "One model", ":material/search_insights:", "explorer_model"),
+        Page("compare", "Compare", ":material/compare_arrows:", "explorer_compare"),
+        Page("bringup", "Bring-up", ":material/checklist:", "explorer_bringup"),
+        Page("sweep", "Sweep", ":material/grid_view:", "explorer_sweep"),
+    ),
+}
+FIRST = "digits"
+"""The quickest task: what `/` shows."""
+
+
+def main() -> None:
+    st.set_page_config(page_title="Proveout", page_icon=":material/verified:", layout="wide")
+    theme.apply()
+    pages = {
+        section: [
+            st.Page(_shown(page), title=page.title, icon=page.icon, url_path=page.path, default=page.path == FIRST)
+            for page in entries
+        ]
+        for section, entries in SECTIONS.items()
+    }
+    st.navigation(pages, expanded=True).run()
+
+
+def _shown(page: Page) -> Callable[[], None]:
+    """A page's function; its module is imported only when it is looked at."""
+
+    def show() -> None:
+        name = f"proveout.app.{page.module}"
+        if importlib.util.find_spec(name) is None:
+            theme.empty(page.title, "This page is not part of this installation.", "Update: pip install -U proveout")
+            return
+        module = importlib.import_module(name)
+        if page.takes_path:  # as a statement: Streamlit prints the value of an expression
+            module.page(page.path)
+        else:
+            module.page()
+
+    show.__name__ = page.path  # Streamlit tells pages apart by it
+    return show
+
+
+if __name__ == "__main__":
+    main()

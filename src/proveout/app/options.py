@@ -1,0 +1,31 @@
+"""What the app was started with: arguments after `--` of `streamlit run`, the same for every tab."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+
+from proveout.store import Store
+
+
+@dataclass(frozen=True)
+class Options:
+    cache_dir: str | None = None
+    """The store's folder; None for the usual one."""
+    weights: str | None = None
+    """A folder with the user's own weights, one folder a task."""
+
+
+def options() -> Options:
+    """Read at every run of the script; what is not ours (a test runner's arguments) is left alone."""
+    parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
+    parser.add_argument("--cache-dir")
+    parser.add_argument("--weights")
+    given, _ = parser.parse_known_args(sys.argv[1:])
+    return Options(given.cache_dir, given.weights)
+
+
+def store() -> Store:
+    """The store that every page reads and every run writes to."""
+    return Store(options().cache_dir)

@@ -1,0 +1,127 @@
+"""One visual language for all pages: a style sheet, badges, tiles, empty states and charts, in light and in dark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any, Literal
+
+import streamlit as st
+
+Tone = Literal["measured", "modelled", "good", "bad", "warn", "plain"]
+
+MEASURED, MODELLED, GOOD, BAD, WARN, PLAIN = "#0f9fb5", "#7c5cff", "#2f9e62", "#d9443f", "#c98a1b", "#7788a0"
+COLOURS: dict[str, str] = {
+    "measured": MEASURED, "modelled": MODELLED, "good": GOOD, "bad": BAD, "warn": WARN, "plain": PLAIN,
+}  # fmt: skip
+"""One colour a meaning, everywhere: in badges, tiles and charts. All can be read on light and on dark ground."""
+
+# Colours are mixed with `currentColor`, which Streamlit sets to its theme's text: one sheet serves light and dark.
+_STYLE = """
+.block-container { max-width: 1240px; padding-top: 2.2rem; padding-bottom: 4rem; }
+.po-head { margin: 0 0 .2rem; }
+.po-head h1 { padding: 0; margin: 0 0 .25rem; letter-spacing: -.02em; }
+.po-head p, .po-dim { color: color-mix(in srgb, currentColor 68%, transparent); margin: 0; }
+.po-row { display: flex; flex-wrap: wrap; gap: .4rem; align-items: center; margin: .1rem 0 .3rem; }
+.po-badge { --c: #7788a0; display: inline-flex; align-items: center; gap: .3em; padding: .12em .6em;
+  border-radius: 99px; font-size: .78rem; font-weight: 600; line-height: 1.6; max-width: 100%;
+  color: color-mix(in srgb, var(--c) 72%, currentColor); background: color-mix(in srgb, var(--c) 15%, transparent);
+  border: 1px solid color-mix(in srgb, var(--c) 32%, transparent); }
+.po-badge code { background: none; color: inherit; padding: 0; font-size: .95em; }
+.po-tiles { display: grid; grid-template-columns: repeat(auto-fill, minmax(150px, 1fr)); gap: .7rem;
+  margin: .2rem 0 .6rem; }
+.po-tile { --c: color-mix(in srgb, currentColor 30%, transparent); padding: .75rem .9rem .7rem; border-radius: .7rem;
+  border: 1px solid color-mix(in srgb, currentColor 13%, transparent); border-top: 3px solid var(--c);
+  background: color-mix(in srgb, currentColor 2.5%, transparent); min-width: 0; }
+.po-tile .name { font-size: .8rem; color: color-mix(in srgb, currentColor 68%, transparent); }
+.po-tile .value { font-size: 1.5rem; font-weight: 680; letter-spacing: -.02em; font-variant-numeric: tabular-nums;
+  line-height: 1.25; overflow-wrap: anywhere; }
+.po-tile .value small { font-size: .9rem; font-weight: 550; }
+.po-tile .note { font-size: .76rem; color: color-mix(in srgb, currentColor 68%, transparent); overflow-wrap: anywhere; }
+.po-empty { text-align: center; padding: 3.2rem 1.2rem; border-radius: .9rem;
+  border: 1.5px dashed color-mix(in srgb, currentColor 22%, transparent); }
+.po-empty b { display: block; font-size: 1.15rem; margin-bottom: .3rem; }
+.po-empty code { display: inline-block; margin-top: .8rem; overflow-wrap: anywhere; white-space: normal; }
+.po-stages { display: flex; gap: .35rem; margin: .1rem 0 .5rem; }
+.po-stage { flex: 1; min-width: 0; font-size: .78rem; padding-top: .4rem; overflow: hidden; text-overflow: ellipsis;
+  border-top: 4px solid color-mix(in srgb, currentColor 15%, transparent);
+  color: color-mix(in srgb, currentColor 55%, transparent); }
+.po-stage.done { border-top-color: #2f9e62; color: inherit; }
+.po-stage.now { border-top-color: #7c5cff; color: inherit; font-weight: 650; animation: po-pulse 1.4s infinite; }
+.po-stage.failed { border-top-color: #d9443f; color: inherit; font-weight: 650; }
+@keyframes po-pulse { 50% { border-top-color: color-mix(in srgb, #7c5cff 35%, transparent); } }
+@media (prefers-reduced-motion: reduce) { .po-stage.now { animation: none; } }
+.po-answer { padding: .8rem 1rem; border-radius: .7rem; line-height: 1.65; overflow-wrap: anywhere;
+  white-space: pre-wrap;
+  background: color-mix(in srgb, currentColor 4%, transparent); }
+.po-answer mark { background: color-mix(in srgb, #7c5cff 30%, transparent); color: inherit; border-radius: .25em;
+  padding: .05em .2em; font-weight: 650; }
+.po-answer .given { color: color-mix(in srgb, currentColor 62%, transparent); }
+@media (max-width: 640px) {
+  .block-container { padding-left: 1rem; padding-right: 1rem; padding-top: 3.2rem; }
+  .po-tiles { grid-template-columns: repeat(2, minmax(0, 1fr)); gap: .5rem; }
+  .po-tile .value { font-size: 1.2rem; }
+}
+""" + "\n".join(
+    f".po-badge.{tone}, .po-tile.{tone} {{ --c: {colour}; }}" for tone, colour in COLOURS.items() if tone != "plain"
+)
+
+
+def apply() -> None:
+    """The style sheet; once a run of the script."""
+    st.html(f"<style>{_STYLE}</style>")
+
+
+def head(title: str, text: str) -> None:
+    """A page's title with one sentence."""
+    st.html(f'<div class="po-head"><h1>{escape(title)}</h1><p>{escape(text)}</p></div>')
+
+
+def badge(text: str, tone: Tone = "plain", *, title: str = "") -> str:
+    """A small label as HTML; `title` is what a pointer resting on it shows."""
+    return f'<span class="po-badge {tone}" title="{escape(title)}">{escape(text)}</span>'
+
+
+def row(*parts: str) -> None:
+    """Badges side by side."""
+    st.html(f'<div class="po-row">{"".join(parts)}</div>')
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One figure: its name, the figure with its unit, where it comes from, and what kind it is."""
+
+    name: str
+    value: str
+    unit: str = ""
+    note: str = ""
+    tone: Tone = "plain"
+
+
+def tiles(found: Sequence[Tile]) -> None:
+    """Figures side by side; as many in a row as the window holds."""
+    cells = "".join(
+        f'<div class="po-tile {t.tone}"><div class="name">{escape(t.name)}</div>'
+        f'<div class="value">{escape(t.value)}{f" <small>{escape(t.unit)}</small>" if t.unit else ""}</div>'
+        f'<div class="note">{escape(t.note)}</div></div>'
+        for t in found
+    )
+    st.html(f'<div class="po-tiles">{cells}</div>')
+
+
+def empty(title: str, text: str, command: str = "") -> None:
+    """What a page shows where there is nothing yet, and what to do about it."""
+    code = f"<code>{escape(command)}</code>" if command else ""
+    st.html(f'<div class="po-empty"><b>{escape(title)}</b><span class="po-dim">{escape(text)}</span><br>{code}</div>')
+
+
+def chart(figure: Any, *, height: int = 300, key: str | None = None) -> None:
+    """A Plotly figure in the app's look; Streamlit lends it the fonts and grounds of the theme."""
+    figure.update_layout(
+        height=height,
+        margin={"l": 8, "r": 8, "t": 28, "b": 8},
+        legend={"orientation": "h", "yanchor": "bottom", "y": 1.0, "x": 0},
+        hovermode="closest",
+    )
+    st.plotly_chart(figure, width="stretch", key=key, config={"displayModeBar": False, "displaylogo": False})
