@@ -21,7 +21,7 @@ from test_store import make_record
 
 from proveout.errors import EnvironmentFault
 from proveout.store import Store
-from proveout.sweep import Asked, Interrupted, sweep
+from proveout.sweep import Asked, Interrupted, states, sweep
 from proveout.sweep.cores import share
 from proveout.sweep.results import keep
 from proveout.sweep.tasks import Find, libraries, wants_fresh
@@ -322,6 +322,64 @@ def test_an_interruption_says_how_far_it_came_and_ends_the_workers(tmp_path: Pat
     with pytest.raises(Interrupted, match="1 of 2 done, 1 scripts not looked at yet, kept in"):
         sweep(asked(tmp_path), scripts("a", "b"), workers, Silent())
     assert workers.stopped
+
+
+# ---------------------------------------------------------------------------------- what others see of it
+
+
+def test_a_finished_sweep_leaves_its_counts_beside_the_records(tmp_path: Path) -> None:
+    sweep(asked(tmp_path), scripts("a", "b"), Hand(Store(tmp_path), 1, {"a": 2, "b": 0}), Silent())
+    (state,) = states(Store(tmp_path))
+    assert (state.ended, state.num_done, state.num_failed, state.num_left) == ("finished", 3, 1, 0)
+    assert [(f.model, f.status) for f in state.failures] == [("b", "failed")]
+    records, bad = Store(tmp_path).records()
+    assert (len(records), bad) == (3, []), "no state is taken for a Record"
+    assert Path(tmp_path, f"{state.failures[0].record}.json").exists()
+
+
+def test_a_sweep_can_be_followed_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proveout.sweep.state.SELDOM_S", 0.01)
+    seen = []
+
+    class Watched(Hand):
+        """Workers that answer once the file tells what they do."""
+
+        def answer(self, task: Any, future: Future[Any]) -> None:
+            def later() -> None:
+                deadline = time.monotonic() + 10
+                while task.name not in states(self.store)[0].running and time.monotonic() < deadline:
+                    time.sleep(0.01)
+                seen.append(states(self.store)[0])
+                Hand.answer(self, task, future)
+
+            threading.Thread(target=later).start()
+
+    sweep(asked(tmp_path), scripts("a", "b"), Watched(Store(tmp_path), 1, {"a": 1, "b": 1}), Silent())
+    assert [s.running for s in seen] == [
+        ("looking for models in a.py",), ("a0 on sim: check",), ("looking for models in b.py",), ("b0 on sim: check",)
+    ]  # fmt: skip
+    assert [s.num_left for s in seen] == [2, 2, 1, 1]
+    assert all(s.is_alive for s in seen)
+    assert not states(Store(tmp_path))[0].is_alive
+
+
+def test_a_sweep_that_was_stopped_says_so(tmp_path: Path) -> None:
+    class Interrupting(Hand):
+        def submit(self, task: Any) -> Future[Any]:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted):
+        sweep(asked(tmp_path), scripts("a"), Interrupting(Store(tmp_path), 1, {"a": 1}), Silent())
+    assert states(Store(tmp_path))[0].ended == "stopped"
+
+
+def test_a_store_remembers_its_newest_sweeps_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proveout.sweep.state.KEPT", 2)
+    for name in ("2020-a", "2021-b", "2022-c"):
+        (tmp_path / "sweeps" / name).mkdir(parents=True)
+    sweep(asked(tmp_path), scripts("a"), Hand(Store(tmp_path), 1, {"a": 1}), Silent())
+    assert len(list((tmp_path / "sweeps").iterdir())) == 2
+    assert (tmp_path / "sweeps" / "2022-c").exists()
 
 
 # ---------------------------------------------------------------------------------- after a real kill

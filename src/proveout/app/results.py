@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from collections.abc import Callable
 from html import escape
@@ -83,7 +84,8 @@ def _what_went_wrong(run: Run) -> bool:
 
 
 def _plain(text: str) -> str:
-    """A message as it is, in Markdown."""
+    """A message as it is, in Markdown; of installed packages' files only the package's own part."""
+    text = re.sub(r"\S*/site-packages/", "", text)
     return "".join(f"\\{c}" if c in r"\`*_{}[]<>#|~$" else c for c in text)
 
 

@@ -131,6 +131,7 @@ def _numbers() -> dict[str, Any]:
 def _auto(task: Task) -> Any:
     import transformers
 
+    transformers.logging.disable_progress_bar()
     names = {
         "answer": "AutoModelForQuestionAnswering",
         "generate": "AutoModelForCausalLM",

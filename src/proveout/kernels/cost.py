@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -214,44 +214,72 @@ def prepared(program: Program) -> dict[str, TensorSpec]:
     return {name: replace(program.specs[name], memory=DRAM) for name in names if program.specs[name].memory == HOST}
 
 
-def memory_use(program: Program, chip: DeviceSpec, settings: Settings = DEFAULTS) -> MemoryUse:
-    """Simulate the allocator over a Program: setup results stay, body values live until they are deallocated, and
-    every Step's circular buffers must fit below the L1 buffers that lie there while it runs."""
+@dataclass(frozen=True)
+class MemoryAt:
+    """What lies on the chip while one Step runs, in bytes of one bank: a core's L1, a bank of DRAM."""
+
+    step: Step
+    l1: int
+    circular: int
+    """L1 that the Step holds only while it runs."""
+    dram: int
+    refused: str = ""
+    """Why something of it does not fit."""
+
+
+def memory_over_time(program: Program, chip: DeviceSpec, settings: Settings = DEFAULTS) -> Iterator[MemoryAt]:
+    """Simulate the allocator over a Program, Step by Step, setup first: setup results stay, body values live until
+    they are deallocated, and every Step's circular buffers must fit below the L1 buffers that lie there then."""
     memories, moved = arenas(chip, settings), prepared(program)
     l1, dram = memories["l1"], memories["dram"]
-    peak, peak_at, fits, reason = 0, "", True, ""
-    weight_bytes: dict[str, int] = {}
-    for index, step in enumerate(program.steps):
-        if step.kernel == ONE_PIECE:
-            continue  # another name for a piece that lies there already
+    for step in program.steps:
+        refused = ""
         if step.kernel == DEALLOCATE:
             for name in step.uses:
                 for arena in memories.values():
                     arena.free(name)
-                weight_bytes.pop(name, None)
-            continue
-        for name in step.outputs:
-            spec = moved.get(name, program.specs[name])
-            if spec.memory == HOST:
-                continue
-            try:
-                memories[spec.memory.buffer].allocate(name, bytes_per_bank(spec, chip))
-            except OutOfMemory as error:
-                fits, reason = False, reason or str(error)
-            if index < len(program.setup):
-                weight_bytes[name] = spec.nbytes
-        circular = circular_bytes(step, program.specs, chip)
-        refused = l1.refusal(step.kernel, circular)
-        if refused:
-            fits, reason = False, reason or refused
-        if l1.used + circular > peak:
-            peak, peak_at = l1.used + circular, step.kernel
+        elif step.kernel != ONE_PIECE:  # that one is another name for a piece that lies there already
+            for name in step.outputs:
+                spec = moved.get(name, program.specs[name])
+                if spec.memory == HOST:
+                    continue
+                try:
+                    memories[spec.memory.buffer].allocate(name, bytes_per_bank(spec, chip))
+                except OutOfMemory as error:
+                    refused = refused or str(error)
+        circular = circular_bytes(step, program.specs, chip) if step.kernel != ONE_PIECE else 0
+        refused = refused or l1.refusal(step.kernel, circular) or ""
+        yield MemoryAt(step, l1.used, circular, dram.used, refused)
+
+
+def memory_use(program: Program, chip: DeviceSpec, settings: Settings = DEFAULTS) -> MemoryUse:
+    """The peaks of that simulation, and the first thing that does not fit."""
+    peak, peak_at, dram_peak, reason = 0, "", 0, ""
+    for at in memory_over_time(program, chip, settings):
+        reason = reason or at.refused
+        dram_peak = max(dram_peak, at.dram)
+        if at.l1 + at.circular > peak:
+            peak, peak_at = at.l1 + at.circular, at.step.kernel
     return MemoryUse(
         l1_peak_bytes=peak * chip.cores,
         l1_peak_per_core_bytes=peak,
         l1_per_core_bytes=chip.l1_allocatable,
-        dram_peak_bytes=dram.peak * chip.dram_banks,
-        weight_bytes=sum(weight_bytes.values()),
-        fits=fits,
+        dram_peak_bytes=dram_peak * chip.dram_banks,
+        weight_bytes=_weight_bytes(program),
+        fits=not reason,
         peak_at=reason or peak_at,
     )
+
+
+def _weight_bytes(program: Program) -> int:
+    """What setup leaves on the chip."""
+    moved = prepared(program)
+    kept: dict[str, int] = {}
+    for number, step in enumerate(program.steps):
+        if step.kernel == DEALLOCATE:
+            for name in step.uses:
+                kept.pop(name, None)
+        elif number < len(program.setup) and step.kernel != ONE_PIECE:
+            specs = {name: moved.get(name, program.specs[name]) for name in step.outputs}
+            kept |= {name: spec.nbytes for name, spec in specs.items() if spec.memory != HOST}
+    return sum(kept.values())

@@ -3,6 +3,7 @@
 sweep(asked, scripts, workers, listener)   scripts in, Results out; every Record is in the store as soon as it is made
 Local(jobs)                                workers here: children of one warm process, each on cores of its own
 cluster.Cluster(address, store)            workers on the nodes of a Ray cluster
+states(store)                              how far the sweeps of a store have come, also while they run
 """
 
 from __future__ import annotations
@@ -10,5 +11,9 @@ from __future__ import annotations
 from proveout.sweep.controller import Asked, Do, Interrupted, Listener, Workers, sweep
 from proveout.sweep.local import Local
 from proveout.sweep.results import Rebuild, Result, settle
+from proveout.sweep.state import State, states
 
-__all__ = ["Asked", "Do", "Interrupted", "Listener", "Local", "Rebuild", "Result", "Workers", "settle", "sweep"]
+__all__ = [
+    "Asked", "Do", "Interrupted", "Listener", "Local", "Rebuild", "Result", "State", "Workers", "settle", "states",
+    "sweep",
+]  # fmt: skip

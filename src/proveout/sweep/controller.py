@@ -21,6 +21,7 @@ from proveout.capture import How
 from proveout.errors import ProveoutError, UsageError
 from proveout.store import Store
 from proveout.sweep.results import Rebuild, Result, keep, known
+from proveout.sweep.state import Noted
 from proveout.sweep.tasks import Find, Prove, Task
 from proveout.types import Job, Record, Runtime, Settings, Workload, versions
 
@@ -92,13 +93,19 @@ Script = tuple[Path, tuple[str, ...]]
 
 def sweep(asked: Asked, scripts: Sequence[Script], workers: Workers, listener: Listener) -> list[Result]:
     """Results in the order of scripts and models. Ends its workers, whatever happens."""
-    state = _Sweep(asked, workers, listener, deque(enumerate(scripts)))
+    devices = ", ".join(dict.fromkeys(device for device, _ in asked.targets))
+    noted = Noted(listener, asked.store, f"{', '.join(asked.do)} on {devices}", len(scripts))
+    state = _Sweep(asked, workers, noted, deque(enumerate(scripts)))
+    finished = False
     try:
-        return state.run()
+        results = state.run()
+        finished = True
+        return results
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted{state.told}; run the same command to continue.") from None
     finally:
         workers.stop()
+        noted.end(finished)
 
 
 Place = tuple[int, int]

@@ -1,0 +1,192 @@
+"""What the explorer reads: the store's Records as flat rows, one Record whole, and the Programs that belong to it."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from proveout.report.rows import numbers
+from proveout.store import Row, read_record, row
+from proveout.types import Record
+
+if TYPE_CHECKING:
+    from proveout.recording import Recorded
+    from proveout.report.perf_sheet import Sheet
+
+Stamp = tuple[int, int]
+"""A file's time and size: another stamp, and it is read again."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One Record as the board has it. The whole Record stays on disk."""
+
+    id: str
+    """`<machine>/<job key>`, its place below the store: what deep links name."""
+    path: Path
+    row: Row
+    programs: tuple[str, ...] = ()
+    """Fingerprints of its Programs."""
+    artifacts: str = ""
+    """Folder its Job was to leave the Programs in."""
+
+    @property
+    def title(self) -> str:
+        """`bert on sim:n150, bfloat16 fast`."""
+        return f"{self.row['model']} on {self.row['device']}, {numbers(self.row)}"
+
+    @property
+    def subject(self) -> tuple[str, ...]:
+        """What Records must share to be points of one trend: the model with its shapes, the device, the numbers, the
+        machine and what was done."""
+        flat = self.row
+        script = Path(flat["script"]).name
+        return (flat["model"], script, flat["selector"], flat["device"], numbers(flat), flat["did"], flat["machine"])
+
+    @property
+    def coverage(self) -> float | None:
+        """Share of ATen ops that are off the host."""
+        before, remain = self.row["ops_before"], self.row["ops_remain"]
+        return (before - remain) / before if before else None
+
+    def latency_ms(self, kind: str) -> float | None:
+        """Median time of a call of the compiled model, where it is of this kind."""
+        return self.row["compiled_ms"] if self.row["compiled_kind"] == kind else None
+
+
+@dataclass(frozen=True)
+class Board:
+    """A store as it is now."""
+
+    folder: Path
+    entries: tuple[Entry, ...] = ()
+    unreadable: tuple[tuple[str, str], ...] = ()
+    """(file below the folder, reason)."""
+
+    def find(self, name: str) -> Entry | None:
+        """The Record of a deep link: its id, its key alone, or a model's name for the newest Record of it."""
+        exact = [e for e in self.entries if name in (e.id, e.path.stem)]
+        named = sorted((e for e in self.entries if e.row["model"] == name), key=lambda e: e.row["created"])
+        return exact[0] if exact else named[-1] if named else None
+
+    def history(self, entry: Entry) -> tuple[Entry, ...]:
+        """The Records of the same subject, oldest first."""
+        return self._subjects[entry.subject]
+
+    @functools.cached_property
+    def _subjects(self) -> dict[tuple[str, ...], tuple[Entry, ...]]:
+        found: dict[tuple[str, ...], list[Entry]] = {}
+        for entry in sorted(self.entries, key=lambda e: (e.row["created"], e.id)):
+            found.setdefault(entry.subject, []).append(entry)
+        return {subject: tuple(entries) for subject, entries in found.items()}
+
+    def with_programs(self, entry: Entry) -> tuple[Entry, ...]:
+        """Records that left the very Programs of this one on disk; its own come first."""
+        own = [entry] if entry.artifacts else []
+        same = [e for e in self.entries if e.artifacts and e.programs == entry.programs and e is not entry]
+        return tuple(e for e in [*own, *same] if entry.programs and Path(e.artifacts).is_dir())
+
+
+def board(folder: Path) -> Board:
+    """Read a store; files that have not changed since the last time are not read again."""
+    entries, unreadable = [], []
+    for path in sorted(folder.glob("*/*.json")):
+        found = _entry(path)
+        if isinstance(found, Entry):
+            entries.append(found)
+        else:
+            unreadable.append((path.relative_to(folder).as_posix(), found))
+    return Board(folder, tuple(sorted(entries, key=lambda e: (e.row["model"].lower(), e.id))), tuple(unreadable))
+
+
+_KNOWN: dict[Path, tuple[Stamp, Entry | str]] = {}
+_LOCK = threading.Lock()
+
+
+def _entry(path: Path) -> Entry | str:
+    """A file's Entry, or why it has none."""
+    try:
+        stamp = _stamp(path)
+        with _LOCK:
+            known = _KNOWN.get(path)
+        if known and known[0] == stamp:
+            return known[1]
+        found: Entry | str = _read(path)
+    except OSError as error:
+        return error.strerror or str(error)
+    with _LOCK:
+        _KNOWN[path] = stamp, found
+    return found
+
+
+def _read(path: Path) -> Entry | str:
+    try:
+        record = read_record(path)
+    except ValueError as error:
+        return str(error)
+    flat = row(record)
+    flat["machine"] = flat["machine"] or path.parent.name
+    programs = tuple(fingerprint for fingerprint, _ in record.programs)
+    return Entry(f"{path.parent.name}/{path.stem}", path, flat, programs, record.job.artifacts)
+
+
+def _stamp(path: Path) -> Stamp:
+    stat = path.stat()
+    return stat.st_mtime_ns, stat.st_size
+
+
+# ------------------------------------------------------------------------------- one Record and its Programs
+
+
+def record(entry: Entry) -> Record:
+    """The whole Record."""
+    return _record(entry.path, _stamp(entry.path))
+
+
+@functools.lru_cache(maxsize=16)
+def _record(path: Path, stamp: Stamp) -> Record:
+    return read_record(path)
+
+
+def recorded(sources: Sequence[Entry], fingerprints: tuple[str, ...]) -> list[Recorded]:
+    """The Programs of a Record from the first folder that holds all of them; none where no folder does."""
+    for source in sources:
+        found = _recorded(source.path, source.artifacts, _newest(Path(source.artifacts)))
+        if {one.program.fingerprint for one in found} >= set(fingerprints):
+            return [one for one in found if one.program.fingerprint in fingerprints]
+    return []
+
+
+@functools.lru_cache(maxsize=8)
+def _recorded(path: Path, artifacts: str, newest: int) -> list[Recorded]:
+    """What `proveout perf` recorded in a folder; or the bare Programs that another verb left, on the Job's device."""
+    from proveout import recording
+    from proveout.devices.registry import find
+    from proveout.errors import ProveoutError
+    from proveout.program import Program
+
+    job = read_record(path).job
+    try:
+        found = recording.load(Path(artifacts))
+        chip = find(job.device).spec
+        if not found and chip is not None:
+            folders = sorted(p.parent for p in Path(artifacts).rglob("program.json"))
+            found = [recording.Recorded(job.device, chip, job.settings, Program.load(f)) for f in folders]
+    except (ProveoutError, OSError):
+        return []
+    return [one for one in found if one.program.target == "ttnn"]
+
+
+def _newest(folder: Path) -> int:
+    return max((path.stat().st_mtime_ns for path in folder.rglob("program.json")), default=0)
+
+
+def sheet(entry: Entry, found: Sequence[Recorded]) -> Sheet:
+    """The perf sheet of a Record's Programs: modelled again, nothing runs."""
+    from proveout.report.perf_sheet import make_sheet
+
+    return make_sheet(entry.row["model"], found)

@@ -1,0 +1,252 @@
+"""Two Records side by side: what differs first, ratios with the kinds of both times."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from proveout.app import data, explorer_charts, links, tables, theme
+from proveout.app.data import Board, Entry
+from proveout.app.options import store
+from proveout.app.tables import Column
+from proveout.report.rows import number, numbers, pcc_text, status_words
+from proveout.store import Row, op_rows
+from proveout.types import Record
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the comparison."""
+
+    name: str
+    key: str
+    show: Callable[[Row], str | None]
+    kind: str = ""
+    """The column that says which kind of time it is, or the kind itself."""
+    ratio: bool = True
+    lower_is_better: bool = True
+
+    def kind_of(self, flat: Row) -> str:
+        return (flat.get(self.kind) or "") if self.kind.endswith("_kind") else self.kind
+
+
+def _plain(key: str, factor: float = 1.0) -> Callable[[Row], str | None]:
+    return lambda flat: None if flat[key] is None else number(flat[key] * factor)
+
+
+FIGURES = (
+    Figure("Status", "status", lambda r: f"{status_words(r).mark} {status_words(r).words}", ratio=False),
+    Figure("Compiled, ms", "compiled_ms", _plain("compiled_ms"), "compiled_kind"),
+    Figure("Original on eager CPU, ms", "original_ms", _plain("original_ms"), "original_kind"),
+    Figure("Simulation on this host, ms", "host_ms", _plain("host_ms"), "measured"),
+    Figure("PCC", "pcc", lambda r: pcc_text(r["pcc"]), ratio=False),
+    Figure("Accuracy, %", "accuracy", _plain("accuracy"), ratio=False),
+    Figure("ATen ops", "ops_before", _plain("ops_before"), ratio=False),
+    Figure("Ops on the host", "ops_remain", _plain("ops_remain"), ratio=False),
+    Figure("Transfers", "transfers", _plain("transfers")),
+    Figure("Peak SRAM, MB", "l1_peak_bytes", _plain("l1_peak_bytes", 1e-6), "modelled"),
+    Figure("Peak DRAM, MB", "dram_peak_bytes", _plain("dram_peak_bytes", 1e-6), "modelled"),
+    Figure("Weights on the device, MB", "weight_bytes", _plain("weight_bytes", 1e-6), "modelled"),
+    Figure("Compile, s", "compile_s", _plain("compile_s"), "measured"),
+    Figure("Parameters", "parameters", _plain("parameters"), ratio=False),
+    Figure("Model", "model", lambda r: r["model"], ratio=False),
+    Figure("Device", "device", lambda r: r["device"], ratio=False),
+    Figure("Numbers", "numbers", numbers, ratio=False),
+    Figure("Did", "did", lambda r: r["did"], ratio=False),
+    Figure("Machine", "machine", lambda r: r["machine"], ratio=False),
+    Figure("Made", "created", lambda r: r["created"], ratio=False),
+    Figure("Reason", "reason", lambda r: r["reason"] or None, ratio=False),
+)
+
+
+def page() -> None:
+    theme.head("Compare", "Two results side by side; what differs comes first.")
+    board = data.board(store().folder)
+    if len(board.entries) < 2:
+        theme.empty(
+            "Two Records are needed",
+            f"The store {board.folder} holds {len(board.entries)}. Another device or setting makes a second one.",
+            "proveout benchmark SCRIPT.py --device sim:n150,sim:p150",
+        )
+        return
+    left, right = _chosen(board)
+    if left is None or right is None:
+        theme.empty("No such Record", "The address names a Record that this store does not hold; choose two above.")
+        return
+    found = data.record(left), data.record(right)
+    _verdict(left, right)
+    lines = differences(left.row, right.row)
+    changed = [line for line in lines if line["differs"]]
+    same = [line for line in lines if not line["differs"]]
+    columns = [
+        Column("what", "What", width="medium"),
+        Column("left", "Left", width="medium"),
+        Column("right", "Right", width="medium"),
+        Column("ratio", "Right ÷ left", width="medium"),
+    ]
+    st.subheader(f"{len(changed)} differences")
+    if changed:
+        tables.show(changed, columns, "compare-differences")
+    else:
+        st.caption("Every figure is the same.")
+    _settings(left, right)
+    _ops(*found)
+    _pcc(left, right, *found)
+    with st.expander(f"{len(same)} figures that are the same"):
+        tables.show(same, columns, "compare-same")
+
+
+def differences(left: Row, right: Row) -> list[Row]:
+    """One line for each figure that either has, with its kinds; a ratio only of times of one kind, or one that names
+    both."""
+    lines = []
+    for figure in FIGURES:
+        shown = [figure.show(flat) for flat in (left, right)]
+        kinds = [figure.kind_of(flat) for flat in (left, right)]
+        if any(shown):
+            told = [f"{text} ({kind})" if text and kind else text or "–" for text, kind in zip(shown, kinds)]
+            lines.append(
+                {
+                    "what": figure.name,
+                    "left": told[0],
+                    "right": told[1],
+                    "ratio": _ratio(figure, left, right) if all(shown) else "",
+                    "differs": shown[0] != shown[1] or kinds[0] != kinds[1],
+                }
+            )
+    return lines
+
+
+def _ratio(figure: Figure, left: Row, right: Row) -> str:
+    if not figure.ratio or not left[figure.key] or right[figure.key] is None:
+        return ""
+    value = f"{right[figure.key] / left[figure.key]:.3g} ×"
+    kinds = figure.kind_of(left), figure.kind_of(right)
+    if not any(kinds):
+        return value
+    return f"{value} {kinds[0]}" if kinds[0] == kinds[1] else f"{value} {kinds[1]} ÷ {kinds[0]}: not of one kind"
+
+
+def _chosen(board: Board) -> tuple[Entry | None, Entry | None]:
+    """The two Records of the address; choosing another opens its address."""
+    newest = sorted(board.entries, key=lambda e: e.row["created"], reverse=True)
+    given = {side: board.find(links.given(side)) if links.given(side) else None for side in ("left", "right")}
+    if not any(links.given(side) for side in given):
+        alike = [e for e in newest[1:] if e.row["model"] == newest[0].row["model"]]
+        given = {"left": alike[0] if alike else newest[1], "right": newest[0]}
+    picked: dict[str, Entry | None] = {}
+    for side, place in zip(given, st.columns(2)):
+        start = given[side]
+        picked[side] = place.selectbox(
+            side.capitalize(),
+            newest,
+            newest.index(start) if start else None,
+            format_func=lambda e: f"{e.title} · {e.row['did']} · {e.row['created'][:16]} · {e.path.stem[:6]}",
+            key=f"{side} of {start.id if start else 'none'}",
+            placeholder="choose a Record",
+        )
+    left, right = picked["left"], picked["right"]
+    if left and right and (left, right) != (given["left"], given["right"]):
+        links.go("compare", left=left.id, right=right.id)
+    return left, right
+
+
+def _verdict(left: Entry, right: Entry) -> None:
+    """The sentence that a reader came for."""
+    with st.container(horizontal=True):
+        for entry in (left, right):
+            links.link(entry.title, "model", icon=":material/search_insights:", record=entry.id)
+    a, b = left.row["compiled_ms"], right.row["compiled_ms"]
+    if not a or not b:
+        return
+    kinds = left.row["compiled_kind"], right.row["compiled_kind"]
+    factor = max(a, b) / min(a, b)
+    quicker = "as quick as" if factor < 1.005 else f"{factor:.3g} × {'quicker' if b < a else 'slower'} than"
+    name = f"The right one is {quicker} the left one"
+    if kinds[0] == kinds[1]:
+        st.info(f"{name}: {number(a)} → {number(b)} ms a call, both {kinds[0]}.", icon=":material/timer:")
+    else:
+        st.warning(
+            f"{number(a)} ms ({kinds[0]}) → {number(b)} ms ({kinds[1]}): the times are of different kinds, one from a "
+            "clock and one from a model. Their ratio is a modelled ×, not a measured speed-up.",
+            icon=":material/rule:",
+        )
+
+
+def _settings(left: Entry, right: Entry) -> None:
+    a, b = (json.loads(entry.row["settings"]) for entry in (left, right))
+    rows = [
+        {"setting": key, "left": str(a.get(key)), "right": str(b.get(key))}
+        for key in sorted({*a, *b})
+        if a.get(key) != b.get(key)
+    ]
+    if rows:
+        st.subheader("Settings that differ")
+        columns = [Column("setting", "Setting"), Column("left", "Left"), Column("right", "Right")]
+        tables.show(rows, columns, "compare-settings")
+
+
+def _ops(left: Record, right: Record) -> None:
+    """Ops whose number in a state differs."""
+    counts = [{(r["aten"], r["state"]): r["count"] for r in _summed(record)} for record in (left, right)]
+    rows = [
+        {
+            "aten": aten,
+            "state": state,
+            "left": counts[0].get((aten, state), 0),
+            "right": counts[1].get((aten, state), 0),
+        }
+        for aten, state in sorted({*counts[0], *counts[1]})
+    ]
+    changed = [{**r, "change": r["right"] - r["left"]} for r in rows if r["left"] != r["right"]]
+    if not changed:
+        return
+    st.subheader("Ops that ended otherwise")
+    columns = [
+        Column("aten", "ATen op", width="medium"),
+        Column("state", "State"),
+        Column("left", "Left", "number", "%d"),
+        Column("right", "Right", "number", "%d"),
+        Column("change", "Change", "number", "%+d"),
+    ]
+    tables.show(sorted(changed, key=lambda r: -abs(r["change"])), columns, "compare-ops")
+
+
+def _summed(record: Record) -> list[Row]:
+    totals: dict[tuple[str, str], int] = {}
+    for r in op_rows(record):
+        totals[r["aten"], r["state"]] = totals.get((r["aten"], r["state"]), 0) + r["count"]
+    return [{"aten": aten, "state": state, "count": n} for (aten, state), n in totals.items()]
+
+
+def _pcc(left: Entry, right: Entry, a: Record, b: Record) -> None:
+    """Step PCC of both, Step by Step, where both compared Steps of the same names."""
+    steps = [{c.name: c.pcc for c in record.comparisons if c.scope == "step"} for record in (a, b)]
+    shared = [name for name in steps[0] if steps[0][name] is not None and steps[1].get(name) is not None]
+    if not shared:
+        return
+    st.subheader("PCC, Step by Step")
+    figure = go.Figure()
+    for values, name, colour, symbol in (
+        (steps[0], "left", theme.PLAIN, "circle-open"),
+        (steps[1], "right", theme.MODELLED, "circle"),
+    ):
+        figure.add_scatter(
+            x=list(range(1, len(shared) + 1)),
+            y=[explorer_charts.distance(values[n]) for n in shared],
+            mode="markers",
+            name=name,
+            marker={"color": colour, "size": 8, "symbol": symbol},
+            customdata=[[n, values[n]] for n in shared],
+            hovertemplate="%{customdata[0]}<br>PCC %{customdata[1]:.6f}<extra>" + name + "</extra>",
+        )
+    figure.update_yaxes(type="log", title="1 − PCC; lower is closer", exponentformat="power")
+    figure.update_xaxes(title="Step that both compared")
+    theme.chart(figure, height=280, key="compare pcc")
+    rows = [{"step": n, "left": steps[0][n], "right": steps[1][n]} for n in shared]
+    columns = [Column("step", "Step"), *(Column(s, s.capitalize(), "pcc") for s in ("left", "right"))]
+    tables.show(rows, columns, "compare-pcc")

@@ -1,0 +1,233 @@
+"""The board: every Record of the store, to filter, to sort, to follow over time and to open."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+import streamlit as st
+
+from proveout.app import data, explorer_charts, links, tables, theme
+from proveout.app.data import Board, Entry
+from proveout.app.options import store
+from proveout.app.tables import Column
+from proveout.report.rows import STATUS, numbers, pcc_text, status_words
+from proveout.store import Row
+from proveout.types import Kind
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+COLUMNS = [
+    Column("state", "Status", width=130, help="✓ it ran and every output is close enough; see the page for why."),
+    Column("model", "Model", width="medium", pinned=True, help="Click a name to open its page."),
+    Column("device", "Device", width="small"),
+    Column("numbers", "Numbers", help="Precision, the weights' format and, on sim, the numerics."),
+    Column("coverage", "Off the host", "share", help="Share of ATen ops that no longer run on the host."),
+    Column("pcc", "PCC", "pcc", help="Lowest PCC of all outputs against the reference."),
+    Column("modelled_ms", "Modelled ms", "number", "%.4g", help="Predicted by the model of the chip; no clock ran."),
+    Column("modelled_trend", "Modelled, over time", "trend", help="The same model, device and numbers, oldest first."),
+    Column("measured_ms", "Measured ms", "number", "%.4g", help="Median by a clock, on the device of this row."),
+    Column("measured_trend", "Measured, over time", "trend", help="The same model, device and numbers, oldest first."),
+    Column("eager_ms", "Eager CPU ms", "number", "%.4g", help="Measured: the original model on this machine's CPU."),
+    Column("transfers", "Transfers", "number", "%d", help="Between host and device at every call."),
+    Column("sram_mb", "SRAM MB", "number", "%.3g", help="Peak of all cores' L1, in 10⁶ bytes. Modelled."),
+    Column("parameters", "Parameters", "number", "localized"),
+    Column("did", "Did", help="What the run was to do: check, benchmark, perf …"),
+    Column("machine", "Machine", width="small"),
+    Column("created", "Made"),
+    Column("reason", "Reason", width="large"),
+    Column("id", "Record", help="Its place in the store; deep links name it."),
+]
+SORTS = {
+    "model": ("model", False),
+    "newest": ("created", True),
+    "slowest, modelled": ("modelled_ms", True),
+    "slowest, measured": ("measured_ms", True),
+    "lowest PCC": ("pcc", False),
+    "most on the host": ("coverage", False),
+}
+"""What the board can be sorted by: the column, and whether the greatest comes first."""
+BOTH = "both kinds"
+NEWEST = "One Record, the newest, for each model, device and numbers."
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The filter, as the address has it."""
+
+    text: str = ""
+    statuses: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    kind: str = ""
+    sort: str = "model"
+    latest: bool = True
+
+    def takes(self, entry: Entry) -> bool:
+        flat = entry.row
+        found = " ".join(
+            str(flat[k]) for k in ("model", "script", "class_name", "labels", "reason", "failure", "machine")
+        )
+        return (
+            all(word in found.lower() for word in self.text.lower().split())
+            and (not self.statuses or flat["status"] in self.statuses)
+            and (not self.devices or flat["device"] in self.devices)
+            and (not self.kind or flat["compiled_kind"] == self.kind)
+        )
+
+
+def page() -> None:
+    theme.head("Models", "Every result that this store holds: what converts, how close it is, how fast it runs.")
+    board = data.board(store().folder)
+    if not board.entries and not board.unreadable:
+        theme.empty(
+            "Nothing here yet",
+            f"The store {board.folder} holds no results. This fills it; or try a task of the playground.",
+            "proveout benchmark --all --search-dir selftest --device sim",
+        )
+        return
+    _tiles(board)
+    _unreadable(board)
+    wanted = _filter(board)
+    found = chosen(board, wanted)
+    if not found:
+        theme.empty("No model matches", f"{len(board.entries)} Records are here; widen the filter above.")
+        return
+    rows = [_row(board, entry) for entry in found]
+    st.caption(f"{len(found):,} of {len(board.entries):,} Records. Click a model to open it; tick two to compare them.")
+    selected = tables.show(rows, COLUMNS, "models", select=("multi-row", "single-cell"), key="board")
+    _follow(selected, found)
+    _latencies(found)
+    _trends(board, found)
+
+
+def chosen(board: Board, wanted: Wanted) -> list[Entry]:
+    """The Records that a filter takes, sorted; what has no value for the sort comes last."""
+    entries = [e for e in board.entries if not wanted.latest or board.history(e)[-1] is e]
+    key, down = SORTS[wanted.sort]
+    found = [(_sort_value(e, key), e) for e in entries if wanted.takes(e)]
+    known = sorted([pair for pair in found if pair[0] is not None], key=operator.itemgetter(0), reverse=down)
+    return [e for _, e in known] + [e for value, e in found if value is None]
+
+
+def _sort_value(entry: Entry, key: str) -> float | str | None:
+    if key.endswith("_ms"):
+        return entry.latency_ms(key.removesuffix("_ms"))
+    value: float | str | None = entry.coverage if key == "coverage" else entry.row[key]
+    return value.lower() if isinstance(value, str) else value
+
+
+def _row(board: Board, entry: Entry) -> Row:
+    flat, words = entry.row, status_words(entry.row)
+    history = board.history(entry)
+    kinds = {f"{kind}_ms": entry.latency_ms(kind) for kind in KINDS}
+    trends = {f"{kind}_trend": [t for e in history if (t := e.latency_ms(kind)) is not None] for kind in KINDS}
+    return {
+        **flat,
+        **kinds,
+        **{name: values if len(values) > 1 else None for name, values in trends.items()},
+        "state": f"{words.mark} {words.words}",
+        "numbers": numbers(flat),
+        "coverage": entry.coverage,
+        "eager_ms": flat["original_ms"] if flat["original_kind"] == "measured" else None,
+        "sram_mb": flat["l1_peak_bytes"] / 1e6 if flat["l1_peak_bytes"] is not None else None,
+        "created": flat["created"][:16].replace("T", " "),
+        "id": entry.id,
+    }
+
+
+def _tiles(board: Board) -> None:
+    rows = [e.row for e in board.entries]
+    counts = {status: sum(r["status"] == status for r in rows) for status in STATUS}
+    before, remain = (sum(r[key] or 0 for r in rows) for key in ("ops_before", "ops_remain"))
+    lowest = min((r["pcc"] for r in rows if r["pcc"] is not None), default=None)
+    models = len({(r["model"], r["script"]) for r in rows})
+    found = [
+        theme.Tile("Models", f"{models:,}", note=f"{len(rows):,} Records"),
+        theme.Tile("Passed", f"{counts['passed']:,}", tone="good"),
+        theme.Tile("Failed", f"{counts['failed']:,}", tone="bad" if counts["failed"] else "plain"),
+    ]
+    others = [(status, n) for status, n in counts.items() if n and status in ("expected_failure", "partial")]
+    found += [theme.Tile(STATUS[status].words.capitalize(), f"{n:,}", tone="warn") for status, n in others]
+    if before:
+        found.append(theme.Tile("Ops off the host", f"{100 * (before - remain) / before:.1f}", "%", f"of {before:,}"))
+    if lowest is not None:
+        found.append(theme.Tile("Lowest PCC", pcc_text(lowest) or "", note="of any output"))
+    theme.tiles(found)
+
+
+def _unreadable(board: Board) -> None:
+    if not board.unreadable:
+        return
+    count = len(board.unreadable)
+    title = f"{count} file{'' if count == 1 else 's'} could not be read"
+    with st.expander(title, icon=":material/warning:"):
+        rows = [{"file": path, "reason": reason} for path, reason in board.unreadable]
+        tables.show(rows, [Column("file", "File"), Column("reason", "Why", width="large")], "unreadable")
+        st.caption("Everything else is shown. `proveout cache clean --unreadable` deletes such files.")
+
+
+def _filter(board: Board) -> Wanted:
+    """The filter's widgets. Each is bound to the parameter of its key, so every view has an address."""
+    rows = [e.row for e in board.entries]
+    statuses = [words.words for s, words in STATUS.items() if any(r["status"] == s for r in rows)]
+    devices = sorted({r["device"] for r in rows})
+    kinds = [k for k in KINDS if any(r["compiled_kind"] == k for r in rows)]
+    bound = links.BOUND
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        text = st.text_input(
+            "Filter", key="find", placeholder="model, label, reason …", icon=":material/search:", width=200, **bound
+        )
+        chosen_statuses = st.multiselect("Status", statuses, key="status", placeholder="any", width=148, **bound)
+        chosen_devices = st.multiselect("Device", devices, key="device", placeholder="any", width=148, **bound)
+        kind = st.selectbox("Time", [BOTH, *kinds], key="time", width=125, **bound)
+        sort = st.selectbox("Sort by", list(SORTS), key="sort", width=165, **bound)
+        newest = st.toggle("Newest only", True, key="newest", help=NEWEST, **bound)
+    return Wanted(
+        text,
+        tuple(s for s, words in STATUS.items() if words.words in chosen_statuses),
+        tuple(chosen_devices),
+        "" if kind == BOTH else kind,
+        sort,
+        newest,
+    )
+
+
+def _follow(selected: object, found: Sequence[Entry]) -> None:
+    """A clicked name opens its page; ticked rows offer theirs, two of them their comparison."""
+    selection = getattr(selected, "selection", None)
+    if selection is None:
+        return
+    cells = [found[row] for row, column in selection.cells if column == "Model" and row < len(found)]
+    if cells:
+        links.go("model", record=cells[0].id)
+    ticked = [found[row] for row in selection.rows if row < len(found)]
+    with st.container(horizontal=True):
+        if len(ticked) == 2:
+            left, right = ticked
+            links.link("Compare the two", "compare", icon=":material/compare_arrows:", left=left.id, right=right.id)
+        for entry in ticked[:4]:
+            links.link(entry.row["model"], "model", icon=":material/search_insights:", record=entry.id)
+
+
+def _latencies(found: Sequence[Entry]) -> None:
+    """The slowest models, a chart for each kind: times of different kinds never share one."""
+    timed = {kind: [e for e in found if e.latency_ms(kind)] for kind in KINDS}
+    kinds = [kind for kind in KINDS if timed[kind]]
+    for kind, place in zip(kinds, st.columns(len(kinds)) if kinds else ()):
+        with place, st.container(border=True):
+            st.html(f"<b>Time of a call</b> {theme.badge(kind, kind)}")
+            explorer_charts.show_latencies(timed[kind], kind)
+
+
+def _trends(board: Board, found: Sequence[Entry]) -> None:
+    histories = {e.subject: board.history(e) for e in found if len(board.history(e)) > 1}
+    st.subheader("Over time", anchor="trends")
+    if not histories:
+        st.caption("No model has several Records here yet. A new version or another sweep adds points to compare.")
+        return
+    subjects = sorted(histories, key=lambda s: -len(histories[s]))
+    named = {f"{histories[s][-1].title} · {len(histories[s])} Records · {s[-1]}": histories[s] for s in subjects}
+    picked = st.selectbox("Model", list(named), key="trend", width=520, **links.BOUND)
+    explorer_charts.show_trend(named[picked])

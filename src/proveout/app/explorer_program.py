@@ -1,0 +1,236 @@
+"""The parts of a model's page that are worked out again from its Programs: memory over time, perf sheet, graph.
+
+A Record holds figures, not Programs. Where a Job left its Programs on disk, every Record of the same fingerprints can
+be explained from them; where none did, the page says which command leaves them.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from proveout.app import data, explorer_charts, tables, theme
+from proveout.app.data import Board, Entry
+from proveout.app.options import options
+from proveout.app.tables import Column
+from proveout.report.rows import number
+from proveout.types import Record, Settings, to_json
+
+if TYPE_CHECKING:
+    from proveout.recording import Recorded
+
+MOST_BOXES = 1500
+"""Boxes that a browser still draws at once; a larger graph is offered as a file."""
+
+
+def command(verb: str, entry: Entry) -> str:
+    """What to type for a Record of the same model, device and settings."""
+    flat = entry.row
+    picked = f"{flat['script']}::{flat['selector']}" if flat["selector"] else flat["script"]
+    usual = to_json(Settings(precision="bfloat16" if flat["device"].startswith("sim") else "model"))
+    given = [f"{k}={v}" for k, v in _settings(entry).items() if v != usual.get(k) and isinstance(v, (str, int, float))]
+    words = ["proveout", verb, picked, "--device", flat["device"]]
+    words += [word for text in given for word in ("--set", text.replace("=True", "=true").replace("=False", "=false"))]
+    if options().cache_dir:
+        words += ["--cache-dir", str(options().cache_dir)]
+    if verb == "perf":
+        words += ["-o", f"perf/{flat['model'].replace('::', '.')}"]
+    return shlex.join(words)
+
+
+def _settings(entry: Entry) -> dict[str, object]:
+    import json
+
+    found: dict[str, object] = json.loads(entry.row["settings"])
+    return found
+
+
+def _programs(board: Board, entry: Entry) -> list[Recorded]:
+    """The Programs on disk, or none and an explanation."""
+    with st.spinner("Reading its Programs"):
+        found = data.recorded(board.with_programs(entry), entry.programs)
+    if found:
+        return found
+    if not entry.programs:
+        theme.empty("There is no Program", "This run compiled nothing for a chip: it failed before, or ran elsewhere.")
+    elif not entry.row["device"].startswith("sim"):
+        theme.empty("No modelled chip", f"{entry.row['device']} has no model of time and memory. Use a sim device.")
+    else:
+        theme.empty(
+            "Its Programs are not on disk",
+            "A Record holds figures only. This leaves the Programs beside a Record, and this page then explains them:",
+            command("perf", entry),
+        )
+    return []
+
+
+def memory(board: Board, entry: Entry, record: Record) -> None:
+    """Peaks from the Record; what lies where at every Step from its Programs."""
+    use, flat = record.memory, entry.row
+    if flat["l1_peak_bytes"] is not None:
+        share = use.l1_peak_per_core_bytes / use.l1_per_core_bytes if use.l1_per_core_bytes else 0.0
+        theme.tiles(
+            [
+                theme.Tile("Peak SRAM", number(use.l1_peak_bytes / 1e6) or "", "MB", "all cores; modelled", "modelled"),
+                theme.Tile("Of a core's L1", f"{100 * share:.1f}", "%", use.peak_at, "modelled"),
+                theme.Tile("Peak DRAM", number(use.dram_peak_bytes / 1e6) or "", "MB", "modelled", "modelled"),
+                theme.Tile(
+                    "Weights", number(use.weight_bytes / 1e6) or "", "MB", "on the device; modelled", "modelled"
+                ),
+                theme.Tile("Fits", "yes" if use.fits else "no", tone="good" if use.fits else "bad"),
+            ]
+        )
+    found = _programs(board, entry)
+    if not found:
+        return
+    from proveout.kernels.cost import memory_over_time
+
+    one = _picked(found)
+    start = len(one.program.setup)
+    points = list(memory_over_time(one.program, one.chip, one.settings))[start:]
+    explorer_charts.show_memory(points, one.chip)
+    rows = [
+        {
+            "step": i,
+            "call": p.step.kernel,
+            "module": p.step.origin.module,
+            "l1_bytes": p.l1,
+            "circular_bytes": p.circular,
+            "dram_bytes": p.dram * one.chip.dram_banks,
+            "refused": p.refused,
+        }
+        for i, p in enumerate(points, 1)
+    ]
+    columns = [
+        Column("step", "Step", "number", "%d"),
+        Column("call", "Call", width="medium"),
+        Column("module", "Module"),
+        Column("l1_bytes", "L1 of a core, B", "number", "localized"),
+        Column("circular_bytes", "Circular buffers, B", "number", "localized"),
+        Column("dram_bytes", "DRAM, B", "number", "localized"),
+        Column("refused", "Does not fit", width="large"),
+    ]
+    tables.show(rows, columns, f"{flat['model']}-memory")
+
+
+def performance(board: Board, entry: Entry, record: Record) -> None:
+    """Where the modelled time of a call goes, and what would save some."""
+    found = _programs(board, entry)
+    if not found:
+        return
+    from proveout.report import perf_view
+    from proveout.report.perf_advice import advise
+    from proveout.report.perf_csv import render_csv
+
+    sheet = data.sheet(entry, found)
+    low, high = (" ".join(tables.duration(sum(getattr(t, at) for t in sheet.times))) for at in ("low_ns", "high_ns"))
+    figures: list[tuple[str, int, str]] = [
+        ("One call", sheet.total_ns, f"between {low} and {high}"),
+        ("Kernels", sheet.kernel_ns, f"{len(sheet.device_rows)} device operations"),
+        ("Waits between them", sheet.wait_ns, "gaps and the host's dispatch"),
+        ("Transfers", sheet.transfer_ns, f"{sum(row.kind == 'transfer' for row in sheet.rows)} at every call"),
+    ]
+    theme.row(theme.badge("modelled", "modelled"), theme.badge("nothing here is measured"))
+    theme.tiles([theme.Tile(name, *tables.duration(ns), note, "modelled") for name, ns, note in figures])
+    left, right = st.columns(2)
+    with left, st.container(border=True):
+        st.markdown("**Where the time goes**")
+        explorer_charts.show_treemap(sheet)
+        st.caption("Kernels and transfers by module; waits and host ops are not in it.")
+    with right, st.container(border=True):
+        st.markdown("**Roofline**")
+        explorer_charts.show_roofline(sheet)
+        st.caption("Size is time. Dashed: ttnn's performance model of the chip, by fidelity.")
+    st.subheader("Perf sheet")
+    document = perf_view.document(sheet, advise(found))
+    columns = [
+        Column("op", "Operation", width="medium"),
+        Column("us", "µs", "number", "%.4g"),
+        Column("low_us", "from", "number", "%.4g", help="The prediction's interval."),
+        Column("high_us", "to", "number", "%.4g"),
+        Column("utilisation", "Utilisation", "number", "percent", help="PM ideal ÷ kernel × grid ÷ cores."),
+        Column("bound", "Bound"),
+        Column("cores", "Cores", "number", "%d"),
+        Column("fidelity", "Fidelity"),
+        Column("inputs", "Inputs", width="medium"),
+        Column("outputs", "Outputs", width="medium"),
+        Column("module", "Module"),
+        Column("source", "Line"),
+        Column("calibrated", "Calibrated", help="Whether published measurements back the prediction."),
+    ]
+    rows = [
+        {
+            **row,
+            **{f"{name}us": _us(row[f"{name}ns"]) for name in ("", "low_", "high_")},
+            "inputs": " · ".join(row["inputs"]),
+            "outputs": " · ".join(row["outputs"]),
+            "calibrated": {True: "yes", False: "no"}.get(row["calibrated"], ""),
+        }
+        for row in document["rows"]
+    ]
+    rows.sort(key=lambda row: -(row["us"] or 0))
+    tables.show(rows, columns, f"{entry.row['model']}-perf")
+    tables.download(
+        "As tt-perf-report reads it", render_csv(sheet), f"{entry.row['model']}-ops_perf_results.csv", "text/csv"
+    )
+    st.subheader("What would save time")
+    if not document["advice"]:
+        st.caption("Nothing that we planned again would save time.")
+        return
+    st.caption("Each on top of those above it; the plan was made again for every one. Modelled.")
+    advice = [
+        {
+            **line,
+            "saves_us": _us(line["saves_ns"]),
+            "then_us": _us(line["then_ns"]),
+            "places": ", ".join(line["places"]),
+        }
+        for line in document["advice"]
+    ]
+    tables.show(
+        advice,
+        [
+            Column("change", "Change", width="medium"),
+            Column("saves_us", "Saves µs", "number", "%.4g"),
+            Column("then_us", "Then µs", "number", "%.4g"),
+            Column("how", "How", width="large"),
+            Column("places", "Where", width="large"),
+        ],
+        f"{entry.row['model']}-advice",
+    )
+
+
+def graph(board: Board, entry: Entry, record: Record) -> None:
+    """The Program as it runs at every call: device, transfers, host."""
+    found = _programs(board, entry)
+    if not found:
+        return
+    from proveout.compiler.dump import program_nodes
+    from proveout.report.graph import draw
+
+    one = _picked(found)
+    nodes = program_nodes(one.program)
+    svg = draw(nodes, f"{entry.row['model']} on {one.device}")
+    st.caption(f"{len(nodes):,} boxes. Rest the pointer on one for its call, its module and the line of the model.")
+    with st.container(horizontal=True):
+        tables.download("Download SVG", svg, f"{entry.row['model']}-graph.svg", "image/svg+xml")
+        tables.download("Program as text", str(one.program), f"{entry.row['model']}-program.txt", "text/plain")
+    if len(nodes) > MOST_BOXES:
+        theme.empty("A large graph", f"{len(nodes):,} boxes are more than a page draws well: download the SVG.")
+        return
+    st.iframe(f"<!doctype html><body style='margin:0'>{svg}</body>", height=720)
+
+
+def _picked(found: Sequence[Recorded]) -> Recorded:
+    """One of a model's Programs."""
+    if len(found) == 1:
+        return found[0]
+    names = [f"{i}: {one.program.name}, {len(one.program.body)} Steps" for i, one in enumerate(found, 1)]
+    return found[names.index(st.selectbox("Program", names))]
+
+
+def _us(ns: int | None) -> float | None:
+    return None if ns is None else ns / 1e3

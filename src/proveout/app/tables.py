@@ -1,0 +1,102 @@
+"""Tables of the explorer: each can be sorted, searched and downloaded as CSV with all its digits."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import streamlit as st
+
+from proveout.store import Row
+
+Shape = Literal["text", "number", "pcc", "share", "trend"]
+MOST_ROWS, TALL_PX = 14, 500
+"""Rows that a table shows whole; one of more scrolls inside this height."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: where its value is, what it is called and how it is drawn."""
+
+    key: str
+    title: str
+    shape: Shape = "text"
+    format: str | None = None
+    width: Literal["small", "medium", "large"] | int | None = None
+    help: str | None = None
+    pinned: bool = False
+
+
+def show(
+    rows: Sequence[Row], columns: Sequence[Column], name: str, *, select: tuple[str, ...] = (), key: str | None = None
+) -> Any:
+    """Draw a table above its download button; columns that say nothing are left out. With `select` (Streamlit's
+    selection modes), gives what is selected."""
+    shown = [c for c in columns if any(_told(flat.get(c.key)) for flat in rows)]
+    frame = {c.title: [_seen(c, flat.get(c.key)) for flat in rows] for c in shown}
+    more: dict[str, Any] = {"on_select": "rerun", "selection_mode": list(select)} if select else {}
+    chosen = st.dataframe(
+        frame,
+        hide_index=True,
+        width="stretch",
+        height="content" if len(rows) <= MOST_ROWS else TALL_PX,
+        placeholder="–",
+        column_config={c.title: _drawn(c) for c in shown},
+        key=key,
+        **more,
+    )
+    download("Download CSV", render_csv(rows, columns), f"{name}.csv", "text/csv")
+    return chosen
+
+
+def download(label: str, text: str | bytes, name: str, mime: str) -> None:
+    """A button that saves something of this page; the page does not run again for it."""
+    safe = re.sub(r"[^\w.@-]+", "-", name)
+    st.download_button(
+        label, text, safe, mime, key=f"download {safe}", icon=":material/download:", on_click="ignore", type="tertiary"
+    )
+
+
+def render_csv(rows: Sequence[Row], columns: Sequence[Column]) -> str:
+    """All columns and all digits; lists with spaces between."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([c.key for c in columns])
+    writer.writerows([[_plain(flat.get(c.key)) for c in columns] for flat in rows])
+    return out.getvalue()
+
+
+def _seen(column: Column, value: Any) -> Any:
+    """What a cell shows. A PCC is never rounded up to a perfect 1."""
+    return min(value, 0.999999) if column.shape == "pcc" and value is not None and value < 1 else value
+
+
+def _plain(value: object) -> object:
+    return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _told(value: object) -> bool:
+    return value is not None and value != "" and value != []
+
+
+def _drawn(column: Column) -> Any:
+    given: Mapping[str, Any] = {"width": column.width, "help": column.help, "pinned": column.pinned}
+    if column.shape in ("number", "pcc"):
+        return st.column_config.NumberColumn(format="%.6f" if column.shape == "pcc" else column.format, **given)
+    if column.shape == "share":
+        return st.column_config.ProgressColumn(format="percent", min_value=0.0, max_value=1.0, **given)
+    if column.shape == "trend":
+        return st.column_config.LineChartColumn(width=column.width, help=column.help)
+    return st.column_config.TextColumn(**given)
+
+
+def duration(ns: float) -> tuple[str, str]:
+    """A time as people read it: the figure and its unit."""
+    for unit, size in (("h", 3.6e12), ("min", 6e10), ("s", 1e9), ("ms", 1e6)):
+        if ns >= size:
+            return f"{ns / size:.3g}", unit
+    return f"{ns / 1e3:.3g}", "µs"

@@ -1,0 +1,207 @@
+"""The explorer's logic: what the board reads and shows, kinds apart, links, empty pages; without a browser."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+
+import pytest
+
+st_testing = pytest.importorskip("streamlit.testing.v1")
+pytest.importorskip("plotly")
+
+from proveout.app import data, explorer_bringup, explorer_compare, explorer_models, tables  # noqa: E402
+from proveout.app.tables import Column  # noqa: E402
+from record_stores import many, real, some, varied, write  # noqa: E402
+
+PAGES = ("explorer_models", "explorer_model", "explorer_compare", "explorer_bringup", "explorer_sweep")
+
+
+def shown(module, monkeypatch, folder, **query):
+    """A page as the app runs it over a store."""
+
+    def script(module):
+        import importlib
+
+        from proveout.app import theme
+
+        theme.apply()
+        importlib.import_module(f"proveout.app.{module}").page()
+
+    monkeypatch.setenv("PROVEOUT_CACHE", str(folder))
+    monkeypatch.chdir(folder)
+    app = st_testing.AppTest.from_function(script, args=(module,), default_timeout=60)
+    for name, value in query.items():
+        app.query_params[name] = value
+    app.run()
+    assert not app.exception, app.exception
+    return app
+
+
+def text_of(app):
+    parts = [*app.get("html"), *app.markdown, *app.caption, *app.info, *app.warning, *app.error, *app.success]
+    return " ".join(str(getattr(part, "value", "") or getattr(part.proto, "body", "")) for part in parts)
+
+
+@pytest.mark.parametrize("module", PAGES)
+def test_an_empty_store_says_which_command_fills_it(module, monkeypatch, tmp_path):
+    assert "proveout " in text_of(shown(module, monkeypatch, tmp_path))
+
+
+def test_a_bad_file_is_listed_and_the_rest_is_shown(monkeypatch, tmp_path):
+    board = data.board(some(tmp_path))
+    assert len(board.entries) == 5
+    assert [name for name, _ in board.unreadable] == ["lab/torn.json"]
+    app = shown("explorer_models", monkeypatch, tmp_path)
+    assert app.expander[0].label == "1 file could not be read"
+
+
+def test_a_file_is_read_again_only_when_it_changed(monkeypatch, tmp_path):
+    path = write(tmp_path, real("conv"), "conv")
+    before = data.board(tmp_path).entries[0]
+    assert data.board(tmp_path).entries[0] is before
+    write(tmp_path, varied(real("conv"), 2, "renamed"), "conv")
+    os.utime(path, ns=(1, 1))
+    assert data.board(tmp_path).entries[0].row["model"] == "renamed"
+
+
+def test_measured_and_modelled_times_have_columns_of_their_own(monkeypatch, tmp_path):
+    many(tmp_path, 24)
+    frame = shown("explorer_models", monkeypatch, tmp_path).dataframe[0].value
+    both = frame["Modelled ms"].notna() & frame["Measured ms"].notna()
+    assert frame["Modelled ms"].notna().any()
+    assert frame["Measured ms"].notna().any()
+    assert not both.any()
+
+
+def test_the_newest_record_of_each_subject_stands_for_its_history(tmp_path):
+    board = data.board(many(tmp_path, 24))
+    newest = explorer_models.chosen(board, explorer_models.Wanted())
+    assert len(newest) == 6
+    assert all(board.history(entry)[-1] is entry for entry in newest)
+    assert len(explorer_models.chosen(board, explorer_models.Wanted(latest=False))) == 24
+
+
+def test_the_board_filters_and_sorts(tmp_path):
+    board = data.board(many(tmp_path, 48))
+    wanted = explorer_models.Wanted(text="ATTENTION", devices=("cpu",), latest=False)
+    assert {e.row["device"] for e in explorer_models.chosen(board, wanted)} == {"cpu"}
+    slow = explorer_models.chosen(board, explorer_models.Wanted(sort="slowest, modelled", latest=False))
+    times = [e.latency_ms("modelled") for e in slow]
+    known = [t for t in times if t is not None]
+    assert known == sorted(known, reverse=True)
+    assert times[: len(known)] == known, "what has no modelled time comes last"
+
+
+def test_the_filter_of_an_address_is_applied(monkeypatch, tmp_path):
+    app = shown("explorer_models", monkeypatch, some(tmp_path), find="conv")
+    assert list(app.dataframe[-1].value["Model"] if len(app.dataframe) == 1 else app.dataframe[1].value["Model"]) == [
+        "conv"
+    ]
+
+
+def test_a_deep_link_names_a_record_its_key_or_a_model(tmp_path):
+    board = data.board(some(tmp_path))
+    assert board.find("lab/conv").id == board.find("conv").id == "lab/conv"
+    assert board.find("nothing") is None
+
+
+@pytest.mark.parametrize("section", ["Overview", "Ops", "Accuracy", "Memory", "Performance", "Graph", "Timings"])
+def test_every_section_of_a_model_has_something_to_say(section, monkeypatch, tmp_path):
+    app = shown("explorer_model", monkeypatch, some(tmp_path), record="lab/conv", section=section)
+    assert "conv" in text_of(app)
+    if section in ("Memory", "Performance", "Graph"):
+        assert "proveout perf corpora/selftest/conv.py::" in text_of(app), (
+            "says what to run where no Program is on disk"
+        )
+    else:
+        assert app.dataframe
+
+
+def test_a_record_that_is_not_there_is_no_crash(monkeypatch, tmp_path):
+    assert "No such Record" in text_of(shown("explorer_model", monkeypatch, some(tmp_path), record="lab/gone"))
+
+
+def test_a_ratio_of_two_kinds_says_so(tmp_path):
+    modelled, measured = real("conv"), varied(real("conv"), 8, "conv")
+    write(tmp_path, modelled, "a")
+    write(tmp_path, measured, "b")
+    left, right = (data.board(tmp_path).find(f"lab/{name}").row for name in "ab")
+    assert (left["compiled_kind"], right["compiled_kind"]) == ("modelled", "measured")
+    lines = {line["what"]: line for line in explorer_compare.differences(left, right)}
+    assert lines["Compiled, ms"]["ratio"].endswith("measured ÷ modelled: not of one kind")
+    assert lines["Original on eager CPU, ms"]["ratio"].endswith("× measured")
+
+
+def test_a_comparison_shows_differences_first(monkeypatch, tmp_path):
+    app = shown("explorer_compare", monkeypatch, some(tmp_path), left="lab/attention", right="lab/attention-later")
+    what = list(app.dataframe[0].value["What"])
+    assert "Made" in what
+    assert "Model" not in what
+
+
+def test_downloads_hold_all_rows_and_all_digits():
+    rows = [{"pcc": 0.9999999999, "ops": ("a", "b")}, {"pcc": None, "ops": ()}]
+    text = tables.render_csv(rows, [Column("pcc", "PCC", "pcc"), Column("ops", "Ops")])
+    assert list(csv.reader(io.StringIO(text))) == [["pcc", "ops"], ["0.9999999999", "a b"], ["", ""]]
+
+
+def test_a_pcc_is_never_rounded_up_to_one():
+    assert tables._seen(Column("pcc", "PCC", "pcc"), 0.99999999) == 0.999999
+    assert tables._seen(Column("pcc", "PCC", "pcc"), 1.0) == 1.0
+
+
+def test_bring_ups_are_found_with_their_stages(monkeypatch, tmp_path):
+    stages = tmp_path / "bringup" / "bert" / "stages"
+    stages.mkdir(parents=True)
+    for number, (name, status) in enumerate([("card", "passed"), ("graph", "attention")], 1):
+        stage = {
+            "number": number,
+            "name": name,
+            "title": name.capitalize(),
+            "status": status,
+            "headline": f"{name} told",
+        }
+        more = {"findings": ["one thing"], "next_step": "look here", "files": [["card.md", "0"]], "data": {}}
+        (stages / f"{number:02}-{name}.json").write_text(json.dumps(stage | more))
+    (stages / "03-torn.json").write_text("{")
+    (tmp_path / "bringup" / "bert" / ".running").write_text("summary")
+    (found,) = explorer_bringup.find(tmp_path / "bringup")
+    assert [s["name"] for s in found.stages] == ["card", "graph"]
+    assert found.running == "summary"
+    app = shown("explorer_bringup", monkeypatch, tmp_path)
+    assert [e.label for e in app.expander] == ["✓ **1 Card** · card told", "! **2 Graph** · graph told"]
+    assert "look here" in text_of(app)
+
+
+def test_programs_on_disk_explain_every_record_of_their_fingerprints(monkeypatch, tmp_path):
+    import torch
+
+    from proveout.engine.compiled import compile
+    from proveout.types import Settings
+
+    model, args = torch.nn.Linear(64, 64), (torch.randn(32, 64),)
+    folder = tmp_path / "programs"
+    compiled = compile(
+        model, device="sim:n150", settings=Settings(precision="bfloat16"), record=folder, call=(args, {})
+    )
+    compiled(*args)
+    prints = [[p.fingerprint, len(p.steps)] for p in compiled.programs]
+    with_folder, without = real("conv") | {"programs": prints}, real("conv") | {"programs": prints}
+    with_folder["job"]["artifacts"] = str(folder)
+    write(tmp_path, with_folder, "with")
+    write(tmp_path, without, "without")
+    board = data.board(tmp_path)
+    entry = board.find("lab/without")
+    (found,) = data.recorded(board.with_programs(entry), entry.programs)
+    assert found.program.fingerprint == prints[0][0]
+    for section in ("Memory", "Performance", "Graph"):
+        app = shown("explorer_model", monkeypatch, tmp_path, record="lab/without", section=section)
+        assert "not on disk" not in text_of(app)
+    sheet = data.sheet(entry, [found])
+    from proveout.report.roofline import points, roofs
+
+    (product,) = [p for p in points(sheet) if "Matmul" in p.name]
+    assert 0 < product.tflop_s < roofs(sheet.chip, ["HiFi2"])[0].tflop_s
