@@ -39,12 +39,12 @@ class Entry:
         """`bert on sim:n150, bfloat16 fast`."""
         return f"{self.row['model']} on {self.row['device']}, {numbers(self.row)}"
 
-    @property
+    @functools.cached_property
     def subject(self) -> tuple[str, ...]:
         """What Records must share to be points of one trend: the model with its shapes, the device, the numbers, the
         machine and what was done."""
         flat = self.row
-        script = Path(flat["script"]).name
+        script = flat["script"].rpartition("/")[2]
         return (flat["model"], script, flat["selector"], flat["device"], numbers(flat), flat["did"], flat["machine"])
 
     @property
@@ -94,13 +94,15 @@ class Board:
 def board(folder: Path) -> Board:
     """Read a store; files that have not changed since the last time are not read again."""
     entries, unreadable = [], []
-    for path in sorted(folder.glob("*/*.json")):
+    for path in folder.glob("*/*.json"):
         found = _entry(path)
         if isinstance(found, Entry):
             entries.append(found)
         else:
             unreadable.append((path.relative_to(folder).as_posix(), found))
-    return Board(folder, tuple(sorted(entries, key=lambda e: (e.row["model"].lower(), e.id))), tuple(unreadable))
+    return Board(
+        folder, tuple(sorted(entries, key=lambda e: (e.row["model"].lower(), e.id))), tuple(sorted(unreadable))
+    )
 
 
 _KNOWN: dict[Path, tuple[Stamp, Entry | str]] = {}
