@@ -2,10 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test test-interop interop-tools check bench lint clean
+.PHONY: help demo app test test-interop interop-tools check bench lint clean
 
 help:
 	@echo "make demo    install, then compile, check and benchmark the selftest corpus; leaves demo/report.html"
+	@echo "make app     install, then open the web app in the browser"
 	@echo "make test    every test that runs here"
 	@echo "make test-interop   only those that hand our exports to the real tt-perf-report and ttnn-visualizer"
 	@echo "make check   the quick part of it (about 2 minutes)"
@@ -33,6 +34,13 @@ demo: .venv/installed
 	@echo "  $(BIN)/proveout compile corpora/selftest/attention.py --dry-run    what converts, what stays on the host and why"
 	@echo "  $(BIN)/proveout benchmark YOUR_SCRIPT.py --device sim              your own model, as it is"
 	@echo "  make test                                                       every test"
+
+.venv/installed-app: .venv/installed
+	$(BIN)/python -m pip install --quiet --editable '.[app]'
+	@touch $@
+
+app: .venv/installed-app
+	$(BIN)/proveout app
 
 # All of PyTorch's operator samples are left out of it (tens of minutes); a run that stops goes on where it was:
 #   .venv/bin/python -m pytest -n 2 -m whole_table tests/ops

@@ -29,6 +29,8 @@ _STYLE = """
   color: color-mix(in srgb, var(--c) 72%, currentColor); background: color-mix(in srgb, var(--c) 15%, transparent);
   border: 1px solid color-mix(in srgb, var(--c) 32%, transparent); }
 .po-badge code { background: none; color: inherit; padding: 0; font-size: .95em; }
+.po-big { font-size: 1.7rem; font-weight: 700; letter-spacing: -.02em; line-height: 1.2; overflow-wrap: anywhere;
+  margin-right: .3rem; }
 .po-tiles { display: grid; grid-template-columns: repeat(auto-fill, minmax(150px, 1fr)); gap: .7rem;
   margin: .2rem 0 .6rem; }
 .po-tile { --c: color-mix(in srgb, currentColor 30%, transparent); padding: .75rem .9rem .7rem; border-radius: .7rem;
@@ -83,6 +85,11 @@ def badge(text: str, tone: Tone = "plain", *, title: str = "") -> str:
     return f'<span class="po-badge {tone}" title="{escape(title)}">{escape(text)}</span>'
 
 
+def answer(text: str, note: str) -> None:
+    """What a model said, large, with how sure it is."""
+    st.html(f'<div class="po-row"><span class="po-big">{escape(text)}</span>{badge(note)}</div>')
+
+
 def row(*parts: str) -> None:
     """Badges side by side."""
     st.html(f'<div class="po-row">{"".join(parts)}</div>')
@@ -108,6 +115,15 @@ def tiles(found: Sequence[Tile]) -> None:
         for t in found
     )
     st.html(f'<div class="po-tiles">{cells}</div>')
+
+
+PAGES = "pages"
+"""Where a session keeps its pages by their path."""
+
+
+def link(path: str, label: str, icon: str | None = None) -> None:
+    """A link to another page of the app."""
+    st.page_link(st.session_state[PAGES][path], label=label, icon=icon, width="stretch")
 
 
 def empty(title: str, text: str, command: str = "") -> None:

@@ -11,6 +11,7 @@ import typer
 import typer.core
 
 from proveout.cli import (
+    app,
     benchmark,
     cache,
     check,
@@ -37,6 +38,7 @@ VERBS: dict[str, Callable[..., int]] = {
     "check": check.verb,
     "export": export.verb,
     "perf": perf.verb,
+    "app": app.verb,
     "discover": discover.verb,
     "models": models.verb,
     "query": query.verb,
