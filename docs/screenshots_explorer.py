@@ -89,7 +89,7 @@ def take(shots: tuple[Shot, ...], store: Path, bringup: Path) -> None:
     words = [sys.executable, "-m", "streamlit", "run", str(MAIN), "--server.headless", "true"]
     words += ["--server.port", str(port), "--", "--cache-dir", str(store)]
     ours = os.environ | {"PYTHONPATH": str(MAIN.parents[2])}
-    server = subprocess.Popen(words, env=ours, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    server = subprocess.Popen(words, env=ours, cwd=bringup.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         _wait(f"http://127.0.0.1:{port}/_stcore/health")
         with sync_playwright() as playwright:
@@ -99,7 +99,7 @@ def take(shots: tuple[Shot, ...], store: Path, bringup: Path) -> None:
                 scheme = "dark" if shot.dark else "light"
                 size = {"width": shot.width, "height": shot.height}
                 page = browser.new_page(viewport=size, color_scheme=scheme)  # type: ignore[arg-type]
-                page.goto(f"http://127.0.0.1:{port}/{shot.address.format(bringup=bringup)}")
+                page.goto(f"http://127.0.0.1:{port}/{shot.address.format(bringup=bringup.name)}")
                 page.wait_for_selector(".po-head", timeout=120_000)
                 page.wait_for_selector(DONE, timeout=120_000)
                 time.sleep(SETTLE_S)

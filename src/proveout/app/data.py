@@ -48,6 +48,11 @@ class Entry:
         return (flat["model"], script, flat["selector"], flat["device"], numbers(flat), flat["did"], flat["machine"])
 
     @property
+    def run(self) -> tuple[object, ...]:
+        """What was run, where and how: Records that share it have the same modelled time and memory."""
+        return (self.programs, self.row["device"], self.row["settings"])
+
+    @property
     def coverage(self) -> float | None:
         """Share of ATen ops that are off the host."""
         before, remain = self.row["ops_before"], self.row["ops_remain"]
@@ -85,10 +90,11 @@ class Board:
         return {subject: tuple(entries) for subject, entries in found.items()}
 
     def with_programs(self, entry: Entry) -> tuple[Entry, ...]:
-        """Records that left the very Programs of this one on disk; its own come first."""
-        own = [entry] if entry.artifacts else []
-        same = [e for e in self.entries if e.artifacts and e.programs == entry.programs and e is not entry]
-        return tuple(e for e in [*own, *same] if entry.programs and Path(e.artifacts).is_dir())
+        """Records that left the very Programs of this one on disk, for the same device and settings, which decide what
+        a Program takes there; its own come first."""
+        alike = [e for e in self.entries if e.artifacts and e.programs and e.run == entry.run]
+        alike.sort(key=lambda e: e is not entry)
+        return tuple(e for e in alike if Path(e.artifacts).is_dir())
 
 
 def board(folder: Path) -> Board:

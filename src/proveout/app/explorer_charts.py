@@ -87,10 +87,17 @@ def show_trend(history: Sequence[Entry]) -> None:
                 hovertemplate=f"%{{x}}<br>%{{y:.6g}} {unit}<extra></extra>",
             )  # fmt: skip
             figure = go.Figure(line)
-            figure.update_yaxes(title=unit, tickformat=".5g" if not unit else None)
+            figure.update_yaxes(title=unit, range=_range([v for v in values if v is not None]))
             with place, st.container(border=True):
                 st.markdown(f"**{title}**")
                 theme.chart(figure, height=220, key=f"trend {title}")
+
+
+def _range(values: Sequence[float]) -> list[float]:
+    """An axis a little wider than its values, also where they are all the same."""
+    low, high = min(values), max(values)
+    room = 0.15 * (high - low) or 0.02 * abs(high) or 1.0
+    return [low - room, high + room]
 
 
 def show_op_states(rows: Sequence[Row]) -> None:
