@@ -9,6 +9,7 @@ from typing import Any
 
 import streamlit as st
 from PIL import Image
+from streamlit.delta_generator import DeltaGenerator
 
 from proveout.app import pictures, weights
 from proveout.app.options import options
@@ -20,10 +21,12 @@ from proveout.types import Settings
 LONGEST, MOST_NEW = 448, 128
 
 
-def request_form(task: Task) -> Request | None:
-    """What the widgets ask for now; None while an input is missing, with the reason on the page."""
+def request_form(task: Task) -> tuple[Request | None, DeltaGenerator]:
+    """What the widgets ask for now; None while an input is missing, with the reason on the page. The second is a place
+    for buttons, where the eye is after the inputs."""
     with st.container(border=True):
         inputs = _INPUTS[task.kind](task)
+    buttons = st.container()
     with st.container(border=True):
         source = _weights(task)
         iterations = st.number_input("Iterations", 1, 1000, 3, key=f"{task.path}-iterations")
@@ -36,9 +39,9 @@ def request_form(task: Task) -> Request | None:
         with st.expander("Device and settings", icon=":material/tune:"):
             asked = _settings(task)
     if inputs is None:
-        return None
+        return None, buttons
     chosen = options()
-    return replace(
+    request = replace(
         asked,
         inputs=inputs,
         source=source,
@@ -47,6 +50,7 @@ def request_form(task: Task) -> Request | None:
         weights=chosen.weights,
         cache_dir=chosen.cache_dir,
     )
+    return request, buttons
 
 
 # ------------------------------------------------------------------------------------------------------- the task's own

@@ -70,7 +70,7 @@ def _shown(page: Page) -> Callable[[], None]:
             theme.empty(page.title, "This page is not part of this installation.", "Update: pip install -U proveout")
             return
         module = importlib.import_module(name)
-        if page.takes_path:  # as a statement: Streamlit prints the value of an expression
+        if page.takes_path:
             module.page(page.path)
         else:
             module.page()

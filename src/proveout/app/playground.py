@@ -23,8 +23,9 @@ def page(path: str) -> None:
     run = _current(path)
     left, right = st.columns([5, 7], gap="large")
     with left:
-        request = request_form(task)
-        _buttons(path, request, run)
+        request, place = request_form(task)
+        with place:
+            _buttons(path, request, run)
     with right:
         if run is None:
             theme.empty("Nothing has run yet", "The defaults work: press Run. The first run compiles the model.")

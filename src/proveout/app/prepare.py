@@ -131,7 +131,7 @@ def _generate(task: Task, request: Request, loaded: Loaded) -> Prepared:
             tell({"prompt": start, "text": text_of(tokens[len(prompt) :])})
         return {"prompt": start, "text": text_of(tokens[len(prompt) :]), "first_token_ns": first_ns}
 
-    return Prepared(NextToken(loaded.model), padded(prompt, length + new), iterate, new)
+    return Prepared(NextToken(loaded.model).eval(), padded(prompt, length + new), iterate, new)
 
 
 def padded(tokens: list[int], length: int, filler: int = 0) -> dict[str, torch.Tensor]:

@@ -177,23 +177,14 @@ def figures(request: Request, seen: Seen, record: Record) -> list[Tile]:
     if compiled and eager:
         found.append(speed_up(compiled, eager))
     if record.pcc is not None:
-        passed = record.pcc >= record.job.settings.pcc
-        found.append(
-            Tile(
-                "PCC against eager",
-                f"{math.floor(record.pcc * 1e5) / 1e5:.5f}",
-                "",
-                "of one call's output",
-                "good" if passed else "bad",
-            )
-        )
+        tone: theme.Tone = "good" if record.pcc >= record.job.settings.pcc else "bad"
+        shown = f"{math.floor(record.pcc * 1e5) / 1e5:.5f}"
+        found.append(Tile("PCC against eager", shown, "", "of one call's output", tone))
     coverage = record.coverage
     if coverage.before:
         share = 1 - coverage.host_share
-        note = f"{coverage.remain} of {coverage.before} ops stay on the host"
-        found.append(
-            Tile("Op coverage", f"{share:.1%}" if share < 1 else "100%", "", note, "good" if share == 1 else "warn")
-        )
+        note, tone = f"{coverage.remain} of {coverage.before} ops stay on the host", "good" if share == 1 else "warn"
+        found.append(Tile("Op coverage", f"{share:.1%}" if share < 1 else "100%", "", note, tone))
     if record.memory.l1_peak_bytes:
         note = f"modelled; {record.memory.l1_peak_per_core_bytes / 1024:.0f} KiB of a core's {_kib(record)}"
         found.append(Tile("Peak SRAM", *_size(record.memory.l1_peak_bytes), note, "modelled"))
