@@ -5,8 +5,8 @@ BIN := .venv/bin
 .PHONY: help demo app test test-interop interop-tools check bench lint clean
 
 help:
-	@echo "make demo    install, then compile, check and benchmark the selftest corpus; leaves demo/report.html"
-	@echo "make app     install, then open the web app in the browser"
+	@echo "make demo    install, then compile, check, time and bring up models on the embedded chip; leaves demo/report.html"
+	@echo "make app     the web app: five tasks to try, and an explorer of all results"
 	@echo "make test    every test that runs here"
 	@echo "make test-interop   only those that hand our exports to the real tt-perf-report and ttnn-visualizer"
 	@echo "make check   the quick part of it (about 2 minutes)"
@@ -27,10 +27,15 @@ help:
 
 demo: .venv/installed
 	rm -rf demo
-	$(BIN)/proveout benchmark --all --search-dir selftest --device sim --cache-dir demo/cache
+	$(BIN)/proveout benchmark --all --search-dir selftest --device sim --iterations 20 --jobs 2 --cache-dir demo/cache
+	$(BIN)/proveout benchmark albert_base_v2.py --search-dir transformers --small --device sim --iterations 20 --cache-dir demo/cache
 	$(BIN)/proveout report --cache-dir demo/cache -o demo
+	$(BIN)/python examples/four_configurations.py demo
+	$(BIN)/proveout bringup corpora/transformers/albert_base_v2.py --small -o demo/bringup
 	@echo
-	@echo "Open demo/report.html in a browser. Next:"
+	@echo "Open demo/report.html (all models), demo/benchmark.html (four configurations) and demo/bringup/report.html in a"
+	@echo "browser. Next:"
+	@echo "  make app                                                        all of it in the browser, and five tasks to try"
 	@echo "  $(BIN)/proveout compile corpora/selftest/attention.py --dry-run    what converts, what stays on the host and why"
 	@echo "  $(BIN)/proveout benchmark YOUR_SCRIPT.py --device sim              your own model, as it is"
 	@echo "  make test                                                       every test"
@@ -44,6 +49,7 @@ app: .venv/installed-app
 
 # All of PyTorch's operator samples are left out of it (tens of minutes); a run that stops goes on where it was:
 #   .venv/bin/python -m pytest -n 2 -m whole_table tests/ops
+# So are nine tenths of the corpora's scripts: -m whole_corpora tests/corpora
 test: .venv/installed-test lint interop-tools
 	$(BIN)/python -m pytest -n 2 tests
 
@@ -72,6 +78,7 @@ bench: .venv/installed-test
 	$(BIN)/python tests/bench/compile_cost.py
 	$(BIN)/python tests/bench/predict_speed.py
 	$(BIN)/python tests/bench/harvest.py
+	$(BIN)/python tests/bench/harness.py
 	$(BIN)/python tests/bench/sweep.py
 
 clean:

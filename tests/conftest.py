@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from proveout import vision
+
 for folder in ("ops", "models", "conformance"):
     sys.path.insert(0, str(Path(__file__).parent / folder))
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+vision.serve()  # tests import transformers, which imports torchvision
 
 
 @pytest.fixture

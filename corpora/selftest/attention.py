@@ -1,12 +1,12 @@
-# labels: name::attention author::proveout test_group::selftest task::NLP licence::apache-2.0
+# labels: name::attention author::proveout test_group::selftest task::text-generation domain::nlp license::apache-2.0
 """One transformer encoder block, written out: embeddings, softmax attention, feed-forward."""
 
 import math
 
+from proveout.parser import parse
+
 import torch
 from torch import nn
-
-from proveout.parser import parse
 
 torch.manual_seed(0)
 

@@ -1,10 +1,10 @@
-# labels: name::broken author::proveout test_group::selftest task::Other licence::apache-2.0 expect::fail
+# labels: name::broken author::proveout test_group::selftest task::other domain::other license::apache-2.0 expect::fail
 """A model that fails on purpose: its head expects twice the width that its body gives, so the call raises."""
+
+from proveout.parser import parse
 
 import torch
 from torch import nn
-
-from proveout.parser import parse
 
 torch.manual_seed(0)
 

@@ -1,10 +1,10 @@
-# labels: name::conv author::proveout test_group::selftest task::Computer_Vision licence::apache-2.0
+# labels: name::conv author::proveout test_group::selftest task::image-classification domain::vision license::apache-2.0
 """A small convolutional classifier: convolution, batch normalisation, ReLU and pooling, twice, and a head."""
+
+from proveout.parser import parse
 
 import torch
 from torch import nn
-
-from proveout.parser import parse
 
 torch.manual_seed(0)
 

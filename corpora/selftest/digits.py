@@ -1,15 +1,15 @@
-# labels: name::digits author::proveout test_group::selftest task::Computer_Vision licence::apache-2.0
+# labels: name::digits author::proveout test_group::selftest task::image-classification domain::vision license::apache-2.0
 """A small network trained here, in a second, on scikit-learn's handwritten digits: 8 x 8 pixels, ten classes.
 
 `evaluate_on` gives a model's accuracy on digits that were held back, so that a compiled copy can be judged by
 what it gets right. Data: https://archive.ics.uci.edu/dataset/80
 """
 
+from proveout.parser import parse
+
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
-
-from proveout.parser import parse
 
 torch.manual_seed(0)
 

@@ -1,10 +1,10 @@
-# labels: name::dynamic_shapes author::proveout test_group::selftest task::Other licence::apache-2.0
+# labels: name::dynamic_shapes author::proveout test_group::selftest task::other domain::other license::apache-2.0
 """One model called with three batch sizes: each shape is a workload of its own."""
+
+from proveout.parser import parse
 
 import torch
 from torch import nn
-
-from proveout.parser import parse
 
 torch.manual_seed(0)
 

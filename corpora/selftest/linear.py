@@ -1,10 +1,10 @@
-# labels: name::linear author::proveout test_group::selftest task::Other licence::apache-2.0
+# labels: name::linear author::proveout test_group::selftest task::other domain::other license::apache-2.0
 """One linear layer: the smallest script that holds a model. Copy it to start your own."""
+
+from proveout.parser import parse
 
 import torch
 from torch import nn
-
-from proveout.parser import parse
 
 torch.manual_seed(0)
 

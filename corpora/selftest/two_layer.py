@@ -1,10 +1,10 @@
-# labels: name::two_layer author::proveout test_group::selftest task::Other licence::apache-2.0
+# labels: name::two_layer author::proveout test_group::selftest task::other domain::other license::apache-2.0
 """A two-layer perceptron with GELU, layer normalisation and a residual: a transformer's feed-forward."""
+
+from proveout.parser import parse
 
 import torch
 from torch import nn
-
-from proveout.parser import parse
 
 torch.manual_seed(0)
 

@@ -1,10 +1,10 @@
-# labels: name::two_models author::proveout test_group::selftest task::Other licence::apache-2.0
+# labels: name::two_models author::proveout test_group::selftest task::other domain::other license::apache-2.0
 """Two models in one script, an encoder and a decoder of its codes: each is found and proven by itself."""
+
+from proveout.parser import parse
 
 import torch
 from torch import nn
-
-from proveout.parser import parse
 
 torch.manual_seed(0)
 

@@ -9,10 +9,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from proveout import cpu, cuda, model_index, sim, torch
     from proveout.api import Benchmark, benchmark_model, benchmark_script
     from proveout.devices.registry import open_device
     from proveout.engine.compiled import Compiled, compile
+    from proveout.measure.benchmarking import benchmark
+    from proveout.measure.capacity import capacity
+    from proveout.measure.evaluation import evaluate
+    from proveout.measure.generation import benchmark_generation
+    from proveout.measure.metrics import BaseEvalMetric, list_metrics, register_metric, register_metric_from_existing
+    from proveout.measure.outcome import Load
+    from proveout.measure.reports import get_report_by_tag, get_reports
     from proveout.program import Program
+    from proveout.report.bench import print_reports, write_csv, write_html, write_json, write_trace
     from proveout.store import Store
     from proveout.types import Job, Record, Settings, Timing, Workload
 
@@ -23,6 +32,22 @@ _HOMES = {
     "Compiled": "proveout.engine.compiled",
     "compile": "proveout.engine.compiled",
     "open_device": "proveout.devices.registry",
+    "BaseEvalMetric": "proveout.measure.metrics",
+    "benchmark": "proveout.measure.benchmarking",
+    "benchmark_generation": "proveout.measure.generation",
+    "capacity": "proveout.measure.capacity",
+    "evaluate": "proveout.measure.evaluation",
+    "get_report_by_tag": "proveout.measure.reports",
+    "get_reports": "proveout.measure.reports",
+    "Load": "proveout.measure.outcome",
+    "list_metrics": "proveout.measure.metrics",
+    "print_reports": "proveout.report.bench",
+    "register_metric": "proveout.measure.metrics",
+    "register_metric_from_existing": "proveout.measure.metrics",
+    "write_csv": "proveout.report.bench",
+    "write_html": "proveout.report.bench",
+    "write_json": "proveout.report.bench",
+    "write_trace": "proveout.report.bench",
     "Program": "proveout.program",
     "Store": "proveout.store",
     "Job": "proveout.types",
@@ -31,10 +56,13 @@ _HOMES = {
     "Timing": "proveout.types",
     "Workload": "proveout.types",
 }
+_MODULES = ("cpu", "cuda", "model_index", "mxnet", "sim", "tensorflow", "torch")
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"proveout.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'proveout' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)
@@ -42,8 +70,10 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "Benchmark",
+    "BaseEvalMetric",
     "Compiled",
     "Job",
+    "Load",
     "Program",
     "Record",
     "Settings",
@@ -53,6 +83,25 @@ __all__ = [
     "__version__",
     "benchmark_model",
     "benchmark_script",
+    "benchmark",
+    "benchmark_generation",
+    "capacity",
     "compile",
+    "cpu",
+    "cuda",
+    "evaluate",
+    "get_report_by_tag",
+    "get_reports",
+    "list_metrics",
+    "model_index",
     "open_device",
+    "print_reports",
+    "register_metric",
+    "register_metric_from_existing",
+    "sim",
+    "torch",
+    "write_csv",
+    "write_html",
+    "write_json",
+    "write_trace",
 ]

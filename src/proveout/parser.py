@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from proveout import vision
 from proveout.errors import unknown
+
+vision.serve()  # here, not in `parse`: a script imports its models before it asks for its parameters
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One standard parameter; its default's type is its type."""
+    """One standard parameter; its default's type is its type, and `small` its default under `--small`."""
 
     default: int | float
     help: str
+    small: int | float | None = None
 
 
 PARAMETERS: dict[str, Parameter] = {
     "batch_size": Parameter(1, "batch size of the inputs"),
-    "max_seq_length": Parameter(128, "length of the input sequence, in tokens"),
-    "max_audio_seq_length": Parameter(25600, "length of the audio input, in samples"),
+    "max_seq_length": Parameter(128, "length of the input sequence, in tokens", small=32),
+    "max_audio_seq_length": Parameter(25600, "length of the audio input, in samples", small=6400),
     "height": Parameter(224, "height of the input image"),
     "width": Parameter(224, "width of the input image"),
     "num_channels": Parameter(3, "channels of the input image"),
@@ -33,16 +38,22 @@ PARAMETERS: dict[str, Parameter] = {
 }
 
 
+WEIGHTS = "PROVEOUT_WEIGHTS"
+"""The variable in which whatever runs a script says which weights are wanted."""
+
+
 class Arguments(list[Any]):
     """The values in the order asked for, as MLAgility's `parse` gives them, and by name: `arguments.batch_size`.
 
     `small` says whether `--small` was given: the script is to build its model at a size that fits a laptop.
+    `weights` is what `--weights` says, or whatever runs the script: `random` (the default), `pretrained`, or a folder.
     """
 
     def __init__(self, names: Sequence[str], values: argparse.Namespace) -> None:
-        super().__init__(getattr(values, name) for name in names)
+        self._by_name = {name: _value(name, getattr(values, name), values.small) for name in names}
+        super().__init__(self._by_name[name] for name in names)
         self.small: bool = values.small
-        self._by_name = {name: getattr(values, name) for name in names}
+        self.weights: str = values.weights
 
     def __getattr__(self, name: str) -> Any:
         by_name = self.__dict__.get("_by_name", {})
@@ -54,23 +65,37 @@ class Arguments(list[Any]):
 def parse(names: Sequence[str] = ()) -> Arguments:
     """`batch_size, width = parse(["batch_size", "width"])`, or `arguments = parse([…])`, `arguments.batch_size`.
 
-    Every script also takes `--small`. A name that is not standard is a UsageError; a flag that the script does not
-    take ends it, exit code 2.
+    Every script also takes `--small` and `--weights`. A name that is not standard is a UsageError; a flag that the
+    script does not take ends it, exit code 2.
     """
     wanted = [names] if isinstance(names, str) else list(names)
     for name in wanted:
         if name not in PARAMETERS:
             raise unknown("parameter", name, PARAMETERS)
-    parser = argparse.ArgumentParser(allow_abbrev=False, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser = argparse.ArgumentParser(allow_abbrev=False)
     for name in dict.fromkeys(wanted):
         parameter = PARAMETERS[name]
-        parser.add_argument(f"--{name}", type=type(parameter.default), default=parameter.default, help=parameter.help)
+        defaults = f"default {parameter.default}" + (f"; small: {parameter.small}" if parameter.small else "")
+        parser.add_argument(f"--{name}", type=type(parameter.default), help=f"{parameter.help} ({defaults})")
     parser.add_argument("--small", action="store_true", help="a model that fits a laptop, where the script has one")
+    parser.add_argument(
+        "--weights",
+        default=os.environ.get(WEIGHTS) or "random",
+        metavar="random|pretrained|DIR",
+        help="seeded weights, the published ones, or a checkpoint's folder, where the script has them (default random)",
+    )
     values, strange = parser.parse_known_args()
     if strange:
-        taken = ", ".join(f"--{name}" for name in dict.fromkeys([*wanted, "small"]))
+        taken = ", ".join(f"--{name}" for name in dict.fromkeys([*wanted, "small", "weights"]))
         parser.error(f"unknown parameter {strange[0]}; this script takes {taken}")
     return Arguments(wanted, values)
 
 
-__all__ = ["PARAMETERS", "Arguments", "Parameter", "parse"]
+def _value(name: str, given: int | float | None, small: bool) -> int | float:
+    parameter = PARAMETERS[name]
+    if given is not None:
+        return given
+    return parameter.small if small and parameter.small is not None else parameter.default
+
+
+__all__ = ["PARAMETERS", "WEIGHTS", "Arguments", "Parameter", "parse"]

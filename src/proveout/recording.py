@@ -47,7 +47,7 @@ class Recorded:
 
 def _shape(settings: Settings) -> tuple[object, ...]:
     """The settings that decide which calls a Program makes; queues and fidelity change how they run."""
-    names = ("precision", "weights", "overrides", "memory", "trace", "parallel")
+    names = ("precision", "weights", "overrides", "memory", "sharding", "products", "trace", "parallel")
     return tuple(getattr(settings, name) for name in names)
 
 

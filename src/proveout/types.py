@@ -164,6 +164,10 @@ class Settings:
     math_fidelity: Fidelity | None = None
     fallback: Literal["host", "error"] = "host"
     memory: Literal["auto", "dram"] = "auto"
+    sharding: Literal["interleaved", "norms"] = "interleaved"
+    """Which results are cut over the cores: none, or those of normalisations, where the plan says that it pays."""
+    products: Literal["default", "configured"] = "default"
+    """Whether products with a bias get a program config, which adds it inside, where the plan says that it pays."""
     parallel: Literal["auto", "data", "tensor", "none"] = "auto"
     """Over a device's several chips: the batch (`data`), the columns of linears (`tensor`), or one chip only."""
     numerics: Literal["fast", "faithful"] = "fast"
@@ -347,6 +351,10 @@ class Comparison:
     reason: str = ""
     accumulated_pcc: float | None = None
     origin: Origin = Origin()
+    max_ulp: float | None = None
+    """Largest difference in units in the last place of the coarser of the two dtypes, or of the one asked for."""
+    within: float | None = None
+    """Share of elements within the tolerance that closeness is judged by."""
 
 
 @dataclass(frozen=True)

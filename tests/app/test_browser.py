@@ -1,4 +1,4 @@
-"""The app in a real browser: each task, Stop, errors, two tabs, a wide and a narrow window; nothing leaves the machine."""
+"""The app in a real browser: each task, Stop, errors, two tabs, wide and narrow windows; nothing leaves the machine."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.utils._pytree import register_pytree_node
 
 import proveout
 from proveout.check import compare_outputs, compare_steps
@@ -354,3 +355,13 @@ def test_a_replay_leaves_the_compiled_model_as_it_was():
     compare_steps(compiled, (x,), {}, 0.97)
     assert torch.equal(compiled(x), before)
     assert compiled.num_transfers == 2
+
+
+def test_containers_registered_without_names_are_compared_by_their_keys():
+    class Output(dict):
+        """As diffusers registers its outputs: how to open them, not what the parts are called."""
+
+    register_pytree_node(Output, lambda o: (list(o.values()), list(o)), lambda v, keys: Output(zip(keys, v)))
+    x = torch.randn(8)
+    verdicts = compare_outputs((Output(sample=x, mean=x),), (Output(sample=x, mean=-x),), 0.99)
+    assert [(v.name, v.passed) for v in verdicts] == [("[0]['sample']", True), ("[0]['mean']", False)]

@@ -230,7 +230,9 @@ class World:
         models = self.found.get(script.name, (LINEAR,))
         if isinstance(models, tuple):
             models = SimpleNamespace(workloads=models, labels=(), error="", log="")
-        return SimpleNamespace(**{**vars(models), "script": str(script), "seconds": 0.1, "failure": ""})
+        return SimpleNamespace(
+            **{**vars(models), "script": str(script), "seconds": 0.1, "failure": "", "from_cache": False}
+        )
 
     def resolve(self, names: list[str], search_dirs: list[str], all: bool) -> list[tuple[Path, tuple[str, ...]]]:
         if not names and not all:
@@ -632,3 +634,5 @@ def test_the_shell_completes_verbs_and_options() -> None:
 
     assert "benchmark" in completed("proveout bench")
     assert "--search-dir" in completed("proveout benchmark --sea")
+    assert completed("proveout benchmark --search-dir self").split() == ["selftest"]
+    assert "cpu,sim:p150" in completed("proveout benchmark --device cpu,sim:p1")

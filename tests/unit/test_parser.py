@@ -78,3 +78,20 @@ def test_small_is_taken_by_every_script_and_values_are_there_by_name(monkeypatch
         _ = given.batch_size
     arguments(monkeypatch)
     assert parse(["height"]).small is False
+
+
+def test_small_shortens_what_was_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments(monkeypatch, "--small")
+    assert parse(["batch_size", "max_seq_length"]) == [1, 32]
+    arguments(monkeypatch, "--small", "--max_seq_length", "128")
+    assert parse(["max_seq_length"]) == [128]
+
+
+def test_every_script_is_told_which_weights_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments(monkeypatch)
+    assert parse().weights == "random"
+    arguments(monkeypatch, "--weights", "pretrained")
+    assert parse(["batch_size"]).weights == "pretrained"
+    arguments(monkeypatch)
+    monkeypatch.setenv("PROVEOUT_WEIGHTS", "pretrained")
+    assert parse(["batch_size"]).weights == "pretrained"

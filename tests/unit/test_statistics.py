@@ -17,7 +17,7 @@ from noise_model import MEDIAN_NS, ar1, calls, pairs
 from scipy import stats
 
 from proveout.errors import UsageError
-from proveout.measure import arrivals, blocks
+from proveout.measure import arrivals, blocks, statistics
 from proveout.measure.compare import DETECTION, FALSE_ALARM, MIN_PAIRS, PAIRS, SAMPLES, compare, gate, pairs_needed
 from proveout.measure.quantiles import needed, order_statistics, student_t
 from proveout.measure.statistics import PERCENTILES, in_time_order, summarise, throughput
@@ -471,3 +471,13 @@ def test_percentiles_asked_for_are_those_given():
     with pytest.raises(UsageError, match="there are 50, 99"):
         summary.percentile(90)
     assert PERCENTILES[0] == 50
+
+
+@pytest.mark.parametrize("span", [100, 50_000, 10**12])
+def test_counting_and_sorting_give_the_same(monkeypatch, span):
+    samples = np.random.default_rng(3).integers(5_000, 5_000 + span, 3000)
+    samples[7] += 10**10
+    expected = summarise(samples)
+    monkeypatch.setattr(statistics, "COUNTED_FROM", 1)
+    monkeypatch.setattr(statistics, "COUNTED_NS", 10_000)
+    assert summarise(samples) == expected

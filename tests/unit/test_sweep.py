@@ -248,7 +248,7 @@ def discovery(script: Path, models: int) -> Any:
     names = [f"{script.stem}{n}" for n in range(models)]
     workloads = tuple(dataclasses.replace(workload, name=name, script=str(script), selector=name) for name in names)
     return SimpleNamespace(
-        script=str(script), workloads=workloads, labels=(), error="", log="", seconds=0.1, failure=""
+        script=str(script), workloads=workloads, labels=(), error="", log="", seconds=0.1, failure="", from_cache=False
     )
 
 

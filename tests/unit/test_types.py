@@ -193,6 +193,8 @@ def test_json_has_no_nan():
         "reason": "",
         "accumulated_pcc": None,
         "origin": None,
+        "max_ulp": None,
+        "within": None,
     }
 
 

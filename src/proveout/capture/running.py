@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, ModuleType
 
+from proveout import vision
 from proveout.capture.mlagility import mlagility_names
 from proveout.capture.network import needs_network, quick_answers
 from proveout.errors import UsageError
@@ -39,6 +40,7 @@ def run_script(script: Path, script_args: str = "") -> tuple[ModuleType, BaseExc
     vars(module).update(__file__=str(script), __builtins__=builtins, __cached__=None, __package__=package)
     raised: BaseException | None = None
     before = set(threading.enumerate())
+    vision.serve()
     with _as_main(module, argv, root), mlagility_names(), quick_answers():
         try:
             code = compile(source, str(script), "exec", dont_inherit=True)

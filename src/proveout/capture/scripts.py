@@ -48,6 +48,10 @@ def corpora_folder() -> Path:
     raise EnvironmentFault(f"the corpora are missing; looked in {places[0]} and {places[1]}. Install proveout again.")
 
 
+def corpus_names() -> list[str]:
+    return sorted(_corpora())
+
+
 def takes_small(script: Path) -> bool:
     """Whether a script, or a module beside it that it imports, reads its parameters with `proveout.parser`."""
     seen: set[Path] = set()
@@ -142,7 +146,12 @@ def _folder(name: str) -> Path:
 
 
 def _corpora() -> dict[str, Path]:
-    return {path.name: path for path in sorted(corpora_folder().iterdir()) if path.is_dir() and _public(path.name)}
+    """The corpora by name, those of MLAgility by its names too."""
+    folders = {path.name: path for path in sorted(corpora_folder().iterdir()) if path.is_dir() and _public(path.name)}
+    return folders | {name: folders[ours] for name, ours in _OTHER_NAMES.items() if ours in folders}
+
+
+_OTHER_NAMES = {"transformers_pytorch": "transformers"}
 
 
 def _scripts_of(folder: Path) -> list[Path]:

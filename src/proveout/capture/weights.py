@@ -1,6 +1,6 @@
 """Where a script's `from_pretrained` finds its weights: `--weights random`, a folder, or the hub as always.
 
-random       the config from the hub's cache or from `configs.json`, the weights from a seeded generator
+random       the config from `configs.json`, the corpora's table or the hub's cache, the weights seeded
 DIR          DIR/<name>, DIR/<organisation>/<name>, or DIR itself where it is a checkpoint
 pretrained   what the script asks for; it is told in `PROVEOUT_WEIGHTS`
 """
@@ -12,6 +12,7 @@ import importlib.abc
 import importlib.util
 import json
 import os
+import runpy
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -21,10 +22,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from proveout.capture.scripts import corpora_folder
 from proveout.errors import UsageError
-
-VARIABLE = "PROVEOUT_WEIGHTS"
-"""Tells scripts that build their models from configs which weights were asked for."""
+from proveout.parser import WEIGHTS
 
 SEED = 0
 CONFIGS = Path(__file__).with_name("configs.json")
@@ -47,7 +47,7 @@ def serving(weights: str) -> Iterator[set[str]]:
         yield served
         return
     with ExitStack() as stack:
-        stack.enter_context(_environment(VARIABLE, weights))
+        stack.enter_context(_environment(WEIGHTS, weights))
         if weights != "pretrained":
             stack.enter_context(_environment("HF_HUB_OFFLINE", "1"))
             stack.enter_context(_attribute("huggingface_hub.constants", "HF_HUB_OFFLINE", True))
@@ -112,14 +112,38 @@ def _bundled(folder: Path) -> Callable[[str, Sequence[str]], Path | None]:
     configs = bundled_configs()
 
     def find(name: str, filenames: Sequence[str]) -> Path | None:
-        if name not in configs or "config.json" not in filenames:
+        if "config.json" not in filenames:
+            return None
+        config = configs.get(name) or _of_corpus(name)
+        if config is None:
             return None
         place = folder / name.replace("/", "--")
         place.mkdir(exist_ok=True)
-        (place / "config.json").write_text(json.dumps(configs[name]))
+        (place / "config.json").write_text(json.dumps(config))
         return place
 
     return find
+
+
+def _of_corpus(name: str) -> dict[str, Any] | None:
+    """The config of a checkpoint in the corpora's own table of published sizes."""
+    folder = corpora_folder() / "popular_on_huggingface"
+    if not (folder / "_checkpoints.py").is_file():
+        return None
+    import transformers
+
+    before = set(sys.modules)
+    sys.path.insert(0, str(folder))
+    try:
+        row = runpy.run_path(str(folder / "_checkpoints.py"))["CHECKPOINTS"].get(name)
+    finally:
+        sys.path.remove(str(folder))
+        for module in {"_sizes"} - before:
+            sys.modules.pop(module, None)
+    if row is None:
+        return None
+    config: dict[str, Any] = getattr(transformers, row.model).config_class(**row.sizes).to_diff_dict()
+    return config
 
 
 def _checkpoint(folder: Path) -> Callable[[str, Sequence[str]], Path | None]:

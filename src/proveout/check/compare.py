@@ -25,9 +25,11 @@ def compare(
     scope: Literal["step", "output"] = "output",
     origin: Origin = Origin(),
     accumulated_pcc: float | None = None,
+    ulp_of: torch.dtype | None = None,
 ) -> Comparison:
-    """Floating-point tensors by PCC against `threshold`; integers and bools exactly; NaN and Inf in the same places."""
-    pcc = rel_l2 = max_abs = None
+    """Floating-point tensors by PCC against `threshold`; integers and bools exactly; NaN and Inf in the same places.
+    `ulp_of` names the dtype whose units in the last place differences are told in."""
+    pcc = rel_l2 = max_abs = max_ulp = within = None
     if found.shape != wanted.shape:
         passed, reason = False, f"shape {tuple(found.shape)} instead of {tuple(wanted.shape)}"
     elif found.is_complex() != wanted.is_complex():
@@ -41,7 +43,10 @@ def compare(
     else:
         passed, reason, numbers = _floats(found, wanted, threshold)
         pcc, rel_l2, max_abs = numbers
-    return Comparison(scope, name, pcc, rel_l2, max_abs, threshold, passed, reason, accumulated_pcc, origin)
+        max_ulp, within = _ulp_and_share(found, wanted, ulp_of or _coarser(found.dtype, wanted.dtype))
+    return Comparison(
+        scope, name, pcc, rel_l2, max_abs, threshold, passed, reason, accumulated_pcc, origin, max_ulp, within
+    )
 
 
 Numbers = tuple[float | None, float | None, float | None]
@@ -71,6 +76,29 @@ def _floats(found: torch.Tensor, wanted: torch.Tensor, threshold: float) -> tupl
     if rel_l2 is not None and rel_l2 > SCALE_LIMIT:
         return False, f"PCC {pcc:.6f}, but off in scale or offset: relative L2 {rel_l2:.2f}", (pcc, rel_l2, max_abs)
     return True, "", (pcc, rel_l2, max_abs)
+
+
+def ulp_of_values(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The distance from each value to the next larger one of a dtype, down to its subnormals."""
+    info = torch.finfo(dtype)
+    exponent = torch.frexp(values.abs().clamp(min=info.smallest_normal)).exponent - 1
+    return torch.ldexp(torch.full_like(values, info.eps), exponent)
+
+
+def _ulp_and_share(found: torch.Tensor, wanted: torch.Tensor, dtype: torch.dtype) -> tuple[float | None, float | None]:
+    got, want = (_as_double(t).flatten() for t in (found, wanted))
+    finite = torch.isfinite(got) & torch.isfinite(want)
+    if not bool(finite.any()):
+        return None, None
+    got, want = got[finite], want[finite]
+    difference = (got - want).abs()
+    tolerance = CLOSE_ATOL * (float(want.abs().max()) or 1.0) + CLOSE_RTOL * want.abs()
+    return float((difference / ulp_of_values(want, dtype)).max()), float((difference <= tolerance).double().mean())
+
+
+def _coarser(one: torch.dtype, other: torch.dtype) -> torch.dtype:
+    real = [d.to_real() if d.is_complex else d for d in (one, other) if d.is_floating_point or d.is_complex]
+    return max(real, key=lambda d: torch.finfo(d).eps)
 
 
 def _same_specials(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch.utils._pytree import keystr, tree_flatten_with_path
+from torch.utils._pytree import SUPPORTED_NODES, keystr, tree_flatten_with_path
 
 from proveout.check.compare import compare
 from proveout.types import Comparison
@@ -16,7 +16,7 @@ DEPTH = 4
 """How deep objects that PyTorch does not know as containers are looked into."""
 
 
-def compare_outputs(found: Any, wanted: Any, threshold: float) -> list[Comparison]:
+def compare_outputs(found: Any, wanted: Any, threshold: float, ulp_of: torch.dtype | None = None) -> list[Comparison]:
     """Outputs are matched by their place in the structure; a missing or extra one fails, and so does nothing at all."""
     got, want = dict(leaves(found)), dict(leaves(wanted))
     out = []
@@ -24,7 +24,7 @@ def compare_outputs(found: Any, wanted: Any, threshold: float) -> list[Compariso
         if name not in got:
             out.append(_verdict(name, threshold, False, "this output is missing"))
         elif isinstance(value, torch.Tensor) and isinstance(got[name], torch.Tensor):
-            out.append(compare(got[name], value, name=name, threshold=threshold))
+            out.append(compare(got[name], value, name=name, threshold=threshold, ulp_of=ulp_of))
         elif not _same(got[name], value):
             out.append(_verdict(name, threshold, False, f"{got[name]!r} instead of {value!r}"))
     out += [_verdict(n, threshold, False, "eager has no such output") for n in got.keys() - want.keys()]
@@ -35,14 +35,24 @@ def compare_outputs(found: Any, wanted: Any, threshold: float) -> list[Compariso
 
 def leaves(value: Any, path: str = "", depth: int = DEPTH) -> Iterator[tuple[str, Any]]:
     """The tensors, numbers and texts of an output, each with its path; objects are looked into by their attributes."""
-    for keys, leaf in tree_flatten_with_path(value)[0]:
+    for keys, leaf in tree_flatten_with_path(value, is_leaf=_is_nameless)[0]:
         name = path + keystr(keys)
-        if isinstance(leaf, (torch.Tensor, bool, int, float, complex, str)):
+        if _is_nameless(leaf):
+            children = SUPPORTED_NODES[type(leaf)].flatten_fn(leaf)[0]
+            for key, inner in zip(leaf if isinstance(leaf, Mapping) else range(len(children)), children):
+                yield from leaves(inner, f"{name}[{key!r}]", depth)
+        elif isinstance(leaf, (torch.Tensor, bool, int, float, complex, str)):
             yield name.strip(".") or "output", leaf
         elif depth and hasattr(leaf, "__dict__") and not isinstance(leaf, type):
             for attribute, inner in vars(leaf).items():
                 if not attribute.startswith("_"):
                     yield from leaves(inner, f"{name}.{attribute}", depth - 1)
+
+
+def _is_nameless(value: Any) -> bool:
+    """Whether PyTorch was told how to open this container, but not what its parts are called (diffusers' outputs)."""
+    node = SUPPORTED_NODES.get(type(value))
+    return node is not None and node.flatten_with_keys_fn is None
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -64,6 +64,25 @@ def replay(loaded: Loaded, inputs: Sequence[Any], threshold: float) -> list[Comp
     return out
 
 
+def exact_values(loaded: Loaded, inputs: Sequence[Any], wanted: frozenset[str]) -> dict[str, Any]:
+    """Some of a Program's values as float32 has them, computed from the inputs on."""
+    program = loaded.program
+    exact: dict[str, Any] = dict(zip(program.inputs, inputs))
+    for name in (*program.weights, *(c.name for c in program.constants)):
+        exact[name] = loaded.value(name)
+    last = {name: i for i, step in enumerate(program.steps) for name in (*step.uses, *step.outputs)}
+    with torch.no_grad():
+        for index, step in enumerate(program.steps):
+            if step.kernel != DEALLOCATE:
+                random = step.on_host and torch.Tag.nondeterministic_seeded in aten_op(step.kernel).tags  # type: ignore[attr-defined]
+                results = loaded.run_step(step, exact) if random else _exactly(step, exact, (), program.chips)
+                exact.update((name, _wide(value)) for name, value in zip(step.outputs, results))
+            for name in (*step.uses, *step.outputs):
+                if last[name] == index and name not in wanted and name not in program.inputs:
+                    exact.pop(name, None)
+    return {name: exact[name] for name in wanted if name in exact}
+
+
 def _exactly(step: Step, values: Mapping[str, Any], results: tuple[Any, ...], chips: int) -> tuple[Any, ...]:
     """A Step in float32. A host op that draws random numbers is not run again: its results are what they are."""
     if step.on_host and torch.Tag.nondeterministic_seeded in aten_op(step.kernel).tags:  # type: ignore[attr-defined]

@@ -37,6 +37,22 @@ class Precision(StrEnum):
 DEFAULT_PRECISION = {"ttnn": Precision.bfloat16, "torch": Precision.model}
 """By the target profile of the device."""
 
+
+def device_names(incomplete: str) -> list[str]:
+    """What the shell offers after `--device`; the last of several is completed."""
+    from proveout.devices.registry import ALIASES, devices
+
+    before, comma, last = incomplete.rpartition(",")
+    return [before + comma + name for name in (*ALIASES, *devices()) if name.startswith(last)]
+
+
+def corpus_names(incomplete: str) -> list[str]:
+    """What the shell offers after `--search-dir`, besides folders."""
+    from proveout.capture.scripts import corpus_names
+
+    return [name for name in corpus_names() if name.startswith(incomplete)]
+
+
 Scripts = Annotated[
     list[str] | None,
     typer.Argument(
@@ -52,6 +68,7 @@ SearchDir = Annotated[
         "--search-dir",
         metavar="DIR",
         help="Folder or corpus to find scripts in; may be repeated.",
+        autocompletion=corpus_names,
         show_default=False,
     ),
 ]
@@ -114,9 +131,15 @@ class Request:
     scripts: Scripts = None
     all_scripts: All = False
     search_dir: SearchDir = None
-    device: Annotated[str, typer.Option("--device", metavar="D[,D]", help="Where to run; see `proveout devices`.")] = (
-        "sim"
-    )
+    device: Annotated[
+        str,
+        typer.Option(
+            "--device",
+            metavar="D[,D]",
+            help="Where to run; see `proveout devices`.",
+            autocompletion=device_names,
+        ),
+    ] = "sim"
     precision: Annotated[
         Precision | None,
         typer.Option("--precision", help="[default: bfloat16 on sim, model on cpu]", show_default=False),

@@ -66,10 +66,10 @@ def verb(
     ran: list[Ran] = []
     with Progress(len(chosen)) as progress:
         for one in chosen:
-            progress.start(one.name)
+            progress.start(what := f"running {one.name} on {name}")
             request = Request(one.name, str(one.script), one.script_args, name, device, settings, iterations)
             ran += run_beside_eager(request, timeout)
-            progress.step(one.name, f"{one.name}: {'ran' if ran[-1].passed else ran[-1].reason}")
+            progress.step(what, f"{one.name}: {'ran' if ran[-1].passed else ran[-1].reason}")
     if as_json:
         emit_json({"runs": list(map(_document, ran))})
     else:

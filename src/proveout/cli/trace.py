@@ -106,12 +106,12 @@ def _trace(
     errors: list[str] = []
     with Progress(len(chosen)) as progress:
         for one in chosen:
-            progress.start(one.name)
+            progress.start(what := f"tracing {one.name}")
             traced = trace_script(
                 Request(one.name, str(one.script), one.script_args, folder, orig, backward, profile, device, settings),
                 timeout,
             )
-            progress.step(one.name, f"{one.name}: {len(traced.files)} traced in {traced.seconds:.1f} s")
+            progress.step(what, f"{one.name}: {len(traced.files)} traced in {traced.seconds:.1f} s")
             if ("expect", ("fail",)) in read_labels(one.script):
                 continue
             errors += [error if error.startswith(one.name) else f"{one.name}: {error}" for error in traced.errors]

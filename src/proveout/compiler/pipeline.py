@@ -24,6 +24,7 @@ from proveout.compiler.program_passes import (
     PRODUCTS,
     Policy,
     cancel,
+    configure_products,
     deallocate,
     evict,
     hoist,
@@ -34,6 +35,7 @@ from proveout.compiler.program_passes import (
     place,
     prune,
     settle_state,
+    shard_norms,
     sink,
     split,
 )
@@ -285,6 +287,10 @@ def program_passes(
             passes.append(partial(place, chip=chip, settings=settings))
         else:
             passes.append(keep_in_dram)
+        if chip is not None and settings.sharding == "norms":
+            passes.append(partial(shard_norms, chip=chip, settings=settings))
+        if chip is not None and settings.products == "configured":
+            passes.append(partial(configure_products, chip=chip, settings=settings))
         passes.append(deallocate)
         if chip is not None:
             passes.append(partial(evict, chip=chip, settings=settings))

@@ -53,8 +53,8 @@ def compile(
     capture.after_pass = after_pass
     if record is not None:
         capture.recorder = Recorder(Path(record))
-    compiled = Compiled(model, capture)
     args, kwargs = call if call is not None else as_call(inputs)
+    compiled = Compiled(model, capture, (args, kwargs))
     met = Counter(counters["graph_break"])
     with undisturbed(model, (args, kwargs)):
         compiled(*args, **kwargs)
@@ -84,8 +84,12 @@ def as_call(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 class Compiled:
     """A compiled model. In eval mode it runs without autograd; to train, use torch.compile(backend="proveout")."""
 
-    def __init__(self, model: torch.nn.Module, capture: Capture) -> None:
+    def __init__(
+        self, model: torch.nn.Module, capture: Capture, example: tuple[Sequence[Any], Mapping[str, Any]] = ((), {})
+    ) -> None:
         self.model = model
+        self.example = example
+        """The arguments it was compiled for."""
         self._capture = capture
         self._tally = capture.tally
         self._function = _own_entry(model, capture)
@@ -106,6 +110,12 @@ class Compiled:
             raise
         except torch._dynamo.exc.TorchDynamoException as failure:
             raise CaptureError(f"PyTorch could not capture the model: {str(failure).splitlines()[0]}") from failure
+
+    def save(self, path: str | Path) -> Path:
+        """Leave it in a folder that `proveout.benchmark` takes, in this process or another."""
+        from proveout.engine.artifact import save
+
+        return save(self, path)
 
     @contextlib.contextmanager
     def watching(self, note: Callable[[Variant, Sequence[Any]], None]) -> Iterator[None]:
@@ -129,6 +139,16 @@ class Compiled:
     @property
     def graphs(self) -> tuple[CompiledGraph, ...]:
         return tuple(self._capture.compiled)
+
+    def planned(self, settings: Settings) -> tuple[CompiledGraph, ...] | None:
+        """The captured graphs compiled under other settings, nothing run; None where sizes vary from call to call."""
+        graphs = self._capture.graphs
+        return tuple(g.again((), settings) for g in graphs) if all(g.is_static for g in graphs) else None
+
+    @property
+    def captured(self) -> tuple[torch.fx.GraphModule, ...]:
+        """The ATen graphs as they were captured, before any pass."""
+        return tuple(graph.gm for graph in self._capture.graphs)
 
     @property
     def programs(self) -> tuple[Program, ...]:
@@ -165,6 +185,11 @@ class Compiled:
     def plan(self) -> Plan | None:
         """Modelled cost of the largest Program; None on devices that are not modelled."""
         return max(self.plans, key=lambda p: p.total_ns, default=None)
+
+    @property
+    def modelled(self) -> bool:
+        """Whether the device's times are a model's prediction."""
+        return self._capture.info.times == "modelled"
 
     @property
     def modelled_ns(self) -> int | None:

@@ -86,7 +86,7 @@ class GraphFunction:
             variant.advance(arguments, result)
             self.tally.add(variant)
             if self.recorder is not None:
-                self.recorder.ran(variant.compiled, self.device.name, functools.partial(self._again, arguments))
+                self.recorder.ran(variant.compiled, self.device.name, functools.partial(self.again, arguments))
         if self.is_static:
             outputs = [_with_strides(o, s) for o, s in zip(outputs, self.strides)]
             for index, (base, view) in self.views.items():
@@ -165,7 +165,7 @@ class GraphFunction:
 
         return observe
 
-    def _again(self, arguments: Sequence[Any], settings: Settings) -> CompiledGraph:
+    def again(self, arguments: Sequence[Any], settings: Settings) -> CompiledGraph:
         """The graph for these arguments under other settings."""
         gm = self.gm if self.is_static else _specialise(self.gm, arguments)
         assert not isinstance(gm, str)  # it ran

@@ -82,7 +82,8 @@ def _matmul(call: Call) -> list[DeviceOp]:
     the product lies in L1."""
     factors = tuple(call.specs[f"input_tensor_{side}"] for side in "ab")
     bias = call.specs.get("bias")
-    apart = bias is not None and any(t.memory.buffer == "l1" for t in (*factors, call.out))
+    configured = call.specs.get("program_config") is not None
+    apart = bias is not None and not configured and any(t.memory.buffer == "l1" for t in (*factors, call.out))
     params = (("bias", bias.dtype),) if bias is not None and not apart else ()
     product = (replace(call.out),) if apart else call.outputs
     ops = [DeviceOp("matmul", factors, product, call.work, call.fidelity, params=params)]

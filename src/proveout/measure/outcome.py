@@ -46,6 +46,10 @@ class Configuration:
     multiinterpreter: bool = False
     threads: int = 1
     cost_per_hour: float | None = None
+    recording: Literal["raw", "histogram"] = "raw"
+    """Every call's stamps, or a histogram of constant size."""
+    model_filename: str = ""
+    """The file that the model came from, where it is one."""
 
     @property
     def num_workers(self) -> int:
@@ -69,9 +73,13 @@ class WorkerRun:
     postprocess_ns: Stamps = field(default_factory=lambda: NO_STAMPS)
     device_ns: Stamps = field(default_factory=lambda: NO_STAMPS)
     """Device time of each call: CUDA events (measured) or the chip model's prediction (see Outcome.device_kind)."""
+    bins: Stamps = field(default_factory=lambda: NO_STAMPS)
+    """The worker's histogram where single calls are not kept (see histogram.py)."""
     load_ns: int = 0
     warmup_calls: int = 0
     errors: int = 0
+    missing_items: int = 0
+    """By how many items the calls fall short of calls × batch size: the last batch of a dataset may be smaller."""
     pid: int = 0
     exit_code: int | None = None
     reason: str = ""

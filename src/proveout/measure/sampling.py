@@ -7,11 +7,11 @@ import os
 import platform
 import time
 from collections.abc import Callable
-from importlib import metadata
 from typing import Any
 
 import torch
 
+from proveout.measure.conditions import cpu_name, versions
 from proveout.types import Timing
 
 MOST_SAMPLES = 10_000
@@ -76,25 +76,11 @@ def modelled(
 
 def environment() -> tuple[tuple[str, str], ...]:
     """The conditions that a result was made under."""
-    packages = {}
-    for name in ("proveout", "torch", "transformers", "numpy"):
-        try:
-            packages[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return (
         ("python", platform.python_version()),
         ("system", f"{platform.system()} {platform.machine()}"),
-        ("cpu", _cpu_name()),
+        ("cpu", cpu_name()),
         ("cores", str(len(os.sched_getaffinity(0)))),
         ("threads", str(torch.get_num_threads())),
-        *packages.items(),
+        *versions(),
     )
-
-
-def _cpu_name() -> str:
-    try:
-        with open("/proc/cpuinfo") as info:
-            return next((line.split(":", 1)[1].strip() for line in info if line.startswith("model name")), "unknown")
-    except OSError:
-        return platform.processor() or "unknown"

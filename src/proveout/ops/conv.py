@@ -37,7 +37,8 @@ def lower_convolution(
         tuple(given) * num if len(given) == 1 else given for given in (stride, padding, dilation, output_padding)
     )
     beyond = any(p > d * (k - 1) for p, d, k in zip(padding, dilation, weight.shape[2:]))
-    if weight.rank == 5 or (transposed and (groups != 1 or beyond)):
+    apart = weight.rank == 4 and _halo_bytes(input, weight, padding, dilation) > HALO_LIMIT
+    if weight.rank == 5 or (transposed and (groups != 1 or beyond)) or (apart and not transposed):
         return _from_slices(b, input, weight, bias, stride, padding, dilation, transposed, groups)
     if weight.rank == 3:
         input = b.reshape(input, (*input.shape[:2], 1, input.shape[2]))
@@ -83,7 +84,8 @@ def _from_slices(
     transposed: bool,
     groups: int,
 ) -> Value:
-    """Three dimensions, or what ttnn.conv_transpose2d is not known to take: groups, padding beyond the kernel's reach.
+    """Three dimensions, taps too far apart for one core's memory, or what ttnn.conv_transpose2d is not known to take:
+    groups, padding beyond the kernel's reach.
 
     In float32, as eager rounds once at the end.
     """
@@ -97,6 +99,18 @@ def _from_slices(
         column = b.reshape(b.cast(bias, "float32"), (1, bias.shape[0], *(1,) * len(w.size)))
         out = b.call("ttnn.add", input_tensor_a=out, input_tensor_b=column)
     return b.cast(out, b.out.dtype)
+
+
+HALO_LIMIT = 2**20
+"""Bytes of a core's L1 that a window's rows may take; the rest is for blocks of activations, weights and results."""
+COLUMNS = 8
+"""Cores that the channels are cut over at most."""
+
+
+def _halo_bytes(input: Value, weight: Value, padding: Ints, dilation: Ints) -> int:
+    """What one core holds of the padded rows between a window's first tap and its last, however rows are sliced."""
+    rows, across = (weight.shape[2] - 1) * dilation[0], input.shape[3] + 2 * padding[1]
+    return rows * across * math.ceil(input.shape[1] / COLUMNS) * 2
 
 
 def _flat(b: Builder, x: Value) -> Value:
@@ -136,7 +150,7 @@ def lower_max_pool2d(
     if b.used(1):  # ttnn's pooling indices are not eager's
         best, indices = maxima_and_indices(b, x, window, step, edge, gap, spatial)
         return b.reshape(best, b.out.shape), b.reshape(indices, b.out.shape)
-    if b.refuses("ttnn.max_pool2d", input_tensor=x, **attrs) is None:
+    if _fits(window, x, edge) and b.refuses("ttnn.max_pool2d", input_tensor=x, **attrs) is None:
         out = _unflat(b, b.call("ttnn.max_pool2d", input_tensor=_flat(b, x), **attrs), n, spatial)
     else:
         out = _over_windows(b, x, "ttnn.maximum", -math.inf, window, step, edge, gap, spatial)
@@ -162,7 +176,7 @@ def lower_avg_pool2d(
         "divisor_override": divisor_override,
     }  # fmt: skip
     spatial = b.out.shape[-2:]
-    if b.refuses("ttnn.avg_pool2d", input_tensor=x, **attrs) is None:
+    if _fits(window, x, edge) and b.refuses("ttnn.avg_pool2d", input_tensor=x, **attrs) is None:
         out = _unflat(b, b.call("ttnn.avg_pool2d", input_tensor=_flat(b, x), **attrs), n, spatial)
     else:
         total = _over_windows(b, x, "ttnn.add", 0.0, window, step, edge, (1, 1), spatial)
@@ -172,6 +186,11 @@ def lower_avg_pool2d(
         scale = (share / inside).to(getattr(torch, self.dtype))
         out = b.call("ttnn.multiply", input_tensor_a=total, input_tensor_b=b.constant(scale))
     return b.reshape(out, b.out.shape)
+
+
+def _fits(window: Ints, x: Value, edge: Ints) -> bool:
+    """Whether the window lies within the padded image; with `ceil_mode`, torch also takes larger ones."""
+    return all(k <= size + 2 * e for k, size, e in zip(window, x.shape[-2:], edge))
 
 
 def _over_windows(
@@ -187,6 +206,10 @@ def _over_windows(
 ) -> Value:
     """Pooling in float32, which ttnn's pool kernels refuse: a strided slice for each place of the window, combined."""
     n, c, h, w = x.shape
+    # A global pool's window may be far larger than the image (EfficientNet's is 1280 wide): one slice for each pixel.
+    covers = [o == 1 and d == 1 and e + size <= k for o, d, e, size, k in zip(spatial, gap, edge, (h, w), window)]
+    window = [size if all_of_it else k for size, k, all_of_it in zip((h, w), window, covers)]
+    edge = [0 if all_of_it else e for e, all_of_it in zip(edge, covers)]
     reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(spatial, step, window, gap)]
     after = [max(0, r - size - e) for r, size, e in zip(reach, (h, w), edge)]
     if any(edge) or any(after):
@@ -233,6 +256,7 @@ def convolution_samples() -> Iterator[Sample]:
     yield case("1x1, no bias", (2, 16, 5, 5), (8, 16, 1, 1), bias=False)
     yield case("strided", (1, 4, 9, 9), (8, 4, 3, 3), stride=2, pad=1)
     yield case("dilated", (1, 4, 9, 9), (8, 4, 3, 3), dil=2)
+    yield case("dilated beyond a core's memory", (1, 32, 8, 8), (2, 32, 3, 3), pad=200, dil=200)
     yield case("depthwise", (2, 8, 7, 7), (8, 1, 3, 3), pad=1, groups=8)
     yield case("grouped", (2, 8, 7, 7), (12, 4, 3, 3), groups=2)
     yield case("one dimension", (2, 4, 20), (6, 4, 5), stride=2, pad=2)
@@ -264,11 +288,13 @@ def pool_samples(extra: Sequence[Sample]) -> Any:
 MAX_EXTRA = (
     Sample((randn(1, 2, 10, 10), [3, 3], [2, 2], [1, 1], [2, 2], True), name="dilated, ceil"),
     Sample((randn(1, 2, 10, 9), [2, 2], [2, 2], [0, 0], [1, 1], True), name="ceil"),
+    Sample((randn(1, 2, 4, 5), [320, 320], [320, 320], [0, 0], [1, 1], True), name="window larger than the image"),
 )
 AVERAGE_EXTRA = (
     Sample((randn(1, 2, 9, 9), [3, 3], [2, 2], [1, 1], False, False), name="padding does not count"),
     Sample((randn(1, 2, 10, 10), [3, 3], [2, 2], [1, 1], True, True), name="ceil"),
     Sample((randn(1, 2, 10, 10), [3, 3], [2, 2], [1, 1], True, False, 5), name="divisor"),
+    Sample((randn(1, 2, 4, 5), [320, 320], [320, 320], [0, 0], True), name="window larger than the image"),
 )
 
 OPS = [

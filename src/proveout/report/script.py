@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from proveout.devices.execute import aten_op, gives_tuple
@@ -73,10 +74,10 @@ def render(program: Program, title: str) -> str:
     several = program.chips > 1
     device = SEVERAL_CHIPS.format(chips=program.chips) if several else ONE_CHIP
     head = HEAD.format(title=title, counts=counts, device=device)
-    lines = [head + (GIVEN if any(map(_gives_none, program.steps)) else "")]
+    lines = [head + (GIVEN if any(map(gives_none, program.steps)) else "")]
     lines += [f"{names[w]} = tensors[{w!r}]" for w in (*program.weights, *(c.name for c in program.constants))]
     lines.append("\n# What depends on weights alone, once.")
-    lines += [_line(step, names) for step in program.setup]
+    lines += [call_line(step, names) for step in program.setup]
     lines.append(f"\nINPUTS = {list(program.inputs)!r}")
     lines.append("RTOL, ATOL = 1.6e-2, 1e-5\n\n")
     lines.append(f"def forward({', '.join(names[n] for n in program.inputs)}):")
@@ -85,40 +86,42 @@ def render(program: Program, title: str) -> str:
         if step.origin.module != module and step.kernel != DEALLOCATE:
             module = step.origin.module
             lines.append(f"    # {module or 'model'}")
-        lines.append(f"    {_line(step, names)}")
-    lines.append(f"    return [{', '.join(_text(o, names) for o in program.outputs)}]")
+        lines.append(f"    {call_line(step, names)}")
+    lines.append(f"    return [{', '.join(arg_text(o, names) for o in program.outputs)}]")
     return "\n".join(lines) + "\n" + TAIL.replace("{close}", "close_mesh_device" if several else "close_device")
 
 
-def _line(step: Step, names: dict[str, str]) -> str:
+def call_line(step: Step, names: Mapping[str, str], more: str = "") -> str:
+    """One Step as a line of Python; `more` are further arguments."""
     arguments = []
     for key, value in step.attrs:
-        text = _text(value, names)
+        text = arg_text(value, names)
         arguments.append(f"**{{{key!r}: {text}}}" if keyword.iskeyword(key) else f"{key}={text}")
     function = f"torch.ops.{step.kernel}" if step.on_host else step.kernel
-    call = f"{function}({', '.join(arguments)})"
+    call = f"{function}({', '.join([*arguments, *([more] if more else [])])})"
     note = f"  # host: {step.reason}" if step.reason else ""
     targets = ", ".join(names[n] for n in step.outputs)
-    if _gives_none(step):
+    if gives_none(step):
         call = f"given({call})"
     if len(step.outputs) == 1 and step.on_host and gives_tuple(step.kernel):
         targets += ","
     return f"{targets} = {call}{note}" if targets else f"{call}{note}"
 
 
-def _gives_none(step: Step) -> bool:
+def gives_none(step: Step) -> bool:
     """Whether some of a host op's outputs are None: a Step names only those that are not."""
     returns = aten_op(step.kernel)._schema.returns if step.on_host else ()  # type: ignore[attr-defined]
     return len(returns) > 1 and len(returns) != len(step.outputs)
 
 
-def _text(arg: Arg, names: dict[str, str]) -> str:
+def arg_text(arg: Arg, names: Mapping[str, str]) -> str:
+    """An argument as Python."""
     if isinstance(arg, Ref):
         return names[arg.name]
     if isinstance(arg, Name):
         return arg.text
     if isinstance(arg, tuple):
-        return "[" + ", ".join(_text(a, names) for a in arg) + "]"
+        return "[" + ", ".join(arg_text(a, names) for a in arg) + "]"
     return repr(arg)
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from proveout.capture import How
 from proveout.errors import ProveoutError, UsageError
 from proveout.store import Store
-from proveout.sweep.results import Rebuild, Result, keep
+from proveout.sweep.results import Rebuild, Result, keep, known
 from proveout.sweep.state import Noted
 from proveout.sweep.tasks import Find, Prove, Task
 from proveout.types import Job, Record, Runtime, Settings, Workload, versions
@@ -202,8 +202,15 @@ class _Sweep:
                     self.jobs.append((place, _in_folders(_job(asked, workload, device, settings), asked)))
             else:
                 place = (place[0], place[1] + 1)
-                self.results[place] = keep(asked.store, _script_failure(failure, discovery))
+                self.results[place] = self.failed(failure, discovery)
                 self.listener.done("", self.results[place], discovery.seconds)
+
+    def failed(self, job: Job, discovery: Discovery) -> Result:
+        """The Record of a script that gave no model: the one that is there, where nothing was run again."""
+        old = known(self.asked.store, job, self.asked.rebuild, self.workers.anywhere) if discovery.from_cache else None
+        if old is not None and old.row["reason"] == discovery.error:
+            return old
+        return keep(self.asked.store, _script_failure(job, discovery))
 
     def refuse(self) -> None:
         names = ", ".join(sorted(set(self.missing))[:5])

@@ -50,6 +50,7 @@ from proveout.ttnn.enums import (
     uint32,
 )
 from proveout.ttnn.functions import tensor_spec
+from proveout.ttnn.golden import get_golden_function
 from proveout.ttnn.memory import (
     DRAM_MEMORY_CONFIG,
     L1_BLOCK_SHARDED_MEMORY_CONFIG,
@@ -209,6 +210,7 @@ __all__ = [
     "experimental",
     "float32",
     "get_arch_name",
+    "get_golden_function",
     "get_memory_config",
     "has_storage_type_of",
     "init_device_compute_kernel_config",

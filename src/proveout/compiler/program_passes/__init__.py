@@ -1,6 +1,7 @@
 """Passes over the Program: `Program -> Program`, one a file, run in this order."""
 
 from proveout.compiler.program_passes.cancel import cancel
+from proveout.compiler.program_passes.configure_products import configure_products
 from proveout.compiler.program_passes.deallocate import deallocate
 from proveout.compiler.program_passes.evict import evict
 from proveout.compiler.program_passes.fuse_attention import fuse_attention
@@ -19,6 +20,7 @@ from proveout.compiler.program_passes.pack_weights import pack_weights
 from proveout.compiler.program_passes.place import keep_in_dram, place
 from proveout.compiler.program_passes.prune import prune
 from proveout.compiler.program_passes.settle_state import settle_state
+from proveout.compiler.program_passes.shard_norms import shard_norms
 from proveout.compiler.program_passes.sink import sink
 from proveout.compiler.program_passes.split import split
 from proveout.compiler.program_passes.split_columns import Shares, split_columns
@@ -31,7 +33,7 @@ PRODUCTS = (fuse_bias, fuse_heads, fuse_products, fuse_activation, fuse_transpos
 """In order: products are joined before each has an activation of its own."""
 
 __all__ = [
-    "FORMULAS", "OUTPUT", "PRODUCTS", "NotSpread", "Policy", "Rows", "Shares", "cancel", "deallocate", "evict", "hoist",
-    "keep_in_dram", "layouts", "lift_matmul", "pack_weights", "place", "prune", "settle_state", "sink", "split",
-    "split_columns", "spread",
+    "FORMULAS", "OUTPUT", "PRODUCTS", "NotSpread", "Policy", "Rows", "Shares", "cancel", "configure_products",
+    "deallocate", "evict", "hoist", "keep_in_dram", "layouts", "lift_matmul", "pack_weights", "place", "prune",
+    "settle_state", "shard_norms", "sink", "split", "split_columns", "spread",
 ]  # fmt: skip

@@ -1,0 +1,26 @@
+# labels: name::le_conv author::iit task::node-classification domain::graph license::mit
+"""LEConv of ASAP: differences between a node and its neighbours. On a random graph of Cora's size.
+
+Source: https://pytorch-geometric.readthedocs.io/en/latest/generated/torch_geometric.nn.conv.LEConv.html
+Paper: https://arxiv.org/abs/1911.07979
+With --small 64 nodes of 64 features and 2 layers.
+"""
+
+from proveout.parser import parse
+
+import torch
+from _graph import Stack, citations
+from torch_geometric.nn import LEConv
+
+torch.manual_seed(0)
+
+args = parse(["in_channels", "out_channels", "num_layers"])
+in_channels, out_channels, num_layers = args
+if args.small:
+    in_channels, num_layers = 64, 2
+
+x, edge_index = citations(in_channels, args.small)
+model = Stack(lambda inputs, outputs: LEConv(inputs, outputs), num_layers, (in_channels, 16, out_channels)).eval()
+
+with torch.no_grad():
+    model(x, edge_index)

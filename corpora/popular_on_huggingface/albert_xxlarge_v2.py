@@ -1,0 +1,16 @@
+# labels: name::albert/albert-xxlarge-v2 author::albert task::fill-mask domain::nlp license::apache-2.0
+"""ALBERT, the largest.
+
+https://huggingface.co/albert/albert-xxlarge-v2; `--weights pretrained` loads it.
+"""
+
+from proveout.parser import parse
+
+import torch
+from _build import build
+
+args = parse(["batch_size", "max_seq_length"])
+model, inputs = build("albert/albert-xxlarge-v2", args)
+
+with torch.no_grad():
+    model(**inputs)

@@ -1,0 +1,16 @@
+# labels: name::sentence-transformers/all-MiniLM-L6-v2 author::sentence-transformers task::sentence-similarity domain::nlp license::apache-2.0
+"""MiniLM, six layers: sentence embeddings.
+
+https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2; `--weights pretrained` loads it.
+"""
+
+from proveout.parser import parse
+
+import torch
+from _build import build
+
+args = parse(["batch_size", "max_seq_length"])
+model, inputs = build("sentence-transformers/all-MiniLM-L6-v2", args)
+
+with torch.no_grad():
+    model(**inputs)

@@ -1,0 +1,16 @@
+# labels: name::dslim/bert-large-NER author::dslim task::token-classification domain::nlp license::mit
+"""BERT large that names people, places and organisations.
+
+https://huggingface.co/dslim/bert-large-NER; `--weights pretrained` loads it.
+"""
+
+from proveout.parser import parse
+
+import torch
+from _build import build
+
+args = parse(["batch_size", "max_seq_length"])
+model, inputs = build("dslim/bert-large-NER", args)
+
+with torch.no_grad():
+    model(**inputs)

@@ -1,0 +1,16 @@
+# labels: name::BAAI/bge-small-en-v1.5 author::BAAI task::feature-extraction domain::nlp license::mit
+"""BGE small: embeddings for retrieval.
+
+https://huggingface.co/BAAI/bge-small-en-v1.5; `--weights pretrained` loads it.
+"""
+
+from proveout.parser import parse
+
+import torch
+from _build import build
+
+args = parse(["batch_size", "max_seq_length"])
+model, inputs = build("BAAI/bge-small-en-v1.5", args)
+
+with torch.no_grad():
+    model(**inputs)

@@ -1,0 +1,16 @@
+# labels: name::distilbert/distilbert-base-cased author::distilbert task::fill-mask domain::nlp license::apache-2.0
+"""DistilBERT, English.
+
+https://huggingface.co/distilbert/distilbert-base-cased; `--weights pretrained` loads it.
+"""
+
+from proveout.parser import parse
+
+import torch
+from _build import build
+
+args = parse(["batch_size", "max_seq_length"])
+model, inputs = build("distilbert/distilbert-base-cased", args)
+
+with torch.no_grad():
+    model(**inputs)

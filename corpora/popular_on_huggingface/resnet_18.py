@@ -1,0 +1,16 @@
+# labels: name::microsoft/resnet-18 author::microsoft task::image-classification domain::vision license::apache-2.0
+"""ResNet-18.
+
+https://huggingface.co/microsoft/resnet-18; `--weights pretrained` loads it.
+"""
+
+from proveout.parser import parse
+
+import torch
+from _build import build
+
+args = parse(["batch_size"])
+model, inputs = build("microsoft/resnet-18", args)
+
+with torch.no_grad():
+    model(**inputs)

@@ -1,0 +1,25 @@
+# labels: name::xcit_tiny_12_p16 author::facebook task::image-classification domain::vision license::apache-2.0
+"""XCiT-T12/16: attention between channels instead of tokens; 6.7 M parameters.
+
+Source: https://huggingface.co/timm/xcit_tiny_12_p16_224.fb_in1k
+Paper: https://arxiv.org/abs/2106.09681
+The image is 224 x 224 pixels. With --small the image is 64 x 64 and the model has 2 layers.
+"""
+
+from proveout.parser import parse
+
+import timm
+import torch
+
+torch.manual_seed(0)
+
+SMALL = dict(img_size=64, depth=2)
+
+args = parse(["batch_size"])
+size = 64 if args.small else 224
+
+model = timm.create_model("xcit_tiny_12_p16_224", pretrained=False, **SMALL if args.small else {}).eval()
+x = torch.randn(args.batch_size, 3, size, size)
+
+with torch.no_grad():
+    model(x)

@@ -1,0 +1,22 @@
+# labels: name::mobilenet_v2 author::google task::image-classification domain::vision license::bsd-3-clause
+"""MobileNetV2: inverted residuals with depthwise convolutions, 3.5 M parameters.
+
+Source: https://github.com/pytorch/hub/blob/master/pytorch_vision_mobilenet_v2.md
+Paper: https://arxiv.org/abs/1801.04381
+With --small the image is 64 x 64.
+"""
+
+from proveout.parser import parse
+
+import torch
+
+torch.manual_seed(0)
+
+args = parse(["batch_size", "num_channels", "height", "width"])
+height, width = (64, 64) if args.small else (args.height, args.width)
+
+model = torch.hub.load("pytorch/vision:v0.13.1", "mobilenet_v2", weights=None).eval()
+x = torch.randn(args.batch_size, args.num_channels, height, width)
+
+with torch.no_grad():
+    model(x)

@@ -1,0 +1,34 @@
+# labels: name::mobilenet_v1 author::google task::image-classification domain::vision license::other
+"""MobileNet v1: depthwise-separable convolutions.
+
+Sizes of https://huggingface.co/google/mobilenet_v1_1.0_224; paper https://arxiv.org/abs/1704.04861
+"""
+
+from proveout.parser import parse
+
+import torch
+from transformers import MobileNetV1Config, MobileNetV1ForImageClassification
+
+PUBLISHED = dict(
+    image_size=224,
+    depth_multiplier=1.0,
+    num_labels=1001,
+)
+SMALL = dict(
+    depth_multiplier=0.25,
+    num_labels=10,
+)
+
+torch.manual_seed(0)
+
+args = parse(["batch_size", "num_channels", "height", "width"])
+batch_size, num_channels, height, width = args
+
+config = MobileNetV1Config(**PUBLISHED | (SMALL if args.small else {}))
+model = MobileNetV1ForImageClassification(config).eval()
+inputs = {
+    "pixel_values": torch.randn(batch_size, num_channels, height, width),
+}
+
+with torch.no_grad():
+    model(**inputs)

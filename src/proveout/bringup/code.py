@@ -1,0 +1,366 @@
+"""Writes `ttnn_model.py`: one editable class for each torch module, in ttnn calls, from a Program and its origins."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from proveout.bringup.tree import Parts, Visit, parts_of, tree_of
+from proveout.program import DEALLOCATE, FROM_TORCH, Program, Ref, Step, refs
+from proveout.report.script import arg_text, call_line, gives_none
+
+WIDTH = 110
+RESERVED = {"self", "device", "tensors", "path", "torch", "ttnn", "at", "up", "given", "inf", "nan", "Module", "Model"}
+ROLES = {"input_tensor_b": "weight", "weight_tensor": "weight", "bias_tensor": "bias", "tensor": "table"}
+"""What a parameter is called by the argument that takes it."""
+SHORT = {
+    "split_query_key_value_and_split_heads": ("query", "key", "value"),
+    "scaled_dot_product_attention": ("attended",),
+    "concatenate_heads": ("heads",),
+    "from_torch": ("sent",),
+    "to_torch": ("taken",),
+}
+"""What results are called where the function's name says little."""
+CONVOLUTIONS = ("ttnn.conv2d", "ttnn.conv_transpose2d")
+
+
+@dataclass(frozen=True)
+class Graph:
+    """One graph of the model, ready to be written."""
+
+    program: Program
+    names: Mapping[str, str]
+    """Of each weight: the parameter's or buffer's name in the model."""
+    types: Mapping[str, str]
+    """Of each module path: its torch class."""
+    title: str
+    """Of the class that holds all of it."""
+
+    @property
+    def parts(self) -> Parts:
+        return parts_of(self.program)
+
+    def tree(self) -> Visit:
+        owners = {name: [p.rpartition(".")[0] for p in found] for name, found in self.sources().items()}
+        return tree_of(self.parts.compute, self.types, owners)
+
+    def sources(self) -> dict[str, list[str]]:
+        """The parameters that each value of the setup is made of."""
+        made: dict[str, list[str]] = {w: [self.names[w]] for w in self.program.weights}
+        for step in self.program.setup:
+            found = list(dict.fromkeys(p for name in step.uses for p in made.get(name, ())))
+            made.update((name, found) for name in step.outputs)
+        return made
+
+
+@dataclass
+class Face:
+    """What a visit takes and gives: values of the Program, in order."""
+
+    takes: list[str]
+    gives: list[str]
+
+
+@dataclass
+class Written:
+    """The classes written so far: alike ones once."""
+
+    texts: dict[tuple[str, str], str] = field(default_factory=dict)
+    """(torch class, text with the class's name left open) to the class's name."""
+    order: list[str] = field(default_factory=list)
+    faces: dict[int, Face] = field(default_factory=dict)
+
+    def name_for(self, torch_class: str, body: str, example: str, base: str) -> str:
+        if (torch_class, body) not in self.texts:
+            taken = set(self.texts.values()) | RESERVED
+            name, count = torch_class, 1
+            while name in taken:
+                count += 1
+                name = f"{torch_class}{count}"
+            self.texts[torch_class, body] = name
+            docstring = f'    """torch\'s {torch_class}, as in {example}."""\n\n' if example else ""
+            self.order.append(f"class {name}({base}):\n{docstring}{body}")
+        return self.texts[torch_class, body]
+
+
+def write_graph(graph: Graph, written: Written) -> tuple[str, Visit]:
+    """Add the classes of one graph; the name of the class that holds all of it, and the visits as written."""
+    program, parts, root = graph.program, graph.parts, graph.tree()
+    visible = {n for s in (*program.setup,) for n in s.outputs}
+    stable = {*program.weights, *(c.name for c in program.constants), *visible}
+    outside = {n for s in parts.receive for n in s.uses} | {r.name for r in refs(program.outputs)}
+    readers = _readers(root)
+    _faces(root, stable, outside, readers, written)
+    face, received = written.faces[id(root)], {n for s in parts.receive for n in s.outputs}
+    through = [r.name for r in refs(program.outputs) if r.name not in {*stable, *received, *face.gives}]
+    face.takes += [n for n in dict.fromkeys(through) if n not in face.takes]  # handed out as they came
+    face.gives += list(dict.fromkeys(through))
+    root_class = _write_visit(graph, root, written, parts)
+    return root_class, root
+
+
+def _readers(root: Visit) -> dict[str, list[int]]:
+    """Who reads each value, by the Step's place in the body."""
+    found: dict[str, list[int]] = {}
+    for index, step in enumerate(root.steps()):
+        if step.kernel != DEALLOCATE:
+            for name in step.uses:
+                found.setdefault(name, []).append(index)
+    return found
+
+
+def _faces(
+    visit: Visit,
+    stable: set[str],
+    outside: set[str],
+    readers: Mapping[str, Sequence[int]],
+    written: Written,
+    start: int = 0,
+) -> int:
+    """Fill in what each visit takes and gives; the number of its Steps."""  # fmt: skip
+    index = start
+    for item in visit.items:
+        index = _faces(item, stable, outside, readers, written, index) if isinstance(item, Visit) else index + 1
+    steps = [s for s in visit.steps() if s.kernel != DEALLOCATE]
+    made = {name: None for s in steps for name in s.outputs}
+    used = dict.fromkeys(name for s in steps for name in s.uses)
+    inside = range(start, index)
+    takes = [n for n in used if n not in made and n not in stable]
+    gives = [n for n in made if n in outside or any(i not in inside for i in readers.get(n, ()))]
+    written.faces[id(visit)] = Face(takes, gives)
+    return index
+
+
+def _write_visit(graph: Graph, visit: Visit, written: Written, parts: Parts | None = None) -> str:
+    """One class; the classes of the visits inside it come first."""
+    face, is_root = written.faces[id(visit)], parts is not None
+    kept: dict[str, str] = {}
+    children, body = [], []
+    names = _Names()
+    takes = [names.argument(n, len(face.takes)) for n in face.takes]
+    seen = set(face.takes)
+    for item in visit.items:
+        if isinstance(item, Visit):
+            child_class, inner = _write_visit(graph, item, written), written.faces[id(item)]
+            children.append(f"        self.{item.name} = {child_class}(device, tensors, {_at(item.path, visit.path)})")
+            given = ", ".join(names.of(n) for n in inner.takes)
+            results = ", ".join(names.local(n, item.name) for n in inner.gives)
+            body.append(f"{results} = self.{item.name}({given})" if results else f"self.{item.name}({given})")
+            seen.update(inner.gives)
+        elif item.kernel == DEALLOCATE:
+            if item.uses[0] in seen and item.uses[0] not in face.gives:
+                body.append(f"ttnn.deallocate({names.of(item.uses[0])})")
+        else:
+            body += _call(item, graph.program, names, kept)
+            seen.update(item.outputs)
+    head: list[str] = []
+    if is_root:
+        assert parts is not None
+        head = [*_outer("send", parts.send, list(graph.program.inputs), face.takes, graph, kept, names)]
+        tail = [*_outer("receive", parts.receive, face.gives, None, graph, kept, names)]
+    else:
+        tail = []
+    gives = ", ".join(names.of(n) for n in face.gives)
+    result = (
+        f"        return {gives}{',' if is_root and len(face.gives) == 1 else ''}" if gives else "        return ()"
+    )
+    lines = ["    def __init__(self, device, tensors, path=''):", "        self.device, self.path = device, path"]
+    lines += _indented(_setup(graph, visit, kept))
+    lines += children
+    lines += ["", *head] if head else [""]
+    device_line = ["        device = self.device"] if any(re.search(r"\bdevice\b", line) for line in body) else []
+    lines += [f"    def {'compute' if is_root else 'forward'}(self{''.join(f', {t}' for t in takes)}):", *device_line]
+    lines += [*_indented(body), result]
+    lines += ["", *tail] if tail else []
+    torch_class = graph.types.get(visit.path, "") if visit.path else graph.title
+    return written.name_for(torch_class or "Part", "\n".join(lines), visit.path, "Model" if is_root else "Module")
+
+
+def _outer(
+    name: str,
+    steps: Sequence[Step],
+    takes: Sequence[str],
+    gives: Sequence[str] | None,
+    graph: Graph,
+    kept: dict[str, str],
+    outer: _Names,
+) -> list[str]:
+    """`send` or `receive` of the whole graph: what happens around the part that runs on the device."""  # fmt: skip
+    program = graph.program
+    local = _Names()
+    arguments = [local.named(n) for n in takes]
+    made = {n for s in steps for n in s.outputs} | set(takes)
+    stable = {*program.weights, *(c.name for c in program.constants), *(n for s in program.setup for n in s.outputs)}
+    lines = [line for step in steps for line in _call(step, program, local, kept)]
+    if gives is not None:
+        results = [local.of(n) for n in gives if n in made]
+        text = f"return {', '.join(results)}{',' * (len(results) == 1)}" if results else "return ()"
+    else:
+        wanted = {r.name for r in refs(program.outputs)}
+        for value in sorted(wanted & stable):
+            local.keep(value, kept.setdefault(value, f"result{len(kept)}"))
+        text = f"return [{', '.join(arg_text(o, local) for o in program.outputs)}]"
+    device = ["        device = self.device"] if any(re.search(r"\bdevice\b", line) for line in lines) else []
+    given = "".join(f", {a}" for a in arguments)
+    text_lines = [f"    def {name}(self{given}):", *device, *_indented([*lines, text])]
+    return [*text_lines, ""] if name == "send" else text_lines
+
+
+def _call(step: Step, program: Program, names: _Names, kept: dict[str, str]) -> list[str]:
+    """One Step as Python; what it takes of the setup becomes an attribute of the module."""
+    stable = {*program.weights, *(c.name for c in program.constants), *(n for s in program.setup for n in s.outputs)}
+    for key, arg in step.attrs:
+        for ref in refs(arg):
+            if ref.name in stable:
+                if ref.name not in kept:
+                    kept[ref.name] = _unlike(ROLES.get(key, key if key.isidentifier() else "value"), kept.values())
+                names.keep(ref.name, kept[ref.name])
+    short = step.kernel.removesuffix(".default").split(".")[-1 if not step.on_host else 1]
+    known = SHORT.get(short, ())
+    for position, name in enumerate(step.outputs):
+        names.local(name, known[position] if position < len(known) else short)
+    if step.kernel in CONVOLUTIONS and isinstance(step.attr("weight_tensor"), Ref):
+        # Prepared at the first call and kept on the device, as a trace wants it.
+        out, weight = names[step.outputs[0]], names.of(step.attr("weight_tensor").name)  # type: ignore[union-attr]
+        bias = step.attr("bias_tensor")
+        pair = f"{weight}, {names.of(bias.name) if isinstance(bias, Ref) else '_'}"
+        line = call_line(step, names, "return_weights_and_bias=True").partition(" = ")[2]
+        return [f"{out}, ({pair}) = {line}"]
+    return [call_line(step, names)]
+
+
+def _setup(graph: Graph, visit: Visit, kept: Mapping[str, str]) -> list[str]:
+    """The Steps of the setup that make what this module keeps."""
+    program = graph.program
+    needed = set(kept)
+    for step in reversed(program.setup):
+        if needed.intersection(step.outputs):
+            needed.update(step.uses)
+    names = _Names(mark="")
+    for weight in program.weights:
+        names.fixed(weight, f"tensors[{_at(graph.names[weight], visit.path)}]")
+    for constant in program.constants:
+        names.fixed(constant.name, f"tensors[{_constant(graph, constant.name)!r}]")
+    lines = []
+    for step in program.setup:
+        if step.kernel == DEALLOCATE:
+            if step.uses[0] in needed and step.uses[0] not in kept:
+                lines.append(call_line(step, names))
+        elif needed.intersection(step.outputs):
+            for name in step.outputs:
+                if name in kept:
+                    names.fixed(name, f"self.{kept[name]}")
+                else:
+                    names.local(name, _setup_name(step, graph, visit))
+            lines.append(call_line(step, names))
+    given = [n for n in kept if n in names.plain and n not in {o for s in program.setup for o in s.outputs}]
+    return [*(f"self.{kept[n]} = {names.of(n)}" for n in given), *lines]
+
+
+def _setup_name(step: Step, graph: Graph, visit: Visit) -> str:
+    """A parameter on its way by the parameter's name, as seen from the module; what is made of it by the function's."""
+    if step.kernel == FROM_TORCH and step.uses[0] in graph.names:
+        name = graph.names[step.uses[0]]
+        inside = name.removeprefix(f"{visit.path}.") if visit.path else name
+        return "_".join(inside.split(".")[-2:])
+    return step.kernel.removesuffix(".default").rsplit(".", 1)[-1]
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    """The lines of a method; a call that is too long for one goes on below, as many arguments to a line as fit."""
+    out: list[str] = []
+    for line in lines:
+        head, body, tail = _call_parts(line)
+        if len(line) + 8 <= WIDTH or not body:
+            out.append(f"        {line}")
+            continue
+        out.append(f"        {head}")
+        row = ""
+        for argument in body:
+            if row and len(row) + len(argument) + 14 > WIDTH:
+                out.append(f"            {row.rstrip()}")
+                row = ""
+            row += f"{argument}, "
+        out += [f"            {row.rstrip()}", f"        {tail}"]
+    return out
+
+
+def _call_parts(line: str) -> tuple[str, list[str], str]:
+    """A line as `… = function(`, its arguments, and `)` with what follows; no arguments where it is no call."""
+    start = line.find("(", line.find(" = ") + 1)
+    depth, arguments, begin = 0, [], start + 1
+    for index in range(start, len(line)) if start >= 0 else ():
+        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(line[index], 0)
+        if (line[index] == "," and depth == 1) or depth == 0:
+            arguments.append(line[begin:index].strip())
+            begin = index + 1
+        if depth == 0:
+            return line[: start + 1], [a for a in arguments if a], line[index:]
+    return line, [], ""
+
+
+def _constant(graph: Graph, name: str) -> str:
+    return f"{graph.program.name}.{name}"
+
+
+def _at(name: str, path: str) -> str:
+    """A parameter's or module's name as seen from a module, so that layers that are alike read alike."""
+    if path and name.startswith(f"{path}."):
+        return f"at(path, {name.removeprefix(path + '.')!r})"
+    parts = path.split(".") if path else []
+    for levels in range(1, len(parts)):
+        above = ".".join(parts[:-levels])
+        if name.startswith(f"{above}."):
+            return f"at(up(path, {levels}), {name.removeprefix(above + '.')!r})"
+    return repr(name)
+
+
+def _unlike(name: str, taken: Iterable[str]) -> str:
+    found, count = name, 1
+    while found in set(taken) | {"device", "path"}:
+        count += 1
+        found = f"{name}_{count}"
+    return found
+
+
+class _Names(dict[str, str]):
+    """Python names for a method's values: readable, and the same for modules that are alike."""
+
+    def __init__(self, mark: str = "x") -> None:
+        super().__init__()
+        self._taken = set(RESERVED)
+        self.plain: set[str] = set()
+
+    def of(self, value: str) -> str:
+        return self[value]
+
+    def argument(self, value: str, total: int) -> str:
+        return self.local(value, "x")
+
+    def named(self, value: str) -> str:
+        """By the value's own name."""
+        return self.local(value, re.sub(r"\W", "_", value))
+
+    def local(self, value: str, wanted: str) -> str:
+        name = re.sub(r"\W", "_", wanted)
+        name = f"v_{name}" if keyword.iskeyword(name) or name[:1].isdigit() else name
+        found, count = name, 1
+        while found in self._taken:
+            count += 1
+            found = f"{name}_{count}"
+        self._taken.add(found)
+        self[value] = found
+        return found
+
+    def keep(self, value: str, attribute: str) -> None:
+        self[value] = f"self.{attribute}"
+
+    def fixed(self, value: str, text: str) -> None:
+        self[value] = text
+        self.plain.add(value)
+
+
+def needs_given(programs: Iterable[Program]) -> bool:
+    return any(gives_none(step) for program in programs for step in program.steps if step.on_host)

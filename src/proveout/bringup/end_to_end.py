@@ -1,0 +1,89 @@
+"""Stage 8: the whole model on the chip against eager, every output on all inputs; accuracy where there are labels."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map_only
+
+from proveout.bringup.reference import HELD_OUT
+from proveout.bringup.stage import Files, Found
+from proveout.bringup.subject import Call, Subject
+from proveout.check import compare_outputs, first_nonfinite
+from proveout.check.outputs import leaves
+from proveout.types import Comparison
+
+ULP = torch.bfloat16
+"""Differences are told in units of the format that the chip computes in."""
+
+
+def run(subject: Subject, files: Files) -> Found:
+    least = subject.asked.settings.pcc
+    rows: list[dict[str, Any]] = []
+    for number, call in enumerate([subject.call, *subject.held_out(HELD_OUT)]):
+        label = "the script's" if number == 0 else f"held out {number}"
+        found, wanted = subject.on_device(call), subject.eager(call)
+        rows += [_row(label, c) for c in compare_outputs(found, wanted, least, ULP)]
+        if subject.asked.float64:
+            rows += _float64(subject, call, label, found, wanted, least)
+    wrong = [r for r in rows if not r["passed"]]
+    strange = _strange(subject)
+    accuracy = _accuracy(subject)
+    lowest = min((r["pcc"] for r in rows if r["pcc"] is not None), default=None)
+    findings = [f"{r['output']} on {r['inputs']} inputs: {r['reason']}" for r in wrong[:5]]
+    if strange:
+        findings.append(strange)
+    if accuracy:
+        findings.append(f"accuracy {accuracy[0]:.2f} % on the chip, {accuracy[1]:.2f} % in eager mode")
+    else:
+        findings.append("the script has no `evaluate_on(model)`: no labels, so no accuracy")
+    shown = f"lowest PCC {lowest:.6f}" if lowest is not None else "no PCC: outputs are compared exactly"
+    step = (
+        "Look at graph.html coloured by PCC, then at tests/test_modules.py: the first module that is off."
+        if wrong
+        else ""
+    )
+    files.json("end_to_end.json", {"outputs": rows, "accuracy": accuracy, "nonfinite": strange})
+    return Found(
+        f"{len(rows) - len(wrong)} of {len(rows)} outputs pass at PCC ≥ {least}; {shown}",
+        tuple(findings),
+        step,
+        attention=bool(wrong),
+        data={"outputs": rows, "lowest_pcc": lowest, "accuracy": accuracy, "nonfinite": strange},
+    )
+
+
+def _row(inputs: str, c: Comparison, against: str = "eager") -> dict[str, Any]:
+    return {
+        "inputs": inputs, "against": against, "output": c.name, "passed": c.passed, "reason": c.reason, "pcc": c.pcc,
+        "rel_l2": c.rel_l2, "max_abs": c.max_abs, "max_ulp": c.max_ulp, "within": c.within, "threshold": c.threshold,
+    }  # fmt: skip
+
+
+def _float64(subject: Subject, call: Call, label: str, found: Any, eager: Any, least: float) -> list[dict[str, Any]]:
+    """Both against the model in float64: how far eager itself is off."""
+    model = copy.deepcopy(subject.model).double()
+    args, kwargs = tree_map_only(torch.Tensor, lambda t: t.double() if t.is_floating_point() else t, call)
+    with torch.no_grad():
+        exact = model(*args, **kwargs)
+    pairs = (("float64", found), ("float64 (eager itself)", eager))
+    return [_row(label, c, against) for against, got in pairs for c in compare_outputs(got, exact, least, ULP)]
+
+
+def _strange(subject: Subject) -> str:
+    """Where the first NaN or infinity is made, if an output has one."""
+    found = [v for _, v in leaves(subject.on_device(subject.call)) if isinstance(v, torch.Tensor)]
+    if all(bool(torch.isfinite(v).all()) for v in found if v.is_floating_point()):
+        return ""
+    for run in subject.runs():
+        blamed = first_nonfinite(run.variant.ready(run.arguments), run.inputs)
+        if blamed is not None:
+            return str(blamed)
+    return "an output is not finite, and no Step on the chip made it so"
+
+
+def _accuracy(subject: Subject) -> tuple[float, float] | None:
+    evaluate = subject.found.evaluate
+    return (evaluate(subject.compiled()), evaluate(subject.model)) if evaluate is not None else None

@@ -1,0 +1,64 @@
+"""Stage 10: the perf sheet of the optimised model, with ttnn's own headers, sorted, and what would save more."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from proveout import recording
+from proveout.bringup.stage import Files, Found
+from proveout.bringup.subject import Subject
+from proveout.engine.compiled import compile
+from proveout.errors import CompileError
+from proveout.report import perf, perf_view
+from proveout.report.perf_advice import advise
+from proveout.report.perf_sheet import Sheet, make_sheet
+from proveout.types import Settings, from_json
+
+WIDTH = 120
+
+
+def run(subject: Subject, files: Files) -> Found:
+    tuned = from_json(Settings, subject.folder.data(9, "optimise")["settings"])
+    settings = replace(tuned, trace=True, numerics="fast")
+    with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
+        compile(subject.model, device=subject.asked.device, settings=settings, record=folder, call=subject.call)
+        found = recording.load(Path(folder))
+    if not found:
+        raise CompileError("no op of the model runs on the chip: there is nothing to time.")
+    recorded = [replace(r, program=replace(r.program, name=f"graph{n}")) for n, r in enumerate(found)]
+    name = subject.asked.workload.name.replace("::", ".")
+    sheet, advice = make_sheet(name, recorded), advise(recorded)
+    # The script's own time: the same folder comes of the same script.
+    when = datetime.fromtimestamp(int(Path(subject.asked.workload.script).stat().st_mtime), UTC)
+    staging = files.path("perf/perf.json").parent
+    written = perf.write(sheet, advice, staging, when)
+    files.text("perf/sheet.txt", perf_view.render(sheet, advice, WIDTH))
+    lines = perf_view.lines_of(sheet)
+    total = sum(line.ns for line in lines) or 1
+    rows = [_row(line, sheet, total) for line in lines[:25]]
+    top = [f"{r['share']:.0%} {r['op']} ×{r['count']}, {r['cores']} cores, {r['bound']}" for r in rows[:4]]
+    changes = [f"{a.change} saves {perf_view.time(a.saves_ns)}: {a.how}" for a in advice[:5]]
+    return Found(
+        f"{perf_view.time(sheet.total_ns)} a call in a trace (modelled), {len(sheet.device_rows)} device operations",
+        (*top, *changes),
+        f"{advice[0].change}: {advice[0].how}" if advice else "",
+        data={
+            "total_ns": sheet.total_ns, "low_ns": sum(t.low_ns for t in sheet.times),
+            "high_ns": sum(t.high_ns for t in sheet.times), "kernel_ns": sheet.kernel_ns, "rows": rows,
+            "operations": len(sheet.device_rows), "advice": advice, "totals": perf_view.totals(sheet),
+            "csv": written["csv"].relative_to(staging.parent).as_posix(),
+        },
+    )  # fmt: skip
+
+
+def _row(line: perf_view.Line, sheet: Sheet, total: int) -> dict[str, object]:
+    row = line.first
+    return {
+        "op": row.code, "count": len(line.rows), "ns": line.ns, "share": line.ns / total, "cores": row.time.cores,
+        "utilisation": row.utilisation(sheet.chip), "bound": row.bound or row.kind, "ideal_ns": row.ideal_ns,
+        "each_ns": row.time.ns, "module": row.step.origin.module, "shapes": " · ".join(str(s) for s in row.inputs[:2]),
+        "calibrated": row.time.calibrated,
+    }  # fmt: skip

@@ -1,0 +1,189 @@
+"""What a stage is asked, what it leaves in the folder, and how its files get there: whole, or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from proveout.types import Settings, Workload, digest, from_json, to_json, versions
+
+if TYPE_CHECKING:
+    from proveout.bringup.subject import Subject
+
+SCHEMA = 1
+Status = Literal["passed", "attention", "failed", "skipped"]
+MARKS: dict[Status, str] = {"passed": "✓", "attention": "!", "failed": "✘", "skipped": "–"}
+"""`attention`: the stage did its work, and what it found needs a person."""
+EDITED = ".edited"
+"""Where a file that a person changed goes before a stage writes it anew."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a bring-up is about; a change of any of it makes the stages run again."""
+
+    workload: Workload
+    device: str = "sim:n150"
+    settings: Settings = Settings(precision="bfloat16")
+    float64: bool = False
+    """Whether outputs are also held against a float64 reference."""
+    tests: bool = True
+    """Whether the generated tests are run as well as written."""
+
+    @property
+    def key(self) -> str:
+        """The same wherever the script lies; another where its text differs."""
+        text = hashlib.sha256(Path(self.workload.script).read_bytes()).hexdigest()
+        what = [text, self.workload.selector, self.workload.script_args, sorted(versions().items())]
+        return digest([what, self.device, self.settings, self.float64, self.tests])
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a stage has to say; its files are written by then."""
+
+    headline: str
+    findings: tuple[str, ...] = ()
+    next_step: str = ""
+    """What a person would do now; empty where there is nothing to do."""
+    attention: bool = False
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """Figures that later stages and the report read."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One stage as `stages/NN-name.json` has it."""
+
+    number: int
+    name: str
+    title: str
+    status: Status
+    headline: str
+    findings: tuple[str, ...] = ()
+    next_step: str = ""
+    files: tuple[tuple[str, str], ...] = ()
+    """(path in the folder, digest as written)."""
+    key: str = ""
+    schema: int = SCHEMA
+
+    @property
+    def is_done(self) -> bool:
+        return self.status in ("passed", "attention")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One row of the table of stages."""
+
+    name: str
+    title: str
+    run: Callable[[Subject, Files], Found]
+    needs: tuple[str, ...] = ()
+    """Stages whose files it reads."""
+    always: bool = False
+    """Whether it runs whatever became of the stages before it, and again whenever one of them changed."""
+
+
+class Folder:
+    """The folder of one bring-up."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def file_of(self, number: int, name: str) -> Path:
+        return self.path / "stages" / f"{number:02d}-{name}.json"
+
+    def outcome(self, number: int, name: str) -> Outcome | None:
+        """What a stage left, or None where it left nothing that can be read."""
+        try:
+            document = json.loads(self.file_of(number, name).read_text())
+            document.pop("data", None)
+            return from_json(Outcome, document)
+        except (OSError, ValueError, AttributeError):
+            return None
+
+    def data(self, number: int, name: str) -> dict[str, Any]:
+        """The figures of a stage that is done."""
+        try:
+            found: dict[str, Any] = json.loads(self.file_of(number, name).read_text()).get("data", {})
+        except (OSError, ValueError):
+            return {}
+        return found
+
+    def has_all(self, outcome: Outcome) -> bool:
+        return all((self.path / name).is_file() for name, _ in outcome.files)
+
+    def write(self, outcome: Outcome, data: Mapping[str, Any] | None = None) -> None:
+        path = self.file_of(outcome.number, outcome.name)
+        text = json.dumps({**to_json(outcome), "data": to_json(dict(data or {}))}, indent=1, allow_nan=False) + "\n"
+        write_whole(path, text)
+
+
+class Files:
+    """Where a stage writes: a folder beside the real one, moved over file by file when the stage is done."""
+
+    def __init__(self, folder: Folder, number: int, name: str) -> None:
+        self.folder = folder
+        self.before = folder.outcome(number, name)
+        self._staging = folder.path / f".{number:02d}-{name}.part"
+        shutil.rmtree(self._staging, ignore_errors=True)
+
+    def path(self, name: str) -> Path:
+        """A place to write the file of this name to."""
+        path = self._staging / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def text(self, name: str, text: str) -> None:
+        self.path(name).write_text(text if text.endswith("\n") else f"{text}\n")
+
+    def json(self, name: str, document: Any) -> None:
+        self.text(name, json.dumps(to_json(document), indent=1, allow_nan=False))
+
+    def commit(self) -> tuple[tuple[str, str], ...]:
+        """Move everything into the folder; what a person edited there is kept beside it."""
+        written = dict(self.before.files) if self.before else {}
+        found = sorted(p for p in self._staging.rglob("*") if p.is_file()) if self._staging.exists() else []
+        names = []
+        for path in found:
+            name = path.relative_to(self._staging).as_posix()
+            target, seal = self.folder.path / name, digest_of(path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if name in written and target.is_file() and digest_of(target) not in (written[name], seal):
+                os.replace(target, target.with_name(target.name + EDITED))
+            os.replace(path, target)
+            names.append((name, seal))
+        for name in written.keys() - dict(names).keys():
+            (self.folder.path / name).unlink(missing_ok=True)
+        shutil.rmtree(self._staging, ignore_errors=True)
+        return tuple(names)
+
+    def drop(self) -> None:
+        shutil.rmtree(self._staging, ignore_errors=True)
+
+
+def key_of(stage: Stage, asked: Asked, before: Mapping[str, Outcome], code: str) -> str:
+    """What a stage's files depend on: what was asked, its own code, and what it reads."""
+    if stage.always:
+        return digest([code, asked.key, [replace(o, files=()) for o in before.values()]])
+    return digest([code, asked.key, [before[name].key for name in stage.needs if name in before]])
+
+
+def write_whole(path: Path, text: str) -> None:
+    """A file that is there whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.part")
+    partial.write_text(text)
+    os.replace(partial, path)
+
+
+def digest_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,143 @@
+"""The model that is being brought up, live: loaded and compiled when a stage first needs it, then shared by all."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map_only
+
+from proveout import capture
+from proveout.bringup.stage import Asked, Folder
+from proveout.chip.specs import CHIPS
+from proveout.devices.registry import find
+from proveout.engine.compiled import Compiled, compile, undisturbed
+from proveout.engine.graph import Variant
+from proveout.errors import ProveoutError
+from proveout.types import DeviceSpec, Settings
+
+MOST_COMPILED = 2
+"""Kept beside the model as asked for: each holds its weights once more."""
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One graph of the compiled model as one call ran it: its Program, loaded, with what it was given."""
+
+    variant: Variant
+    arguments: tuple[Any, ...]
+
+    @property
+    def inputs(self) -> list[Any]:
+        return [self.arguments[i] for i in self.variant.compiled.input_positions]
+
+
+@dataclass
+class Subject:
+    """One model in one process."""
+
+    asked: Asked
+    folder: Folder
+    _compiled: dict[Settings, Compiled] = field(default_factory=dict)
+
+    @functools.cached_property
+    def found(self) -> capture.Found:
+        found = capture.load(self.asked.workload)
+        torch.manual_seed(self.asked.settings.seed)
+        return found
+
+    @property
+    def model(self) -> torch.nn.Module:
+        return self.found.module
+
+    @property
+    def call(self) -> Call:
+        """The script's own inputs."""
+        return self.found.args, self.found.kwargs
+
+    @property
+    def chip(self) -> DeviceSpec:
+        return find(self.asked.device).spec or CHIPS["n150"]
+
+    def eager(self, call: Call) -> Any:
+        """The model in eager mode, as it was before the call."""
+        args, kwargs = call
+        with undisturbed(self.model, call), torch.no_grad():
+            return copied(self.model(*args, **kwargs))
+
+    def compiled(self, settings: Settings | None = None) -> Compiled:
+        """The model compiled under some settings, once."""
+        chosen = settings or self.asked.settings
+        if chosen not in self._compiled:
+            others = [key for key in self._compiled if key != self.asked.settings]
+            if len(others) >= MOST_COMPILED:
+                del self._compiled[others[0]]
+            device = self.asked.device
+            self._compiled[chosen] = compile(self.model, device=device, settings=chosen, call=self.call)
+        return self._compiled[chosen]
+
+    def planned_ns(self, settings: Settings) -> int | None:
+        """Modelled time of one call of every graph under some settings, nothing run; None where it does not fit."""
+        try:
+            graphs = self.compiled().planned(settings) or self.compiled(settings).graphs
+        except ProveoutError:
+            return None
+        plans = [graph.plan for graph in graphs if graph.plan is not None]
+        return sum(plan.total_ns for plan in plans) if all(plan.memory.fits for plan in plans) else None
+
+    def on_device(self, call: Call, settings: Settings | None = None) -> Any:
+        compiled = self.compiled(settings)
+        with undisturbed(self.model, call):
+            return copied(compiled(*call[0], **call[1]))
+
+    def runs(self, settings: Settings | None = None) -> list[Run]:
+        """Every graph that one call on the script's inputs runs, in order."""
+        found: list[Run] = []
+
+        def note(variant: Variant, arguments: Sequence[Any]) -> None:
+            found.append(Run(variant, tuple(tree_map_only(torch.Tensor, _kept, tuple(arguments)))))
+
+        compiled, (args, kwargs) = self.compiled(settings), self.call
+        with undisturbed(self.model, self.call), compiled.watching(note):
+            compiled(*args, **kwargs)
+        return found
+
+    def held_out(self, count: int) -> list[Call]:
+        """Other inputs of the same shapes: seeded, like the script's own in range and spread."""
+        return [self._another(self.asked.settings.seed + 1 + number) for number in range(count)]
+
+    def _another(self, seed: int) -> Call:
+        generator = torch.Generator().manual_seed(seed)
+        args, kwargs = tree_map_only(torch.Tensor, lambda t: _like(t, generator), self.call)
+        return args, kwargs
+
+
+def _like(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Numbers of the same mean and spread, integers of the same range; masks stay, as their shape is their meaning."""
+    if tensor.numel() < 2 or tensor.dtype == torch.bool or tensor.is_complex():
+        return tensor
+    if tensor.is_floating_point():
+        if int(tensor.unique().numel()) <= 2:
+            return tensor
+        spread = tensor.float()
+        drawn = torch.randn(tensor.shape, generator=generator) * spread.std() + spread.mean()
+        return drawn.clamp(spread.min(), spread.max()).to(tensor.dtype)
+    low, high = int(tensor.min()), int(tensor.max())
+    ordered = tensor.dim() and bool((tensor.diff(dim=-1) == 1).all()) and tensor.shape[-1] > 1
+    if high - low <= 1 or ordered:
+        return tensor
+    return torch.randint(low, high + 1, tensor.shape, generator=generator, dtype=tensor.dtype)
+
+
+def _kept(tensor: torch.Tensor) -> torch.Tensor:
+    """An argument for later: weights as they are, inputs copied, since a call may write to them."""
+    return tensor if isinstance(tensor, torch.nn.Parameter) else tensor.detach().clone()
+
+
+def copied(outputs: Any) -> Any:
+    """Outputs that may share memory with inputs or buffers, kept as they are now."""
+    return tree_map_only(torch.Tensor, torch.clone, outputs)

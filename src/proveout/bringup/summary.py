@@ -1,0 +1,86 @@
+"""Stage 4: every module with its parameters and shapes, every ATen op with its count and the ways it is called."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from proveout.bringup.stage import Files, Found
+from proveout.bringup.subject import Subject
+from proveout.engine.compiled import undisturbed
+
+OPS = ("converted", "host", "removed")
+
+
+def run(subject: Subject, files: Files) -> Found:
+    modules = _modules(subject)
+    ops = [op for op in json.loads((subject.folder.path / "graph.json").read_text())["ops"] if op["state"] in OPS]
+    counts = Counter(op["aten"] for op in ops)
+    ways = Counter((op["aten"], op["inputs"]) for op in ops)
+    states = {aten: Counter(op["state"] for op in ops if op["aten"] == aten) for aten in counts}
+    total = sum(m["own_parameters"] for m in modules)
+    lines = [f"# Summary of {subject.asked.workload.name}", "", "## Modules", ""]
+    lines += ["| module | class | takes | gives | parameters (own) | calls |", "|---|---|---|---|---:|---:|"]
+    for m in modules:
+        indent = "&emsp;" * (m["path"].count(".") + bool(m["path"]))
+        own = f"{m['parameters']:,} ({m['own_parameters']:,})"
+        cells = (f"{indent}`{m['path'] or '(model)'}`", m["class"], m["takes"], m["gives"], own, m["calls"])
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    lines += ["", f"{total:,} parameters.", "", "## ATen ops", "", "| op | count | on the chip | folded | host |"]
+    lines += ["|---|---:|---:|---:|---:|"]
+    for aten, count in counts.most_common():
+        s = states[aten]
+        lines.append(f"| `{aten}` | {count} | {s['converted']} | {s['removed']} | {s['host']} |")
+    lines += ["", "## Unique op and argument variations", "", "| op | arguments | count |", "|---|---|---:|"]
+    lines += [f"| `{aten}` | `{given}` | {count} |" for (aten, given), count in sorted(ways.items())]
+    files.text("summary.md", "\n".join(lines))
+    variations = [{"aten": aten, "inputs": given, "count": count} for (aten, given), count in sorted(ways.items())]
+    files.json("summary.json", {"modules": modules, "ops": counts, "variations": variations})
+    classes = len({m["class"] for m in modules})
+    return Found(
+        f"{len(modules)} modules of {classes} classes; {len(counts)} ATen ops called in {len(ways)} ways",
+        (f"the most frequent: {', '.join(f'{aten} ×{n}' for aten, n in counts.most_common(4))}",),
+        data={
+            "modules": len(modules), "classes": classes, "unique_ops": len(counts), "variations": len(ways),
+            "ops": counts.most_common(),
+        },
+    )  # fmt: skip
+
+
+def _modules(subject: Subject) -> list[dict[str, Any]]:
+    """Every module in the order of definition, with the shapes that hooks saw in one eager call."""
+    seen: dict[str, dict[str, Any]] = {}
+    hooks = []
+
+    def watch(path: str, module: torch.nn.Module) -> None:
+        def note(_: Any, args: Any, kwargs: Any, result: Any) -> None:
+            row = seen[path]
+            row["calls"] += 1
+            row["takes"], row["gives"] = row["takes"] or _shapes((args, kwargs)), row["gives"] or _shapes(result)
+
+        own = sum(p.numel() for p in module.parameters(recurse=False))
+        inside = sum(p.numel() for p in module.parameters())
+        row = {"path": path, "class": type(module).__name__, "takes": "", "gives": "", "calls": 0}
+        seen[path] = {**row, "parameters": inside, "own_parameters": own}
+        hooks.append(module.register_forward_hook(note, with_kwargs=True))
+
+    args, kwargs = subject.call
+    try:
+        for path, module in subject.model.named_modules():
+            watch(path, module)
+        with undisturbed(subject.model, subject.call), torch.no_grad():
+            subject.model(*args, **kwargs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return list(seen.values())
+
+
+def _shapes(values: Any) -> str:
+    tensors = [t for t in tree_leaves(values) if isinstance(t, torch.Tensor)]
+    shown = ", ".join("×".join(map(str, t.shape)) or "scalar" for t in tensors[:4])
+    return shown + (f" and {len(tensors) - 4} more" if len(tensors) > 4 else "")

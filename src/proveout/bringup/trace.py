@@ -1,0 +1,70 @@
+"""Stage 11: the written model without trace, in a trace, with two queues, and with both: tests and modelled times."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from proveout.bringup.stage import Files, Found
+from proveout.bringup.subject import Subject
+from proveout.bringup.testing import run_tests, written_module
+from proveout.bringup.trace_text import RUNNER, TESTS
+from proveout.bringup.tree import parts_of
+from proveout.report.perf_view import time
+from proveout.types import Settings, from_json
+
+MODES: tuple[tuple[str, bool, int], ...] = (
+    ("none", False, 1),
+    ("trace", True, 1),
+    ("2 queues", False, 2),
+    ("trace and 2 queues", True, 2),
+)
+BYTES_PER_CALL = 4 * 4096
+"""Of the trace region, for each call of the body: a call is up to four device operations."""
+
+
+def run(subject: Subject, files: Files) -> Found:
+    folder = subject.folder.path
+    programs = [r.variant.compiled.program for r in subject.runs()]
+    blocked = [step for program in programs for step in parts_of(program).off_device]
+    region = 65536 + BYTES_PER_CALL * max(len(program.body) for program in programs)
+    files.text("ttnn_trace.py", RUNNER.format(name=subject.asked.workload.name, region=region))
+    script = files.path("ttnn_trace.py")
+    modes = [m for m in MODES if not blocked or not m[1]]
+    test = files.path("tests/test_trace.py")
+    test.write_text(TESTS.format(name=subject.asked.workload.name, modes=[m[0] for m in modes]))
+    tests = run_tests(test, subject.asked.tests, folder)
+    measured = {} if blocked else _times(script, folder)
+    plans = _plans(subject)
+    rows = [
+        {"mode": name, "plan_ns": plans.get(name), "written_ns": measured.get(name), "trace": trace, "queues": queues}
+        for name, trace, queues in MODES
+    ]
+    best = min(plans, key=lambda name: plans[name])
+    findings = [f"{name}: {time(ns)} a call, optimised (modelled)" for name, ns in plans.items()]
+    findings.append(f"tests: {tests}")
+    if blocked:
+        kinds = ", ".join(dict.fromkeys(s.kernel for s in blocked))
+        findings.append(f"no trace of the whole model: {kinds} are not the device's; each stretch between them has one")
+    wrong = tests.failed > 0 or (bool(tests.why) and subject.asked.tests)
+    return Found(
+        f"{plans['none'] / plans[best]:.2f} × quicker with {best}: {time(plans[best])} a call (modelled)",
+        tuple(findings),
+        "Run: pytest tests/test_trace.py" if wrong else "",
+        attention=wrong,
+        data={"rows": rows, "tests": tests, "blocked": [s.kernel for s in blocked]},
+    )
+
+
+def _plans(subject: Subject) -> dict[str, int]:
+    """Of the optimised Programs."""
+    tuned = from_json(Settings, subject.folder.data(9, "optimise")["settings"])
+    how = {name: replace(tuned, trace=trace, queues=queues) for name, trace, queues in MODES}  # type: ignore[arg-type]
+    found = {name: subject.planned_ns(settings) for name, settings in how.items()}
+    return {name: ns for name, ns in found.items() if ns is not None}
+
+
+def _times(script: Path, folder: Path) -> dict[str, int]:
+    """What the modelled clock of the written model says, a call."""
+    with written_module(script, folder) as module:
+        return {name: module.time_of(name) for name, _, _ in MODES}

@@ -1,0 +1,118 @@
+"""Cuts normalisations over the chip's cores in block shards where that is quicker, resharding as little as possible.
+
+Interleaved, a norm runs on as many cores as its tensor has rows of tiles: four of 64 for a sequence of 128.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+
+from proveout.chip.memory import bytes_per_bank, shard_refusal
+from proveout.chip.time import TRACED_GAP_NS
+from proveout.kernels.cost import step_time
+from proveout.kernels.memory_config import memory_text
+from proveout.kernels.table import infer
+from proveout.program import Arg, Name, Program, Ref, Step
+from proveout.types import DRAM, TILE, DeviceSpec, Memory, Settings, ShardSpec, TensorSpec
+
+NORMS = ("ttnn.layer_norm", "ttnn.rms_norm")
+WRITERS = ("ttnn.add", "ttnn.subtract", "ttnn.multiply")
+"""Calls that can write shards themselves: what only a norm reads needs no resharding after them."""
+SHARE = 0.25
+"""Of a core's L1, the most that one shard may take."""
+USUAL = 1
+
+
+def shard_norms(program: Program, chip: DeviceSpec, settings: Settings) -> Program:
+    specs = dict(program.specs)
+    readers = Counter(name for step in program.body for name in step.uses)
+    body: list[Step] = []
+    for step in program.body:
+        if step.kernel in NORMS:
+            body = _sharded(step, body, specs, readers, chip, settings)
+        else:
+            body.append(step)
+    return replace(program, body=tuple(body), specs=specs) if len(body) != len(program.body) else program
+
+
+def block_memory(spec: TensorSpec, chip: DeviceSpec) -> Memory | None:
+    """Block shards over as many cores as divide the tensor evenly; None where there is nothing to divide."""
+    if spec.layout != "tile" or spec.padded_shape[-2:] != spec.shape[-2:] or spec.memory.sharding != "interleaved":
+        return None
+    tall, wide = math.prod(spec.shape[:-1]) // TILE, spec.shape[-1] // TILE
+    rows = max(n for n in range(1, chip.grid[1] + 1) if tall % n == 0)
+    columns = max(n for n in range(1, chip.grid[0] + 1) if wide % n == 0)
+    if rows * columns == 1:
+        return None
+    shard = ShardSpec((TILE * tall // rows, TILE * wide // columns), (columns, rows))
+    memory = Memory("l1", "block", shard)
+    cut = replace(spec, memory=memory)
+    fits = bytes_per_bank(cut, chip) <= SHARE * chip.l1_allocatable
+    return memory if fits and shard_refusal(cut, chip) is None else None
+
+
+def _sharded(
+    step: Step,
+    body: list[Step],
+    specs: dict[str, TensorSpec],
+    readers: Counter[str],
+    chip: DeviceSpec,
+    settings: Settings,
+) -> list[Step]:
+    """The body so far and the norm, in shards if the modelled time says that it pays."""  # fmt: skip
+    source, result = step.attr("input_tensor"), step.outputs[0]
+    memory = block_memory(specs[source.name], chip) if isinstance(source, Ref) else None
+    if memory is None or not isinstance(source, Ref):
+        return [*body, step]
+    trial = dict(specs)
+    place = Name(memory_text(memory))
+    writer = next((s for s in reversed(body) if source.name in s.outputs), None)
+    if writer is not None and writer.kernel in WRITERS and readers[source.name] == 1:
+        before = [_with(s, memory_config=place) if s is writer else s for s in body]
+        trial[source.name] = replace(specs[source.name], memory=memory)
+        added, old, given = [next(s for s in before if source.name in s.outputs)], [writer, step], source.name
+    else:
+        given = _new(f"{source.name}.shards", trial)
+        move = Step("ttnn.to_memory_config", (("tensor", source), ("memory_config", place)), (given,), step.origin)
+        trial[given] = infer(move, trial)[0]
+        before, added, old = [*body, move], [move], [step]
+    sharded = _new(f"{result}.shards", trial)
+    config = Name(_program_config(specs[source.name], memory))
+    norm = _with(step, input_tensor=Ref(given), memory_config=place, program_config=config)
+    norm = replace(norm, outputs=(sharded,))
+    trial[sharded] = replace(specs[result], memory=memory)
+    back = Name(memory_text(specs[result].memory if specs[result].memory.buffer != "host" else DRAM))
+    leave = Step("ttnn.to_memory_config", (("tensor", Ref(sharded)), ("memory_config", back)), (result,), step.origin)
+    if _ns([*added, norm, leave], trial, chip, settings) >= _ns(old, specs, chip, settings):
+        return [*body, step]
+    specs.update(trial)
+    return [*before, norm, leave]
+
+
+def _program_config(spec: TensorSpec, memory: Memory) -> str:
+    assert memory.shard is not None
+    (height, width), (columns, rows) = memory.shard.shape, memory.shard.grid
+    across = width // TILE
+    subblock = max(n for n in range(1, 5) if across % n == 0)
+    return (
+        "ttnn.LayerNormShardedMultiCoreProgramConfig("
+        f"compute_with_storage_grid_size=ttnn.CoreCoord({columns}, {rows}), "
+        f"subblock_w={subblock}, block_h={height // TILE}, block_w={across}, inplace=False)"
+    )
+
+
+def _ns(steps: list[Step], specs: dict[str, TensorSpec], chip: DeviceSpec, settings: Settings) -> int:
+    times = [step_time(step, specs, chip, settings).ns for step in steps]
+    return sum(ns + TRACED_GAP_NS[USUAL] for ns in times if ns)
+
+
+def _with(step: Step, **changed: Arg) -> Step:
+    return replace(step, attrs=tuple({**dict(step.attrs), **changed}.items()))
+
+
+def _new(name: str, specs: dict[str, TensorSpec]) -> str:
+    while name in specs:
+        name += "_"
+    return name

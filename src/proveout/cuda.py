@@ -1,0 +1,20 @@
+"""`proveout.cuda.benchmark` and `.evaluate`: as `proveout.torch`'s, on a GPU; what is compiled runs elsewhere."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NoReturn
+
+from proveout.errors import UsageError
+from proveout.measure import benchmarking, evaluation
+
+benchmark = partial(benchmarking.benchmark, device_type="cuda")
+evaluate = partial(evaluation.evaluate, device_type="cuda")
+
+
+def compile(*args: Any, **kwargs: Any) -> NoReturn:
+    """GPUs run models as they are."""
+    raise UsageError("GPUs run models as they are: give the model to proveout.cuda.benchmark, or use torch.compile.")
+
+
+__all__ = ["benchmark", "compile", "evaluate"]

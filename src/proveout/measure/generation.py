@@ -1,0 +1,186 @@
+"""Text generation: time to first token, every gap between tokens, tokens per second.
+
+    [report] = benchmark_generation(model, inputs, max_new_tokens=64)      # model.generate of transformers
+    [report] = benchmark_generation(lambda: tokens_of(prompt))             # anything that yields tokens one by one
+
+A token's time is when it was handed over: `generate` gives each to a streamer on the host, when the device is done.
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from proveout.errors import UsageError
+from proveout.measure.conditions import conditions
+from proveout.measure.outcome import Stamps
+from proveout.measure.sheet import MS, Report, Sheet
+from proveout.measure.statistics import Estimate, mean, summarise
+from proveout.measure.steady import judge
+
+RUNS = 10
+WARMUP = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Generated:
+    """One generation: when it was asked for, and when each step's tokens (`batch` of them) were handed over."""
+
+    started_ns: int
+    tokens_ns: Stamps
+    batch: int = 1
+    prompt_tokens: int | None = None
+
+    @property
+    def first_ns(self) -> int:
+        return int(self.tokens_ns[0]) - self.started_ns
+
+    @property
+    def gaps_ns(self) -> Stamps:
+        return np.diff(self.tokens_ns)
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.tokens_ns) * self.batch
+
+
+class TokenTimer:
+    """A streamer for transformers' `generate`: stamps each step's tokens. The first thing it is given is the prompt."""
+
+    def __init__(self) -> None:
+        self.stamps: list[int] = []
+        self.batch, self.prompt_tokens = 1, 0
+        self._prompt_seen = False
+
+    def put(self, value: Any) -> None:
+        now = time.perf_counter_ns()
+        if self._prompt_seen:
+            self.stamps.append(now)
+            return
+        self._prompt_seen = True
+        shape = tuple(getattr(value, "shape", (1,)))
+        self.batch = int(shape[0]) if len(shape) > 1 else 1
+        self.prompt_tokens = int(shape[-1])
+
+    def end(self) -> None:
+        """There is nothing to close."""
+
+
+def time_generate(model: Any, inputs: Any, **options: Any) -> Generated:
+    """One call of `model.generate(inputs)`, timed token by token; `inputs` is a tensor of ids or a dict of tensors."""
+    timer = TokenTimer()
+    given = {"inputs": inputs} if not isinstance(inputs, Mapping) else dict(inputs)
+    started = time.perf_counter_ns()
+    model.generate(**given, streamer=timer, **options)
+    return _generated(started, timer.stamps, timer.batch, timer.prompt_tokens)
+
+
+def time_tokens(tokens: Iterable[Any]) -> Generated:
+    """One pass over an iterator that yields a token at a time; the clock starts before its first step."""
+    stamps: list[int] = []
+    started = time.perf_counter_ns()
+    for _ in tokens:
+        stamps.append(time.perf_counter_ns())
+    return _generated(started, stamps, 1, None)
+
+
+def benchmark_generation(
+    model: Any,
+    inputs: Any = None,
+    *,
+    runs: int = RUNS,
+    warmup: int = WARMUP,
+    device_type: str = "cpu",
+    model_name: str = "",
+    **options: Any,
+) -> list[Report]:
+    """Generate `runs` times after `warmup` times that are not counted; `options` are those of `generate`.
+
+    `model` has a `generate` that takes a streamer, or is a function that gives a fresh iterator of tokens.
+    """
+    if runs < 1 or warmup < 0:
+        raise UsageError(f"{runs} runs after {warmup} of warm-up: give at least 1 run and no less than 0 of warm-up.")
+    once = _once(model, inputs, options)
+    for _ in range(warmup):
+        once()
+    made = [once() for _ in range(runs)]
+    name = model_name or getattr(model, "__name__", type(model).__name__)
+    return [generation_report(made, model_name=name, device_type=device_type, warmup=warmup)]
+
+
+def generation_report(
+    runs: Sequence[Generated], *, model_name: str = "", device_type: str = "cpu", warmup: int = 0
+) -> Report:
+    """What generations took, in all: fields as docs/reference/bench-report.md defines them."""
+    if not runs:
+        raise UsageError("a report needs at least one generation.")
+    sheet = Sheet()
+    firsts = np.array([g.first_ns for g in runs])
+    gaps = np.concatenate([g.gaps_ns for g in runs])
+    whole = np.array([int(g.tokens_ns[-1]) - g.started_ns for g in runs])
+    tokens, later = sum(g.num_tokens for g in runs), sum(len(g.gaps_ns) * g.batch for g in runs)
+    sheet.values.update(
+        model_name=model_name,
+        device_type=device_type,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        batch_size=max(g.batch for g in runs),
+        num_runs=len(runs),
+        warmup_runs=warmup,
+        total_tokens=tokens,
+        total_s=float(whole.sum()) / 1e9,
+    )
+    prompts = {g.prompt_tokens for g in runs}
+    known = prompts.pop() if len(prompts) == 1 else None
+    sheet.put("prompt_tokens", known, "prompts differ in length or are not known")
+    sheet.times("ttft", summarise(firsts))
+    sheet.estimate("ttft_avg_ms", mean(firsts), MS)
+    none = "no generation gave a second token"
+    told = summarise(gaps) if len(gaps) else None
+    sheet.times("gap", told, none)
+    sheet.estimate("gap_avg_ms", told.mean_ns if told else Estimate(None, reason=none), MS)
+    sheet.estimate("tokens_per_s", _rate(whole, tokens))
+    sheet.estimate("decode_tokens_per_s", _rate(gaps, later) if len(gaps) else Estimate(None, reason=none))
+    verdict = judge(gaps) if len(gaps) else None
+    problems = verdict.problems if verdict else ()
+    sheet.values["verdict"] = "VALID" if verdict and not problems else "INVALID"
+    sheet.values["verdict_reasons"] = [vars(p) for p in problems]
+    sheet.values["runs"] = [
+        {"ttft_ms": g.first_ns / MS, "tokens": g.num_tokens, "gaps_ms": [float(gap) / MS for gap in g.gaps_ns]}
+        for g in runs
+    ]
+    sheet.values["conditions"] = dict(conditions(device_type))
+    sheet.values["reasons"] = sheet.reasons
+    return sheet.values
+
+
+def _rate(times_ns: Stamps, tokens: int) -> Estimate:
+    """Tokens ÷ time; its interval is that of the mean time."""
+    rate = tokens * 1e9 / max(float(times_ns.sum()), 1.0)
+    told = mean(times_ns)
+    if told.low is None or told.high is None or told.value is None or told.low <= 0:
+        return Estimate(rate, reason=told.reason or "the times vary more than their mean. Measure for longer")
+    return Estimate(rate, rate * told.value / told.high, rate * told.value / told.low)
+
+
+def _once(model: Any, inputs: Any, options: dict[str, Any]) -> Callable[[], Generated]:
+    if hasattr(model, "generate"):
+        if inputs is None:
+            raise UsageError("generate needs inputs: a tensor of token ids, or a dict such as a tokenizer gives.")
+        return lambda: time_generate(model, inputs, **options)
+    if not callable(model):
+        raise UsageError(f"a {type(model).__name__} generates nothing: give a model with generate, or a function "
+                         "that gives a fresh iterator of tokens.")  # fmt: skip
+    if inputs is not None or options:
+        raise UsageError("inputs and options are for a model with generate; a function of tokens takes none.")
+    return lambda: time_tokens(model())
+
+
+def _generated(started: int, stamps: list[int], batch: int, prompt_tokens: int | None) -> Generated:
+    if not stamps:
+        raise UsageError("nothing was generated: not one token was handed over.")
+    return Generated(started, np.array(stamps, dtype=np.int64), batch, prompt_tokens)

@@ -1,0 +1,220 @@
+"""What a benchmark may be given as a model: checked before any process starts, and made callable in a worker."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from proveout.errors import UsageError
+from proveout.measure.loops import Arguments
+
+GPU = ("cuda", "gpu")
+SAVED = "compiled.json"
+"""What a folder holds that `Compiled.save` left."""
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A model as its user named it. `make` and `instance` exclude each other; `path` is a saved Compiled."""
+
+    name: str
+    make: Callable[[], Any] | None = None
+    instance: Any = None
+    path: str = ""
+
+
+def model_of(given: Any, name: str = "") -> Model:
+    """What the user gave: a class, a factory, an instance, an import string or a saved Compiled."""
+    if isinstance(given, Path) or (isinstance(given, str) and Path(given).exists()):
+        if not (Path(given) / SAVED).exists():
+            raise UsageError(f"{given} is no saved model: give a folder that Compiled.save left, or a model index.")
+        return Model(name or str(given), path=str(given))
+    if isinstance(given, str):
+        return model_of(imported(given), name or given)
+    if inspect.isclass(given):
+        if "<locals>" in given.__qualname__:
+            inside = given.__qualname__.partition(".<locals>")[0]
+            raise UsageError(
+                f"the model class {given.__name__} is defined inside {inside}(): move it to the top level of its "
+                "module, where workers find it too."
+            )
+        required = _required(given)
+        if required:
+            raise UsageError(
+                f"the model class {given.__name__} needs {', '.join(required)}: give a factory without arguments, "
+                f"such as lambda: {given.__name__}(…)."
+            )
+        return Model(name or given.__name__, make=given)
+    if inspect.isfunction(given) and not _required(given):
+        return Model(name or given.__name__, make=given)
+    if callable(given):
+        return Model(name or getattr(given, "__name__", type(given).__name__), instance=given)
+    raise UsageError(
+        f"a model of type {type(given).__name__}: give a class, a factory, a module, an import string "
+        "('package.module:Name') or the path of a saved Compiled or model index."
+    )
+
+
+def imported(text: str) -> Any:
+    """What `package.module:Name` names."""
+    module, colon, name = text.partition(":")
+    if not colon:
+        module, _, name = text.rpartition(".")
+    if not module or not name:
+        raise UsageError(f"model {text!r} is no file, and no import string such as 'package.module:Name'.")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"model {text!r} cannot be imported: {error}.") from error
+    return found
+
+
+def is_gpu(device: str) -> bool:
+    return device.partition(":")[0] in GPU
+
+
+def device_kind(device: str) -> Literal["measured", "modelled"]:
+    """Where a device has times of its own, whether they are measured (a GPU's events) or modelled (a chip's)."""
+    return "measured" if is_gpu(device) else "modelled"
+
+
+def _required(given: Callable[..., Any]) -> list[str]:
+    try:
+        parameters = inspect.signature(given).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [p.name for p in parameters if p.default is p.empty and p.kind not in optional]
+
+
+@dataclass
+class Loaded:
+    """A model in its worker, ready to be called by several threads."""
+
+    model: Any
+    """What the user's setup_fn gets."""
+    per_thread: Callable[[], tuple[Callable[..., Any], Callable[[], int] | None]]
+    """For one worker thread: the call, and the device's own time of the last call where it has one."""
+    context: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
+    to_device: Callable[[Any], Any] = lambda given: given
+    device_kind: str = ""
+    reference: Callable[..., Any] | None = None
+    """What outputs are compared with, where the device's own rounding has one."""
+    notes: dict[str, str] = field(default_factory=dict)
+
+
+def load(model: Model, device: str, index: int, pipeline_size: int, example: Arguments) -> Loaded:
+    """Make the model and put it on its device; `example` is what it will be called with."""
+    if model.path:
+        from proveout.engine.artifact import load_compiled
+
+        found: Any = load_compiled(model.path)
+        return _compiled(found, found, None)
+    made = model.make() if model.make is not None else model.instance
+    torch = sys.modules.get("torch")
+    is_module = torch is not None and isinstance(made, torch.nn.Module)
+    if is_module:
+        made.eval()
+    if is_gpu(device):
+        return _cuda(made, device, index)
+    if device == "cpu":
+        return Loaded(made, lambda: (made, None), torch.no_grad if torch is not None else contextlib.nullcontext)
+    if not is_module:
+        raise UsageError(f"device {device!r} compiles a torch.nn.Module; the model is a {type(made).__name__}.")
+    if pipeline_size > 1:
+        from proveout.measure.pipeline import pipelined
+
+        return _pipelined(made, pipelined(made, example, device, pipeline_size))
+    from proveout.engine.compiled import compile
+
+    return _compiled(made, compile(made, device=device, call=example), made)
+
+
+def _compiled(model: Any, compiled: Any, reference: Any) -> Loaded:
+    """A chip runs one call at a time; its time for each is modelled, the simulation's own is measured."""
+    import torch
+
+    lock = threading.Lock()
+    modelled = compiled.modelled
+
+    def per_thread() -> tuple[Callable[..., Any], Callable[[], int] | None]:
+        last = 0
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal last
+            with lock:
+                output = compiled(*args, **kwargs)
+                last = compiled.modelled_ns or 0
+            return output
+
+        return call, (lambda: last) if modelled else None
+
+    return Loaded(
+        model,
+        per_thread,
+        torch.no_grad,
+        device_kind="modelled" if modelled else "",
+        reference=reference if modelled else None,
+    )
+
+
+def _pipelined(model: Any, pipeline: Any) -> Loaded:
+    """Each stage has its chip and its lock, so workers fill the pipeline; a call's time is that of all its stages."""
+    import torch
+
+    def per_thread() -> tuple[Callable[..., Any], Callable[[], int] | None]:
+        last = 0
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal last
+            output, last = pipeline.call(args, kwargs)
+            return output
+
+        return call, lambda: last
+
+    notes = {"pipeline": str(pipeline), "pipeline_interval_ns": str(pipeline.interval_ns)}
+    return Loaded(model, per_thread, torch.no_grad, device_kind="modelled", reference=model, notes=notes)
+
+
+def _cuda(model: Any, device: str, index: int) -> Loaded:
+    """On a GPU: each worker has its own stream, and CUDA events time what the device did."""
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    number = device.partition(":")[2]
+    place = torch.device("cuda", int(number) if number else index % max(torch.cuda.device_count(), 1))
+    if isinstance(model, torch.nn.Module):
+        model.to(place)
+
+    def per_thread() -> tuple[Callable[..., Any], Callable[[], int] | None]:
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            begin.record()
+            output = model(*args, **kwargs)
+            end.record()
+            end.synchronize()
+            return output
+
+        return call, lambda: round(begin.elapsed_time(end) * 1e6)
+
+    @contextlib.contextmanager
+    def context() -> Iterator[None]:
+        with torch.no_grad(), torch.cuda.device(place), torch.cuda.stream(torch.cuda.Stream(place)):
+            yield
+
+    def to_device(given: Any) -> Any:
+        moved = tree_map_only(torch.Tensor, lambda t: t.to(place), given)
+        torch.cuda.synchronize(place)  # workers' streams do not wait for the one that copies
+        return moved
+
+    return Loaded(model, per_thread, context, to_device, "measured")

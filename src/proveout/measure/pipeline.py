@@ -1,0 +1,162 @@
+"""Pipeline mode: a model cut into two stages, one for each chip of a card, so that both work at once.
+
+The cut is where the slower stage is fastest, by the chip's time model. Stages hand over through the host's memory, as
+their Programs do, and that time is in theirs. One call takes the sum of the stages; once the pipeline is full, a result
+comes after every slowest stage. Both are modelled.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from proveout.engine.compiled import Compiled, compile
+from proveout.errors import CaptureError, UsageError
+from proveout.measure.loops import Arguments
+
+STAGES = 2
+
+
+class Pipeline:
+    """A model in stages; several threads may call it, and each stage serves one of them at a time."""
+
+    def __init__(self, stages: Sequence[Compiled], restore: Callable[[Sequence[Any]], Any]) -> None:
+        self.stages, self._restore = list(stages), restore
+        self._locks = [threading.Lock() for _ in stages]
+        self.stage_ns = [int(plan.total_ns) for stage in stages if (plan := stage.plan) is not None]
+
+    def call(self, args: Sequence[Any], kwargs: Any) -> tuple[Any, int]:
+        """The outputs, and the modelled time of all stages."""
+        values: list[Any] = tree_flatten((tuple(args), kwargs))[0]
+        spent = 0
+        for stage, lock in zip(self.stages, self._locks):
+            with lock:
+                values = list(stage(*values))
+                spent += stage.modelled_ns or 0
+        return self._restore(values), spent
+
+    @property
+    def interval_ns(self) -> int:
+        """Between two results once the pipeline is full."""
+        return max(self.stage_ns)
+
+    def __str__(self) -> str:
+        times = " + ".join(f"{ns / 1e3:.1f}" for ns in self.stage_ns)
+        return f"stages of {times} µs; one result every {self.interval_ns / 1e3:.1f} µs once filled (modelled)"
+
+
+def pipelined(model: torch.nn.Module, example: Arguments, device: str, size: int) -> Pipeline:
+    """Cut a model in stages of about the same modelled time and compile each for one chip of the device."""
+    if size != STAGES:
+        raise UsageError(f"a pipeline of {size} chips: the cards that are modelled have {STAGES}.")
+    graph, results = _captured(model, example)
+    inputs = tree_flatten((example[0], example[1]))[0]
+    cuts = _cuts(graph)
+    if not cuts:
+        raise UsageError("the model cannot be cut in two: no value passes from one part of it to another.")
+    best = _bisect(cuts, lambda cut: _modelled(_stages(graph, cut), inputs, device))
+    stages = _compiled(_stages(graph, best), inputs, device)
+    return Pipeline(stages, lambda values: tree_unflatten(list(values), results))
+
+
+def _captured(model: torch.nn.Module, example: Arguments) -> tuple[GraphModule, Any]:
+    """The model as one flat graph from tensors to tensors, and the structure of its outputs."""
+    args, kwargs = example
+    try:
+        program = torch.export.export(model, tuple(args), dict(kwargs))
+        graph = program.module(check_guards=False)
+    except Exception as error:  # PyTorch raises many kinds here; each means that the model is no single graph
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise CaptureError(f"a pipeline needs the model as one graph, which torch.export cannot give: {why}") from error
+    spec = program.call_spec.out_spec
+    graph.graph.set_codegen(torch.fx.graph.CodeGen())
+    output = next(n for n in graph.graph.nodes if n.op == "output")
+    output.args = (tuple(tree_flatten(output.args[0])[0]),)
+    for node in [n for n in graph.graph.nodes if n.op == "call_module" and not n.users]:
+        graph.graph.erase_node(node)
+    graph.recompile()
+    return graph, spec
+
+
+def _cuts(graph: GraphModule) -> list[Node]:
+    """Nodes after which as few values as possible cross to the rest, in order."""
+    nodes = _calls(graph)
+    crossing = [(len(_crossing(graph, node)), node) for node in nodes[:-1]]
+    fewest = min((count for count, _ in crossing), default=0)
+    return [node for count, node in crossing if count == fewest]
+
+
+def _calls(graph: GraphModule) -> list[Node]:
+    return [n for n in graph.graph.nodes if n.op not in ("placeholder", "get_attr", "output")]
+
+
+def _crossing(graph: GraphModule, cut: Node) -> list[Node]:
+    """Values that exist up to a node and are used after it. Weights do not cross: each stage has its own."""
+    place = {node: index for index, node in enumerate(graph.graph.nodes)}
+    last = place[cut]
+    is_input = {n: n.op == "placeholder" for n in place}
+    before = [n for n in place if n.op != "get_attr" and (is_input[n] or place[n] <= last)]
+    return [n for n in before if any(place[user] > last for user in n.users)]
+
+
+def _stages(graph: GraphModule, cut: Node) -> list[GraphModule]:
+    """The two parts, each a function from the values that reach it to those that leave it."""
+    nodes = _calls(graph)
+    at = nodes.index(cut) + 1
+    inputs = [n for n in graph.graph.nodes if n.op == "placeholder"]
+    output = next(n for n in graph.graph.nodes if n.op == "output")
+    between = _crossing(graph, cut)
+    return [_part(graph, nodes[:at], inputs, between), _part(graph, nodes[at:], between, list(output.args[0]))]
+
+
+def _part(graph: GraphModule, nodes: Sequence[Node], given: Sequence[Node], wanted: Sequence[Any]) -> GraphModule:
+    made = torch.fx.Graph()
+    names = {node: made.placeholder(node.name) for node in given}
+
+    def name_of(node: Node) -> Node:
+        if node not in names:
+            assert node.op == "get_attr", f"{node} reaches a stage without being handed to it"
+            names[node] = made.get_attr(str(node.target))
+        return names[node]
+
+    for node in nodes:
+        names[node] = made.node_copy(node, name_of)
+    made.output(tuple(name_of(one) if isinstance(one, Node) else one for one in wanted))
+    return GraphModule(graph, made)
+
+
+def _bisect(cuts: Sequence[Node], times: Callable[[Node], tuple[int, int]]) -> Node:
+    """The first stage grows with the cut and the second shrinks: look where they meet."""
+    low, high = 0, len(cuts) - 1
+    seen: dict[int, int] = {}
+    while low <= high:
+        middle = (low + high) // 2
+        first, second = times(cuts[middle])
+        seen[middle] = max(first, second)
+        low, high = (middle + 1, high) if first < second else (low, middle - 1)
+    return cuts[min(seen, key=lambda index: seen[index])]
+
+
+def _modelled(stages: Sequence[GraphModule], inputs: Sequence[Any], device: str) -> tuple[int, int]:
+    first, second = (stage.plan for stage in _compiled(stages, inputs, device, dry_run=True))
+    return (first.total_ns if first else 0), (second.total_ns if second else 0)
+
+
+def _compiled(
+    stages: Sequence[GraphModule], inputs: Sequence[Any], device: str, dry_run: bool = False
+) -> list[Compiled]:
+    """Each stage for one chip, on what the stage before it gives."""
+    values: Sequence[Any] = inputs
+    compiled = []
+    for stage in stages:
+        stage.eval()
+        settings = {"parallel": "none"}
+        compiled.append(compile(stage, device=device, settings=settings, call=(values, {}), dry_run=dry_run))
+        with torch.no_grad():
+            values = stage(*values)
+    return compiled

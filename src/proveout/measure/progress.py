@@ -1,0 +1,52 @@
+"""How long a benchmark still takes, said honestly: a lower bound until one configuration has shown what comes on top.
+
+Loading and warm-up are not part of `duration`. Before any configuration has ended, nobody knows them; afterwards, what
+the finished ones took beyond their durations is expected of each that waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proveout.measure.outcome import Configuration
+
+
+@dataclass(frozen=True)
+class TimeLeft:
+    seconds: float
+    at_least: bool
+    """Whether this is all that can be said, or an estimate from what was seen."""
+
+    def __str__(self) -> str:
+        return f"{'at least' if self.at_least else 'about'} {_words(self.seconds)}"
+
+
+def time_left(finished: Sequence[tuple[Configuration, float]], waiting: Sequence[Configuration]) -> TimeLeft:
+    """From (configuration, seconds it really took) of the finished ones to what the waiting ones will take.
+
+    A configuration that stopped early (`max_infers`, a fault) tells nothing about loading: it is left out.
+    """
+    asked = sum(c.duration_s for c in waiting)
+    extras = [took - c.duration_s for c, took in finished if took >= c.duration_s]
+    if not waiting or not extras:
+        return TimeLeft(asked, at_least=bool(waiting))
+    return TimeLeft(asked + len(waiting) * sum(extras) / len(extras), at_least=False)
+
+
+def line(number: int, total: int, configuration: Configuration, left: TimeLeft) -> str:
+    """`[2/4] net on cpu: 1 model × 2 workers, batch 8; about 25 s remaining.`"""
+    c = configuration
+    models = f"{c.n_models} model{'' if c.n_models == 1 else 's'}"
+    workers = f"{c.workers_per_model} worker{'' if c.workers_per_model == 1 else 's'}"
+    pipeline = f", over {c.pipeline_size} chips" if c.pipeline_size > 1 else ""
+    load = f", {c.load.mode}" + (f" {c.load.rate:g}/s" if c.load.rate else "") if c.load.mode != "closed" else ""
+    what = f"{c.model_name} on {c.device}: {models} × {workers}, batch {c.batch_size}{pipeline}{load}"
+    return f"[{number}/{total}] {what}; {left} remaining."
+
+
+def _words(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = seconds / 60
+    return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:.1f} h"

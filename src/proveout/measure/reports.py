@@ -1,0 +1,345 @@
+"""A benchmark's Outcomes as reports: NeuronPerf's names with right definitions, intervals, and a verdict with reasons.
+
+A report is a flat dictionary of JSON values; docs/reference/bench-report.md defines each. A number that cannot be said
+is None, and `reasons` says why under the same name. `X_low` and `X_high` are the 95 % interval of X.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from proveout.errors import UsageError, unknown
+from proveout.measure import histogram, series, statistics, steady
+from proveout.measure.outcome import Outcome, Stamps, WorkerRun
+from proveout.measure.sheet import MS, Report, Sheet
+from proveout.measure.statistics import CURVE, Estimate, Summary
+from proveout.types import to_json
+
+SCHEMA = 1
+RESOURCE_PERCENTS = (0, 50, 90, 95, 99, 100)
+OVERHEAD = 0.05
+"""Share of the median call that the harness itself may take before the verdict says so."""
+SETTLING = 0.01
+"""Share of the measured calls that may differ at the start without a note."""
+BUSY_PERCENT = 20.0
+CLOSED = ("closed", "concurrency")
+PARTS = ("preprocess", "infer", "postprocess")
+ADVICE = {
+    "partial": "The numbers are those of what was completed",
+    "failed": "Do not use these numbers",
+    "skipped": "Nothing was run",
+}
+
+
+def reports(outcomes: Iterable[Outcome], cost_per_hour: float | None = None) -> list[Report]:
+    """One report for each Outcome, in their order; `cost_per_hour` is used where a configuration names none."""
+    return [_report(outcome, cost_per_hour) for outcome in outcomes]
+
+
+def get_reports(results: Sequence[Any], cost_per_hour: float | None = None) -> list[Report]:
+    """The reports of what `benchmark(…, return_timers=True)` gave; reports themselves pass through unchanged."""
+    for result in results:
+        if not isinstance(result, Outcome | dict):
+            raise UsageError(
+                f"a result is a {type(result).__name__}: give what benchmark(…, return_timers=True) returned."
+            )
+    return [r if isinstance(r, dict) else _report(r, cost_per_hour) for r in results]
+
+
+def get_report_by_tag(reports: Sequence[Report], tag: str) -> Report:
+    """The one report whose `tag` this is: model, device, batch size, models, workers, pipeline size and load."""
+    if isinstance(reports, str):
+        reports, tag = tag, reports  # type: ignore[assignment]
+    found = [report for report in reports if report["tag"] == tag]
+    if not found:
+        raise unknown("tag", tag, sorted({report["tag"] for report in reports}))
+    return found[0]
+
+
+def tag(outcome: Outcome) -> str:
+    """A name for a configuration that another run of it has too."""
+    c = outcome.configuration
+    words = [c.model_name, c.device, f"b{c.batch_size}", f"n{c.n_models}", f"w{c.workers_per_model}"]
+    words += [f"p{c.pipeline_size}"] if c.pipeline_size > 1 else []
+    words += [c.load.mode + (f"{c.load.rate:g}" if c.load.rate else "")] if c.load.mode != "closed" else []
+    return "-".join(words)
+
+
+def _report(outcome: Outcome, cost_per_hour: float | None) -> Report:
+    sheet = Sheet()
+    calls = series.merged(outcome)
+    started, ended = series.phase(outcome, calls)
+    status, reason = _status(outcome)
+    configuration = outcome.configuration
+    sheet.values.update(
+        schema=SCHEMA,
+        tag=tag(outcome),
+        created=outcome.created,
+        status=status,
+        reason=reason,
+        model_name=configuration.model_name,
+        model_filename=configuration.model_filename or configuration.model_name,
+        device_type=configuration.device,
+        batch_size=configuration.batch_size,
+        n_models=configuration.n_models,
+        live_models=outcome.live_models,
+        workers_per_model=configuration.workers_per_model,
+        pipeline_size=configuration.pipeline_size,
+        load_mode=configuration.load.mode,
+        duration=configuration.duration_s,
+        multiprocess=configuration.multiprocess,
+        multiinterpreter=configuration.multiinterpreter,
+        threads=configuration.threads,
+    )
+    verdict = _throughput_and_latency(sheet, outcome, calls, started, ended)
+    _parts(sheet, calls)
+    _device(sheet, outcome, calls.device_ns)
+    _workers(sheet, outcome.workers, started)
+    _cost(sheet, configuration.cost_per_hour if configuration.cost_per_hour is not None else cost_per_hour)
+    _resources(sheet, dict(outcome.resources))
+    _harness(sheet, outcome)
+    unordered = _from_histogram(sheet, outcome, started, ended) if histogram.is_binned(outcome) else []
+    problems = [*_problems(sheet), *(verdict.problems if verdict else ()), *unordered]
+    sheet.values["verdict"] = "INVALID" if problems else "VALID"
+    sheet.values["verdict_reasons"] = [dataclasses.asdict(problem) for problem in problems]
+    sheet.values["notes"] = _notes(outcome, calls, started, ended, verdict)
+    sheet.values["configuration"] = {
+        key: value for key, value in to_json(dataclasses.asdict(configuration)).items() if key != "load"
+    } | {"load": _load(outcome)}
+    sheet.values["conditions"] = dict(outcome.conditions)
+    sheet.values["series"] = [
+        dataclasses.asdict(w) for w in series.windows(calls, started, ended, configuration.batch_size)
+    ]
+    sheet.values["resources"] = {name: [float(v) for v in values] for name, values in outcome.resources}
+    sheet.values["reasons"] = sheet.reasons
+    return sheet.values
+
+
+def _throughput_and_latency(
+    sheet: Sheet, outcome: Outcome, calls: series.Calls, started: int, ended: int
+) -> steady.Verdict | None:
+    items, n = outcome.configuration.batch_size, len(calls)
+    inside = calls.ends_ns[calls.ended_within(started, ended)]
+    missing = sum(w.missing_items for w in outcome.workers)
+    sheet.put("total_infs", n * items - missing)
+    sheet.put("total_calls", n)
+    sheet.put("total_s", (ended - started) / 1e9)
+    sheet.put("errors", sum(w.errors for w in outcome.workers))
+    none = "no call was completed" + (f": {outcome.reason}" if outcome.reason else "")
+    rate = _rate(inside, started, ended, items) if n else Estimate(None, reason=none)
+    sheet.estimate("throughput_avg", rate, n * items / (n * items - missing) if n * items > missing else 1.0)
+    most = series.peak(calls, started, ended, items)
+    sheet.put("throughput_peak", most, none if not n else "the measured phase is shorter than one second")
+    verdict = _judge(outcome, calls, ended - started)
+    summary = _summary(verdict, calls, outcome.configuration.load.mode)
+    sheet.times("latency", summary, none)
+    closed = not len(calls.intended_ns)
+    why = none if not n else "in a closed loop a call starts when it is asked for: latency is service time"
+    for name, times in (
+        ("service", None if closed else calls.service_ns),
+        ("waited", None if closed else calls.starts_ns - calls.intended_ns),
+    ):
+        told = statistics.summarise(np.maximum(times, 0)) if times is not None else None
+        sheet.times(name, told, why)
+        sheet.estimate(f"{name}_avg_ms", told.mean_ns if told else Estimate(None, reason=why), MS)
+    sheet.estimate("e2e_avg_ms", summary.mean_ns if summary else Estimate(None, reason=none), MS)
+    sheet.put("independent_samples", summary and summary.independent, none)
+    sheet.put("settling_calls", verdict and verdict.steady.warmup, none)
+    sheet.put("drift", verdict and verdict.steady.drift, (verdict.steady.reason if verdict else none) or none)
+    curve = zip(CURVE, summary.curve_ns) if summary else ()
+    sheet.values["cdf"] = [[share, ns / MS] for share, ns in curve]
+    return verdict
+
+
+def _rate(ends_ns: Stamps, started: int, ended: int, items: int) -> Estimate:
+    if ended <= started or not len(ends_ns):
+        return Estimate(None, reason="no call ended within a measured phase of any length")
+    return statistics.throughput(ends_ns, started, ended, items)
+
+
+def _from_histogram(sheet: Sheet, outcome: Outcome, started: int, ended: int) -> list[steady.Problem]:
+    """What a histogram tells in place of single calls: no intervals, and no verdict on what it cannot show."""
+    calls = sum(histogram.num_calls(w.bins) for w in outcome.workers)
+    if calls and ended > started:
+        items = calls * outcome.configuration.batch_size - sum(w.missing_items for w in outcome.workers)
+        summary = histogram.summary([w.bins for w in outcome.workers])
+        told = Sheet()
+        told.put("total_infs", items)
+        told.put("total_calls", calls)
+        told.estimate("throughput_avg", Estimate(items * 1e9 / (ended - started), reason=histogram.NO_ORDER))
+        told.times("latency", summary)
+        told.estimate("e2e_avg_ms", summary.mean_ns, MS)
+        for name, value in told.values.items():
+            sheet.reasons.pop(name, None)
+            sheet.put(name, value, told.reasons.get(name, ""))
+        sheet.values["cdf"] = [[share, ns / MS] for share, ns in zip(CURVE, summary.curve_ns)]
+    for name, reason in sheet.reasons.items():
+        if reason.startswith("no call was completed") and calls:
+            sheet.reasons[name] = histogram.NO_ORDER
+    return [steady.Problem("not steady", "a histogram cannot show a steady state", "Use recording='raw' to judge it")]
+
+
+def _judge(outcome: Outcome, calls: series.Calls, elapsed_ns: int) -> steady.Verdict | None:
+    """In a closed loop that ran to its end, the calls' times must add up to the callers' time.
+
+    Offline, all is due at once, and responses grow by their nature: there the service times are judged.
+    """
+    if not len(calls):
+        return None
+    configuration = outcome.configuration
+    mode = configuration.load.mode
+    adds_up = outcome.status == "passed" and mode in CLOSED and elapsed_ns > 0
+    callers = configuration.load.concurrency or configuration.num_workers
+    judged = calls.service_ns if mode == "offline" else calls.latency_ns
+    return steady.judge(judged, elapsed_ns=elapsed_ns if adds_up else None, concurrency=callers)
+
+
+def _summary(verdict: steady.Verdict | None, calls: series.Calls, mode: str) -> Summary | None:
+    """Of every measured call: throughput counts those in which the model was still settling, so latency does too."""
+    if verdict is None:
+        return None
+    judged_all = mode != "offline" and verdict.summary.n == len(calls)
+    return verdict.summary if judged_all else statistics.summarise(calls.latency_ns)
+
+
+def _parts(sheet: Sheet, calls: series.Calls) -> None:
+    timed = {part: getattr(calls, f"{part}_ns") for part in PARTS}
+    only_infer = len(calls) > 0 and not any(map(len, timed.values())) and not len(calls.intended_ns)
+    for part, times in timed.items():
+        if part == "infer" and only_infer:
+            for suffix in ("", "_low", "_high"):
+                sheet.put(f"infer_avg_ms{suffix}", sheet.values[f"e2e_avg_ms{suffix}"])
+            continue
+        alone = "inference was not timed alone" if part == "infer" else f"no {part}_fn was timed"
+        reason = alone if len(calls) else "no call was completed"
+        sheet.estimate(f"{part}_avg_ms", statistics.mean(times) if len(times) else Estimate(None, reason=reason), MS)
+
+
+def _device(sheet: Sheet, outcome: Outcome, device_ns: Stamps) -> None:
+    """Modelled and measured device times have columns of their own."""
+    sheet.values["device_kind"] = outcome.device_kind
+    for kind in ("measured", "modelled"):
+        here = outcome.device_kind == kind and len(device_ns) > 0
+        reason = f"this device's own time was not {kind}"
+        summary = statistics.summarise(device_ns, (50.0,)) if here else None
+        sheet.put(f"device_{kind}_avg_ms", summary and (summary.mean_ns.value or 0.0) / MS, reason)
+        sheet.put(f"device_{kind}_ms_p50", summary and (summary.median_ns.value or 0.0) / MS, reason)
+        sheet.put(f"device_{kind}_ms_p100", summary and summary.max_ns / MS, reason)
+
+
+def _workers(sheet: Sheet, workers: Sequence[WorkerRun], started: int) -> None:
+    loads = [w.load_ns / MS for w in workers if w.load_ns]
+    spans = [float(w.ends_ns[-1] - w.starts_ns[0]) / 1e9 for w in workers if len(w.ends_ns)]
+    sheet.put("load_avg_ms", sum(loads) / len(loads) if loads else None, "no model was loaded")
+    sheet.put("worker_avg_s", sum(spans) / len(spans) if spans else None, "no call was completed")
+    sheet.put("warmup_infs", sum(w.warmup_calls for w in workers) * sheet.values["batch_size"])
+    sheet.values["workers"] = [
+        {
+            "worker": w.worker,
+            "model": w.model,
+            "pid": w.pid,
+            "calls": len(w.ends_ns),
+            "start_s": float(w.starts_ns[0] - started) / 1e9 if len(w.starts_ns) else None,
+            "end_s": float(w.ends_ns[-1] - started) / 1e9 if len(w.ends_ns) else None,
+            "load_ms": w.load_ns / MS,
+            "warmup_calls": w.warmup_calls,
+            "errors": w.errors,
+            "exit_code": w.exit_code,
+            "reason": w.reason,
+            "log": w.log,
+        }
+        for w in workers
+    ]
+
+
+def _cost(sheet: Sheet, per_hour: float | None) -> None:
+    rate = sheet.values["throughput_avg"]
+    sheet.put("cost_per_hour", per_hour, "no cost_per_hour was given")
+    known = per_hour is not None and rate
+    reason = "no cost_per_hour was given" if per_hour is None else "nothing was completed"
+    sheet.put("cost_per_1m_inf", per_hour * 1e6 / (3600 * rate) if known and per_hour is not None else None, reason)
+
+
+def _resources(sheet: Sheet, sampled: Mapping[str, Sequence[float]]) -> None:
+    for short in ("cpu", "mem"):
+        values = sampled.get(f"{short}_percent", ())
+        reason = f"{short}_percent was not sampled"
+        sheet.put(f"{short}_avg_percent", float(np.mean(values)) if len(values) else None, reason)
+        for percent in RESOURCE_PERCENTS:
+            found = float(np.percentile(values, percent)) if len(values) else None
+            sheet.put(f"{short}_percent_p{percent}", found, reason)
+    rss = sampled.get("rss_bytes", ())
+    sheet.put("rss_peak_bytes", float(max(rss)) if len(rss) else None, "rss_bytes was not sampled")
+    energy = sampled.get("energy_j", ())
+    used = float(energy[-1] - energy[0]) if len(energy) > 1 else None
+    infs = sheet.values["total_infs"]
+    sheet.put("energy_j", used, "this machine gives no energy counter")
+    sheet.put("energy_j_per_inf", used / infs if used is not None and infs else None, "energy is not known")
+    sheet.values["n_stats_intervals"] = max((len(values) for values in sampled.values()), default=0)
+
+
+def _harness(sheet: Sheet, outcome: Outcome) -> None:
+    middle = sheet.values["latency_ms_p50"]
+    known = outcome.overhead_ns is not None
+    sheet.put("overhead_ns", outcome.overhead_ns, "the harness's own time was not measured")
+    share = outcome.overhead_ns / MS / middle if known and outcome.overhead_ns is not None and middle else None
+    sheet.put("overhead_share", share, "the harness's own time or the median is not known")
+    check = outcome.check
+    sheet.put("outputs_compared", check and check.compared, "outputs were not compared")
+    sheet.put("outputs_wrong", check and check.wrong, "outputs were not compared")
+    sheet.put("worst_pcc", check and check.worst_pcc, (check.reason if check else "") or "outputs were not compared")
+
+
+def _status(outcome: Outcome) -> tuple[str, str]:
+    """A fast wrong model is a failure, whatever else went well."""
+    check = outcome.check
+    if check and check.wrong:
+        found = f"{check.wrong} of {check.compared} outputs are wrong"
+        return "failed", "; ".join(filter(None, (outcome.reason, found, check.reason)))
+    return outcome.status, outcome.reason
+
+
+def _problems(sheet: Sheet) -> list[steady.Problem]:
+    """What is wrong beside the sample itself."""
+    found = []
+    status, share = sheet.values["status"], sheet.values["overhead_share"]
+    if status != "passed":
+        found.append(steady.Problem(status, sheet.values["reason"] or status, ADVICE[status]))
+    if share is not None and share > OVERHEAD:
+        advice = "The model is about as quick as the harness: use a larger batch, or time several calls as one"
+        found.append(steady.Problem("harness overhead", f"the harness takes {share:.0%} of the median call", advice))
+    return found
+
+
+def _notes(
+    outcome: Outcome, calls: series.Calls, started: int, ended: int, verdict: steady.Verdict | None
+) -> list[str]:
+    notes = []
+    within = calls.ended_within(started, ended)
+    outside = len(calls) - (within.stop - within.start)
+    if outside:
+        notes.append(f"{outside} calls ended outside the measured phase: they are in latency, not in throughput")
+    if verdict and verdict.steady.warmup > SETTLING * len(calls):
+        notes.append(f"the first {verdict.steady.warmup} measured calls differ from the rest; they are in all numbers")
+    if outcome.configuration.load.mode == "offline":
+        notes.append(
+            "offline: all calls are due at once, so latency counts the queue; look at throughput and service time"
+        )
+    errors = sum(w.errors for w in outcome.workers)
+    if errors:
+        notes.append(f"{errors} calls raised an error; they are in no number but this one")
+    pressure = dict(outcome.conditions).get("cpu_pressure", "0")
+    if float(pressure.split()[0]) > BUSY_PERCENT:
+        notes.append(f"the machine was busy before it began: tasks waited for a processor in {pressure}")
+    return notes
+
+
+def _load(outcome: Outcome) -> Report:
+    load = outcome.configuration.load
+    told: Report = dataclasses.asdict(load)
+    told["arrivals_s"] = len(load.arrivals_s)
+    return told

@@ -1,0 +1,13 @@
+"""NeuronPerf's namespace for TensorFlow, which is not served: whatever is asked of it says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proveout.errors import UsageError
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise UsageError("TensorFlow models are not served: Proveout takes PyTorch models, through proveout.torch.")

@@ -1,0 +1,143 @@
+"""Every script of every corpus is labelled, described and sound; each tenth runs alone and is discovered, the others
+by name (-m whole_corpora)."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import subprocess
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import proveout
+from proveout.capture import corpora_folder, discover, read_labels, resolve
+from proveout.sweep.warm import WarmServer
+
+AT_LEAST = {
+    "selftest": 8,
+    "transformers": 60,
+    "popular_on_huggingface": 100,
+    "torch_hub": 12,
+    "torchvision": 12,
+    "timm": 12,
+    "diffusers": 6,
+    "graph_convolutions": 10,
+    "llm_layer": 10,
+}
+LABELS = ("name", "author", "task", "domain", "license")
+
+SCRIPTS = {str(path.relative_to(corpora_folder())): path for path, _ in resolve([], [], all=True)}
+EVERY_SCRIPT = pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
+
+
+def _in_the_tenth(name: str) -> bool:
+    """A seeded choice that a new script does not change for the others."""
+    return zlib.crc32(name.encode()) % 10 == 0
+
+
+A_TENTH_BY_DEFAULT = pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(path, id=name, marks=pytest.mark.slow if _in_the_tenth(name) else pytest.mark.whole_corpora)
+        for name, path in SCRIPTS.items()
+    ],
+)
+
+
+@pytest.mark.parametrize("corpus", AT_LEAST)
+def test_a_corpus_is_as_large_as_promised(corpus: str) -> None:
+    assert len(resolve([], [corpus], all=True)) >= AT_LEAST[corpus]
+
+
+def test_mlagility_s_name_of_the_transformers_is_served() -> None:
+    assert resolve([], ["transformers_pytorch"], all=True) == resolve([], ["transformers"], all=True)
+
+
+@EVERY_SCRIPT
+def test_a_script_says_what_it_is(script: Path) -> None:
+    labels = dict(read_labels(script))
+    assert [key for key in LABELS if len(labels.get(key, ())) != 1] == []
+    tree = ast.parse(script.read_text(encoding="utf-8"), str(script))
+    assert (ast.get_docstring(tree) or "").strip(), "a docstring says where the model comes from"
+
+
+def test_names_are_unique_in_a_corpus() -> None:
+    names = Counter((path.parent.name, dict(read_labels(path))["name"]) for path in SCRIPTS.values())
+    assert [name for name, times in names.items() if times > 1] == []
+
+
+@pytest.mark.parametrize("corpus", ["transformers", "popular_on_huggingface"])
+def test_every_kind_of_model_is_there(corpus: str) -> None:
+    domains = {dict(read_labels(path))["domain"] for path, _ in resolve([], [corpus], all=True)}
+    assert domains >= {("nlp",), ("vision",), ("audio",), ("multimodal",)}
+
+
+def test_every_checkpoint_of_the_table_has_its_script() -> None:
+    folder = corpora_folder() / "popular_on_huggingface"
+    table = ast.parse((folder / "_checkpoints.py").read_text(encoding="utf-8"))
+    (rows,) = [node.value for node in table.body if isinstance(node, ast.AnnAssign)]
+    assert isinstance(rows, ast.Dict)
+    built = {dict(read_labels(path))["name"][0] for path in folder.glob("[!_]*.py")}
+    assert {ast.literal_eval(key) for key in rows.keys if key is not None} == built
+    for path in folder.glob("[!_]*.py"):
+        assert f'build("{dict(read_labels(path))["name"][0]}", args)' in path.read_text(encoding="utf-8")
+
+
+@A_TENTH_BY_DEFAULT
+def test_a_script_runs_alone(script: Path, tmp_path: Path) -> None:
+    tested = str(Path(proveout.__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": tested, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, script, "--small"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+    )
+    expected = ("expect", ("fail",)) not in read_labels(script)
+    assert (done.returncode == 0) == expected, done.stderr[-2000:]
+
+
+@pytest.fixture(scope="module")
+def warm() -> Iterator[WarmServer]:
+    server = WarmServer(("transformers",))
+    yield server
+    server.stop()
+
+
+@A_TENTH_BY_DEFAULT
+def test_a_script_s_models_are_discovered(script: Path, warm: WarmServer) -> None:
+    found = discover(script, script_args="--small", timeout_s=300, run=warm.run)
+    expected = ("expect", ("fail",)) not in read_labels(script)
+    assert (bool(found.workloads), not found.error) == (expected, expected), found.error
+
+
+@pytest.mark.slow
+def test_a_popular_model_has_seeded_weights_those_of_a_folder_or_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+    from transformers import BertModel
+
+    from proveout.parser import parse
+
+    monkeypatch.syspath_prepend(corpora_folder() / "popular_on_huggingface")
+    build = importlib.import_module("_build").build
+
+    def weights_of(*flags: str) -> torch.Tensor:
+        monkeypatch.setattr(sys, "argv", ["bert_tiny.py", *flags])
+        model, _ = build("prajjwal1/bert-tiny", parse(["batch_size", "max_seq_length"]))
+        return model.embeddings.word_embeddings.weight.detach()
+
+    seeded = weights_of()
+    assert torch.equal(weights_of(), seeded)
+    from_pretrained = BertModel.from_pretrained
+    trained = BertModel(BertModel.config_class(hidden_size=128, num_hidden_layers=2, num_attention_heads=2))
+    trained.save_pretrained(tmp_path / "prajjwal1" / "bert-tiny")
+    assert torch.equal(weights_of("--weights", str(tmp_path)), trained.embeddings.word_embeddings.weight)
+
+    monkeypatch.setattr(BertModel, "from_pretrained", lambda hub_id: from_pretrained(tmp_path / hub_id))
+    assert torch.equal(weights_of("--weights", "pretrained"), trained.embeddings.word_embeddings.weight)
+    assert not torch.equal(seeded, trained.embeddings.word_embeddings.weight)

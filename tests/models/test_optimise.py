@@ -1,0 +1,28 @@
+"""What the optimiser finds for BERT-Base is worth half as much speed again, on inputs that it has not seen."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from zoo import BIG
+
+import proveout
+from proveout.check import compare_outputs
+from proveout.types import Settings
+
+BASE = Settings(precision="bfloat16", memory="dram", trace=True)
+FOUND = Settings(
+    precision="bfloat16", trace=True, products="configured", sharding="norms", math_fidelity="LoFi", weights="bfloat8_b"
+)
+
+
+@pytest.mark.slow
+def test_bert_base_is_half_as_quick_again_within_the_budget():
+    model, inputs = BIG["bert_base"]()
+    plain = proveout.compile(model, inputs, settings=BASE, dry_run=True)
+    tuned = proveout.compile(model, inputs, settings=FOUND)
+    assert plain.plan.total_ns >= 1.5 * tuned.plan.total_ns
+    other = {"input_ids": torch.randint(3, 30522, (1, 128), generator=torch.Generator().manual_seed(7))}
+    with torch.no_grad():
+        wanted = model(**other)
+    assert all(c.passed and c.pcc >= 0.99 for c in compare_outputs(tuned(**other), wanted, 0.99))

@@ -1,0 +1,274 @@
+"""Bring-up of a small model: what the stages leave, that they are resumed, and that a failure is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import proveout
+from proveout.bringup import STAGES, Asked, Folder
+from proveout.bringup.flow import NUMBERS, bring_up, run_stages, with_needs
+from proveout.bringup.graph import Op
+from proveout.bringup.graph_page import render
+from proveout.bringup.subject import Subject
+from proveout.bringup.tree import tree_of
+from proveout.capture import discover
+from proveout.cli import main
+from proveout.errors import CompileError
+from proveout.program import Ref, Step
+from proveout.types import Origin, Settings
+
+SCRIPT = """# labels: name::small licence::apache-2.0 task::testing
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.norm = nn.Linear(64, 64), nn.LayerNorm(64)
+
+    def forward(self, x):
+        return self.norm(x + torch.nn.functional.gelu(self.linear(x)))
+
+
+class Small(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(2))
+        self.head = nn.Linear(64, 32)
+
+    def forward(self, x, kept):
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x), x * kept.to(torch.bool).unsqueeze(-1)
+
+
+model = Small().eval()
+with torch.no_grad():
+    model(torch.randn(2, 32, 64), torch.ones(2, 32, dtype=torch.int64))
+"""
+
+
+def asked_for(folder, text=SCRIPT, tests=False) -> Asked:
+    script = folder / "small.py"
+    script.write_text(text)
+    os.utime(script, (1_700_000_000, 1_700_000_000))
+    (workload,) = discover(script).workloads
+    return Asked(workload, settings=Settings(precision="bfloat16"), tests=tests)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """One model brought up, once: what was asked, and the folder."""
+    folder = tmp_path_factory.mktemp("bringup")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PROVEOUT_CACHE", str(folder / "cache"))
+        asked = asked_for(folder)
+        run_stages(asked, Folder(folder / "out"), STAGES)
+    return asked, folder / "out"
+
+
+def outcomes(folder: Path):
+    return {s.name: Folder(folder).outcome(NUMBERS[s.name], s.name) for s in STAGES}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def test_every_stage_of_a_small_model_is_done(made):
+    _, folder = made
+    found = outcomes(folder)
+    assert {name: o.status for name, o in found.items()} == dict.fromkeys(NUMBERS, "passed")
+    assert all((folder / name).is_file() for o in found.values() for name, _ in o.files)
+    expected = {
+        "card.md", "graph.svg", "graph.html", "summary.md", "missing.md", "ttnn_model.py", "tests/test_ops.py",
+        "tests/test_modules.py", "tests/test_trace.py", "optimise.md", "report.html", "report.md", "perf/perf.json",
+    }  # fmt: skip
+    assert expected <= contents(folder).keys()
+
+
+def test_the_card_is_filled(made):
+    text = (made[1] / "card.md").read_text()
+    for fact in ("Small", "apache-2.0", "testing", "FLOPs", "float32[2,32,64]", "int64[2,32]", "wormhole"):
+        assert fact in text
+
+
+def test_alike_modules_share_a_class(made):
+    text = (made[1] / "ttnn_model.py").read_text()
+    assert text.count("class Block(") == 1
+    assert "self.blocks_0 = Block(device, tensors, at(path" not in text.split("class Block(")[0]
+    assert "blocks_0 = self.blocks_0(" in text
+    assert "blocks_1 = self.blocks_1(" in text
+
+
+def test_a_missing_op_has_an_issue_with_a_repro_that_was_run(made):
+    (line,) = Folder(made[1]).data(NUMBERS["missing"], "missing")["lines"]
+    assert line["aten"] == "aten._to_copy.default"
+    assert line["repro"] == "run here: the same op stays on the host for the same reason"
+    assert "**Repro**" in (made[1] / line["file"]).read_text()
+
+
+def test_generated_tests_pass_with_plain_pytest_and_the_model_runs_alone(made, tmp_path):
+    """In another folder, and with nothing of this checkout's test configuration."""
+    folder = shutil.copytree(made[1], tmp_path / "copy")
+    plain = [sys.executable, "-m", "pytest", "-q", "-c", "/dev/null", "-p", "no:cacheprovider", "tests"]
+    how = {"cwd": folder, "capture_output": True, "text": True, "check": False}
+    how["env"] = {**os.environ, "PYTHONPATH": str(Path(proveout.__file__).parents[1])}
+    ran = subprocess.run(plain, **how)
+    assert ran.returncode == 0, ran.stdout[-2000:]
+    alone = subprocess.run([sys.executable, "ttnn_model.py"], **how)
+    assert alone.stdout.count("as compiled") == 2, alone.stderr[-2000:]
+
+
+def test_a_stage_alone_brings_what_it_reads():
+    assert with_needs("perf") == ["card", "reference", "graph", "optimise", "perf"]
+    assert with_needs("card") == ["card"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["small.py", "--stage", "prefs"], "unknown stage 'prefs'; valid: card,"),
+        (["small.py", "--device", "cpu"], "bring-up is for a modelled chip, and device 'cpu' is none"),
+    ],
+)
+def test_what_cannot_be_right_is_refused_before_any_work(words, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["bringup", *words]) == 2
+    assert said in capsys.readouterr().err
+    assert not list(tmp_path.glob("bringup"))
+
+
+def test_running_it_again_leaves_every_file_as_it_is(made):
+    asked, folder = made
+    before = {p: p.stat().st_mtime_ns for p in folder.rglob("*") if p.is_file()}
+    run_stages(asked, Folder(folder), STAGES)
+    assert {p: p.stat().st_mtime_ns for p in folder.rglob("*") if p.is_file()} == before
+
+
+@pytest.mark.parametrize("killed", ["graph", "optimise"])
+def test_killed_at_a_stage_it_ends_with_the_same_folder(made, killed, tmp_path, monkeypatch):
+    asked, whole = made
+    folder = shutil.copytree(whole, tmp_path / "killed")
+    for stage in STAGES[NUMBERS[killed] - 1 :]:
+        for name, _ in outcomes(whole)[stage.name].files:
+            (folder / name).unlink(missing_ok=True)
+        Folder(folder).file_of(NUMBERS[stage.name], stage.name).unlink()
+
+    def die(subject: Subject, files):
+        files.text("half.txt", "written, and then the power went")
+        raise KeyboardInterrupt
+
+    before = STAGES[NUMBERS[killed] - 1].run
+    object.__setattr__(STAGES[NUMBERS[killed] - 1], "run", die)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_stages(asked, Folder(folder), STAGES)
+    finally:
+        object.__setattr__(STAGES[NUMBERS[killed] - 1], "run", before)
+    run_stages(asked, Folder(folder), STAGES)
+    found, wanted = contents(folder), contents(whole)
+    assert found.keys() == wanted.keys()
+    differing = [n for n in found if found[n] != wanted[n]]
+    assert differing == []
+
+
+def test_a_failing_stage_is_told_and_the_report_says_where_why_and_what_next(made, tmp_path):
+    asked, whole = made
+    folder = shutil.copytree(whole, tmp_path / "failing")
+    Folder(folder).file_of(NUMBERS["optimise"], "optimise").unlink()
+
+    def fail(subject, files):
+        raise CompileError("the search met a wall.")
+
+    stage = STAGES[NUMBERS["optimise"] - 1]
+    before = stage.run
+    object.__setattr__(stage, "run", fail)
+    try:
+        run_stages(asked, Folder(folder), STAGES)
+    finally:
+        object.__setattr__(stage, "run", before)
+    found = outcomes(folder)
+    assert (found["optimise"].status, found["optimise"].headline) == ("failed", "the search met a wall.")
+    assert found["report"].status == "passed"
+    text = (folder / "report.md").read_text()
+    assert "the search met a wall." in text
+    assert "run the same command" in text
+    assert "wall" in (folder / "report.html").read_text()
+
+
+def test_what_a_person_edited_is_kept_when_its_stage_runs_again(made, tmp_path):
+    asked, whole = made
+    folder = shutil.copytree(whole, tmp_path / "edited")
+    (folder / "card.md").write_text("mine\n")
+    file = Folder(folder).file_of(1, "card")
+    file.write_text(json.dumps({**json.loads(file.read_text()), "key": "older"}))
+    run_stages(asked, Folder(folder), [STAGES[0]])
+    assert (folder / "card.md.edited").read_text() == "mine\n"
+    assert (folder / "card.md").read_text() == (whole / "card.md").read_text()
+
+
+def test_held_out_inputs_are_like_the_scripts_own_and_masks_stay(made, tmp_path):
+    asked, _ = made
+    subject = Subject(asked, Folder(tmp_path))
+    (x, kept), _ = subject.held_out(1)[0]
+    (own, mask), _ = subject.call
+    assert not torch.equal(x, own)
+    assert abs(float(x.std() - own.std())) < 0.1
+    assert torch.equal(kept, mask)
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_costs_one_stage_and_the_report_is_still_written(tmp_path):
+    text = SCRIPT.replace(
+        "        for block in self.blocks:",
+        "        if torch.compiler.is_compiling():\n            die()\n        for block in self.blocks:",
+    ).replace("class Block", "import os\n\n\n@torch.compiler.disable\ndef die():\n    os._exit(9)\n\n\nclass Block", 1)
+    found = {o.name: o for o in bring_up(asked_for(tmp_path, text), tmp_path / "out", timeout_s=300)}
+    assert found["graph"].status == "failed"
+    assert "exited with code 9" in found["graph"].headline
+    assert found["summary"].status == "skipped"
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_the_graph_page_holds_ten_thousand_ops_in_a_few_megabytes():
+    ops = [
+        Op(i, 0, f"op_{i}", "aten.add.Tensor", f"layers.{i // 100}.part.{i % 10}", "converted", shape="bf16[1,128,768]",
+           source="model.py:12", pcc=0.9999, ns=1000 + i, uses=[i - 1] if i else [])
+        for i in range(10_000)
+    ]  # fmt: skip
+    page = render("big", "sim:n150", ops, {})
+    assert len(page) < 2_000_000
+    assert "<script>" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+
+
+def test_a_visit_that_computes_nothing_is_its_parents():
+    steps = [
+        Step("ttnn.reshape", (("input_tensor", Ref("x")),), ("a",), Origin(module="attention.query")),
+        Step(
+            "ttnn.linear",
+            (("input_tensor_a", Ref("a")), ("input_tensor_b", Ref("w"))),
+            ("b",),
+            Origin(module="attention.query"),
+        ),
+        Step("ttnn.gelu", (("input_tensor", Ref("b")),), ("c",), Origin(module="act")),
+        Step("ttnn.reshape", (("input_tensor", Ref("c")),), ("d",), Origin(module="attention.query")),
+    ]
+    types = {"attention": "Attention", "attention.query": "Linear", "act": "GELU"}
+    root = tree_of(steps, types, {"w": ["attention.query", "attention.key"]})
+    attention, act, late = root.items
+    assert [s.outputs for s in attention.items] == [("a",), ("b",)], "a merged product belongs to the module around it"
+    assert (attention.path, act.path) == ("attention", "act")
+    assert isinstance(late, Step), "a stray reshape makes no second visit"

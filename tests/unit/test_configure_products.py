@@ -1,0 +1,49 @@
+"""Products with a program config: the bias inside, less modelled time, the same numbers."""
+
+from __future__ import annotations
+
+import runpy
+
+import torch
+from torch import nn
+
+import proveout
+from proveout.chip.matmul import Product, blocks_for
+from proveout.chip.specs import CHIPS
+from proveout.compiler.program_passes.configure_products import config_text
+from proveout.engine.snapshot import save_calls
+from proveout.report.script import write_script
+
+
+def compiled(products):
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    model = nn.Sequential(nn.Linear(768, 768), nn.Tanh(), nn.Linear(768, 256, bias=False)).eval()
+    inputs = (torch.randn(128, 768),)
+    settings = {"precision": "bfloat16", "products": products, "trace": True}
+    return proveout.compile(model, inputs, settings=settings), inputs
+
+
+def test_a_product_with_a_bias_gets_a_config_and_is_quicker():
+    plain, inputs = compiled("default")
+    configured, _ = compiled("configured")
+    texts = [s.attr("program_config") for s in configured.program.body if s.kernel in ("ttnn.linear", "ttnn.matmul")]
+    assert "per_core_M=1, per_core_N=3, transpose_mcast=False" in str(texts[0])
+    assert texts[1] is None, "no bias, nothing to add inside"
+    assert configured.plan.total_ns < plain.plan.total_ns
+    assert torch.equal(plain(*inputs), configured(*inputs))
+
+
+def test_the_eager_face_takes_the_configured_calls(tmp_path, capsys):
+    model, inputs = compiled("configured")
+    (folder,) = save_calls(model, inputs, {}, tmp_path)
+    runpy.run_path(str(write_script(folder)), run_name="__main__")
+    assert "as compiled" in capsys.readouterr().out
+
+
+def test_narrow_products_are_cut_along_one_side():
+    chip = CHIPS["n150"]
+    wide = Product(1, 24, 128, 1, "bfloat16", "bfloat16", "bfloat16", 2, True, False, True)
+    tall = Product(128, 24, 1, 1, "bfloat16", "bfloat16", "bfloat16", 2, True, False, True)
+    assert config_text(blocks_for(wide, chip), chip).endswith("fuse_batch=True, mcast_in0=True)")
+    assert config_text(blocks_for(tall, chip), chip).endswith("fuse_batch=True, mcast_in0=False)")
