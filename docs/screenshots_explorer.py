@@ -41,14 +41,14 @@ SHOTS = (
     Shot("explorer-models", "models", height=1250),
     Shot("explorer-models-dark", "models", dark=True),
     Shot("explorer-models-narrow", "models", 390, 1400),
-    Shot("explorer-model", "model?record=attention"),
-    Shot("explorer-ops", "model?record=attention&section=Ops"),
-    Shot("explorer-accuracy", "model?record=attention&section=Accuracy"),
-    Shot("explorer-memory", "model?record=attention&section=Memory"),
-    Shot("explorer-performance", "model?record=attention&section=Performance", height=1250),
-    Shot("explorer-performance-dark", "model?record=attention&section=Performance", height=1250, dark=True),
-    Shot("explorer-graph", "model?record=attention&section=Graph"),
-    Shot("explorer-timings", "model?record=attention&section=Timings"),
+    Shot("explorer-model", "model?record={record}"),
+    Shot("explorer-ops", "model?record={record}&section=Ops"),
+    Shot("explorer-accuracy", "model?record={record}&section=Accuracy"),
+    Shot("explorer-memory", "model?record={record}&section=Memory"),
+    Shot("explorer-performance", "model?record={record}&section=Performance", height=1250),
+    Shot("explorer-performance-dark", "model?record={record}&section=Performance", height=1250, dark=True),
+    Shot("explorer-graph", "model?record={record}&section=Graph"),
+    Shot("explorer-timings", "model?record={record}&section=Timings"),
     Shot("explorer-compare", "compare", height=1100),
     Shot("explorer-sweep", "sweep"),
     Shot("explorer-bringup", "bringup?folder={bringup}", height=1150),
@@ -62,7 +62,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         store = given.store or make_store(Path(scratch))
-        take(SHOTS, store, given.bringup.absolute())
+        take(SHOTS, store, given.bringup.absolute(), _explained(store))
 
 
 def make_store(folder: Path) -> Path:
@@ -79,7 +79,15 @@ def make_store(folder: Path) -> Path:
     return store
 
 
-def take(shots: tuple[Shot, ...], store: Path, bringup: Path) -> None:
+def _explained(store: Path) -> str:
+    """A Record whose timings, comparisons and Programs are all there to be shown."""
+    from proveout.app import data
+
+    board = data.board(store)
+    return next(e.id for e in board.entries if e.row["host_ms"] is not None and board.with_programs(e))
+
+
+def take(shots: tuple[Shot, ...], store: Path, bringup: Path, record: str) -> None:
     """Start the app over a store and leave each picture in `docs/images/`."""
     from playwright.sync_api import sync_playwright
 
@@ -99,7 +107,7 @@ def take(shots: tuple[Shot, ...], store: Path, bringup: Path) -> None:
                 scheme = "dark" if shot.dark else "light"
                 size = {"width": shot.width, "height": shot.height}
                 page = browser.new_page(viewport=size, color_scheme=scheme)  # type: ignore[arg-type]
-                page.goto(f"http://127.0.0.1:{port}/{shot.address.format(bringup=bringup.name)}")
+                page.goto(f"http://127.0.0.1:{port}/{shot.address.format(bringup=bringup.name, record=record)}")
                 page.wait_for_selector(".po-head", timeout=120_000)
                 page.wait_for_selector(DONE, timeout=120_000)
                 time.sleep(SETTLE_S)

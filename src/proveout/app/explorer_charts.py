@@ -41,7 +41,11 @@ def show_latencies(entries: Sequence[Entry], kind: str) -> None:
     )
     figure = go.Figure(bars)
     most, least = (pick(e.row["compiled_ms"] for e in shown) for pick in (max, min))
-    figure.update_xaxes(title=f"ms, {kind}", type="log" if most / least > 50 else "linear")
+    figure.update_xaxes(title=f"ms, {kind}")
+    if most / least > 50:
+        figure.update_xaxes(type="log")
+    else:
+        figure.update_xaxes(range=[0, 1.15 * most])  # room for the figures beside the bars
     figure.update_yaxes(tickfont={"size": 11}, ticklabelstandoff=6)
     more = f" The slowest {len(shown)} of {len(entries)}." if len(entries) > len(shown) else ""
     theme.chart(figure, height=90 + 26 * len(shown), key=f"latencies {kind}")

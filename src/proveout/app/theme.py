@@ -19,7 +19,7 @@ COLOURS: dict[str, str] = {
 
 # Colours are mixed with `currentColor`, which Streamlit sets to its theme's text: one sheet serves light and dark.
 _STYLE = """
-.block-container { max-width: 1240px; padding-top: 2.2rem; padding-bottom: 4rem; }
+.block-container { max-width: 1240px; padding-top: 3.8rem; padding-bottom: 4rem; }
 .po-head { margin: 0 0 .2rem; }
 .po-head h1 { padding: 0; margin: 0 0 .25rem; letter-spacing: -.02em; }
 .po-head p, .po-dim { color: color-mix(in srgb, currentColor 68%, transparent); margin: 0; }
