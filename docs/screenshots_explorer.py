@@ -22,7 +22,8 @@ from urllib.request import urlopen
 IMAGES = Path(__file__).parent / "images"
 MAIN = Path(__file__).parents[1] / "src" / "proveout" / "app" / "main.py"
 DONE = "[data-testid=stApp][data-test-script-state=notRunning]"
-SETTLE_S = 2.0
+DRAWN = "!document.querySelector('[data-testid=stSkeleton]')"
+SETTLE_S = 1.5
 """Charts draw themselves after the page is done."""
 
 
@@ -110,6 +111,7 @@ def take(shots: tuple[Shot, ...], store: Path, bringup: Path, record: str) -> No
                 page.goto(f"http://127.0.0.1:{port}/{shot.address.format(bringup=bringup.name, record=record)}")
                 page.wait_for_selector(".po-head", timeout=120_000)
                 page.wait_for_selector(DONE, timeout=120_000)
+                page.wait_for_function(DRAWN, timeout=60_000)
                 time.sleep(SETTLE_S)
                 page.screenshot(path=IMAGES / f"{shot.name}.png")
                 page.close()

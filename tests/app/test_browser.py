@@ -1,4 +1,4 @@
-"""The app in a real browser: each task, Stop, errors, two tabs, wide and narrow windows; nothing leaves the machine."""
+"""The app in a real browser: each task, Stop, errors, two tabs, wide and narrow; nothing leaves the machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def finished(page, timeout_s: float = 90) -> None:
 
 
 def number(page, label: str, value: int) -> None:
-    field = page.get_by_label(label, exact=True)
+    field = page.get_by_test_id("stNumberInput").filter(has_text=label).locator("input")
     field.fill(str(value))
     field.press("Enter")
     page.wait_for_timeout(600)
@@ -33,7 +33,7 @@ def settings(page) -> None:
 
 
 def choose(page, label: str, value: str) -> None:
-    page.get_by_label(label, exact=False).first.click()
+    page.get_by_test_id("stSelectbox").filter(has_text=label).locator("input").click()
     page.get_by_role("option", name=value, exact=True).click()
     page.wait_for_timeout(600)
 
@@ -108,7 +108,6 @@ def test_an_answer_is_marked_in_its_context(app, tab):
 @pytest.mark.parametrize("task", ["text", "code"])
 def test_a_generator_writes(app, tab, task):
     page = tab(f"{app}/{task}")
-    page.get_by_label("Input length").wait_for()
     number(page, "Input length", 12)
     number(page, "New tokens", 3)
     number(page, "Iterations", 1)

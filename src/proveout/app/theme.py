@@ -19,7 +19,7 @@ COLOURS: dict[str, str] = {
 
 # Colours are mixed with `currentColor`, which Streamlit sets to its theme's text: one sheet serves light and dark.
 _STYLE = """
-.block-container { max-width: 1240px; padding-top: 3.8rem; padding-bottom: 4rem; }
+.block-container { max-width: 1240px; padding-top: 4.2rem; padding-bottom: 4rem; }
 .po-head { margin: 0 0 .2rem; }
 .po-head h1 { padding: 0; margin: 0 0 .25rem; letter-spacing: -.02em; }
 .po-head p, .po-dim { color: color-mix(in srgb, currentColor 68%, transparent); margin: 0; }
@@ -61,7 +61,7 @@ _STYLE = """
   padding: .05em .2em; font-weight: 650; }
 .po-answer .given { color: color-mix(in srgb, currentColor 62%, transparent); }
 @media (max-width: 640px) {
-  .block-container { padding-left: 1rem; padding-right: 1rem; padding-top: 3.2rem; }
+  .block-container { padding-left: 1rem; padding-right: 1rem; padding-top: 4.2rem; }
   .po-tiles { grid-template-columns: repeat(2, minmax(0, 1fr)); gap: .5rem; }
   .po-tile .value { font-size: 1.2rem; }
 }
