@@ -8,6 +8,7 @@ Without `--store` a store is made first: the selftest corpus on two chips, twice
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import socket
@@ -90,7 +91,7 @@ def _explained(store: Path) -> str:
 
 def take(shots: tuple[Shot, ...], store: Path, bringup: Path, record: str) -> None:
     """Start the app over a store and leave each picture in `docs/images/`."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import TimeoutError, sync_playwright
 
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
@@ -111,7 +112,8 @@ def take(shots: tuple[Shot, ...], store: Path, bringup: Path, record: str) -> No
                 page.goto(f"http://127.0.0.1:{port}/{shot.address.format(bringup=bringup.name, record=record)}")
                 page.wait_for_selector(".po-head", timeout=120_000)
                 page.wait_for_selector(DONE, timeout=120_000)
-                page.wait_for_function(DRAWN, timeout=60_000)
+                with contextlib.suppress(TimeoutError):  # what lies below the window is drawn when it is scrolled to
+                    page.wait_for_function(DRAWN, timeout=5_000)
                 time.sleep(SETTLE_S)
                 page.screenshot(path=IMAGES / f"{shot.name}.png")
                 page.close()
