@@ -40,8 +40,11 @@ demo: .venv/installed
 	@echo "  $(BIN)/proveout benchmark YOUR_SCRIPT.py --device sim              your own model, as it is"
 	@echo "  make test                                                       every test"
 
-app: .venv/installed
+.venv/installed-app: .venv/installed
 	$(BIN)/python -m pip install --quiet --editable '.[app]'
+	@touch $@
+
+app: .venv/installed-app
 	$(BIN)/proveout app
 
 # All of PyTorch's operator samples are left out of it (tens of minutes); a run that stops goes on where it was:

@@ -1,8 +1,10 @@
 """Trains the digits CNN on scikit-learn's handwritten digits, enlarged to 32 x 32, shifted and thickened at random."""
 
+import numpy as np
 import torch
 import torch.nn.functional as F
-from recipe import DEVICE, keep, train
+from PIL import Image
+from recipe import DEVICE, WEIGHTS, keep, train
 from sklearn.datasets import load_digits
 
 from proveout.app.digit_net import DigitNet
@@ -53,3 +55,9 @@ keep("digits", model, {
     "score": "accuracy on 400 digits that were held back", "value": right.float().mean().item(),
     "data": "scikit-learn's handwritten digits (UCI, CC BY 4.0)",
 })  # fmt: skip
+samples = WEIGHTS / "digits/samples"
+samples.mkdir(parents=True, exist_ok=True)
+for digit in range(10):
+    chosen = next(n for n in held_back if labels[n] == digit)
+    pixels = (large[chosen] * 255).permute(1, 2, 0).numpy().astype(np.uint8)
+    Image.fromarray(pixels).save(samples / f"{digit}.png")

@@ -13,7 +13,7 @@ from proveout.prove import prove_here
 from proveout.store import Store
 from proveout.sweep import Asked, Local, sweep
 from proveout.sweep.results import Rebuild, Result
-from proveout.types import Job, Limits, Record, Runtime, Settings, Timing, Workload
+from proveout.types import Job, Limits, Record, Runtime, Settings, Timing
 
 if TYPE_CHECKING:
     from torch import nn
@@ -118,22 +118,10 @@ def benchmark_model(
 ) -> Benchmark:
     """Compile, check and time a live model in this process, on the inputs of one call: a dict of keyword arguments,
     a tuple of positional ones, or a single value."""
-    from proveout.capture.identity import architecture_of, class_name_of, obstacle_of, parameter_count, selector_of
-    from proveout.capture.inputs import named_tensors, specs_of
+    from proveout.capture.identity import workload_of
 
     args, kwargs = _split(inputs)
-    specs = specs_of(named_tensors(args, kwargs))
-    parameters, size = parameter_count(model)
-    workload = Workload(
-        name or class_name_of(model),
-        "",
-        selector_of(architecture_of(model), specs),
-        class_name_of(model),
-        specs,
-        parameters,
-        size,
-        obstacle=obstacle_of(model),
-    )
+    workload = workload_of(model, args, kwargs, name)
     place, chosen = _target("cpu" if runtime != "proveout" and device == "sim" else device, settings)
     job = Job(
         workload,

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -78,15 +78,19 @@ def run_python(
     timeout_s: float,
     memory_bytes: int | None = None,
     environment: Mapping[str, str] | None = None,
+    log: Path | None = None,
+    started: Callable[[int], None] = lambda pid: None,
 ) -> Outcome:
     """Run `python -m module arguments…` in its own process group and wait for it.
 
-    The group is killed at the deadline, on Ctrl-C and on any other way out, so nothing outlives this call.
+    The group is killed at the deadline, on Ctrl-C and on any other way out, so nothing outlives this call. It is also
+    killed when the calling thread ends. `log` is where the child prints, for those who read along; `started` is told
+    its process id, with which `kill_group` ends it early.
     """
 
-    parent, started = os.getpid(), time.monotonic()
+    parent, began = os.getpid(), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
-        source, log = Path(folder, "stdin"), Path(folder, "log")
+        source, log = Path(folder, "stdin"), log or Path(folder, "log")
         source.write_text(stdin)
         with source.open("rb") as stdin_file, log.open("wb") as log_file:
             child = subprocess.Popen(
@@ -98,8 +102,9 @@ def run_python(
                 start_new_session=True,
                 preexec_fn=lambda: confine(parent, memory_bytes),
             )
+            started(child.pid)
             timed_out = _wait(child, timeout_s)
-        return Outcome(child.returncode, time.monotonic() - started, timed_out, last_lines(log))
+        return Outcome(child.returncode, time.monotonic() - began, timed_out, last_lines(log))
 
 
 def confine(parent: int, memory_bytes: int | None) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import json
 import os
 import sys
@@ -39,13 +40,33 @@ def prove(job: Job, run: isolate.Runner | None = None) -> Record:
         if result.exists():
             record = from_json(Record, json.loads(result.read_text()))
             return dataclasses.replace(record, log=outcome.log if record.status == "failed" else "")
-    return _failed(job, outcome.failure, f"the worker {outcome.story}", outcome.log)
+    return failed(job, outcome.failure, f"the worker {outcome.story}", outcome.log)
 
 
-def prove_here(job: Job, live: Found | None = None, wanted: Any = None) -> Record:
+class Watch:
+    """Follows a Job while it is done in this process; this one looks away."""
+
+    def stage(self, name: str) -> None:
+        """One of FAILURE_OF_STAGE begins."""
+
+    def after_pass(self, name: str) -> None:
+        """One of the compiler's passes has ended."""
+
+    def sample(self, what: str, ns: int, warm: bool) -> None:
+        """One timed call of the Timing `what`; a warm-up call is not among its samples."""
+
+
+def prove_here(job: Job, live: Found | None = None, wanted: Any = None, watch: Watch | None = None) -> Record:
     """Do a Job in this process. `live` is its model where the caller has it; `wanted` the outputs to compare with,
     where they have the structure of eager's."""
+    watch = watch or Watch()
     stage = "script"
+
+    def enter(name: str) -> None:
+        nonlocal stage
+        stage = name
+        watch.stage(name)
+
     try:
         import torch
 
@@ -67,12 +88,12 @@ def prove_here(job: Job, live: Found | None = None, wanted: Any = None) -> Recor
         if job.runtime != "proveout":
             return _elsewhere(job, lambda: runtimes.run_model(job, found, eager))
 
-        stage = "model"
+        enter("model")
         with undisturbed(model, (args, kwargs)):
             reference = _copied(eager(*args, **kwargs))
         reference = _preferred(wanted, reference)
 
-        stage = "compile"
+        enter("compile")
         only_plan = job.do == ("compile",)
         dump = job.dump or None
         record = Path(job.artifacts) if "perf" in job.do and job.artifacts else None
@@ -86,6 +107,7 @@ def prove_here(job: Job, live: Found | None = None, wanted: Any = None) -> Recor
             dump=dump,
             record=record,
             call=(args, kwargs),
+            after_pass=watch.after_pass,
         )
         if not compiled.graphs and compiled.coverage.graph_breaks:
             raise CaptureError(f"PyTorch captured nothing of the model: {'; '.join(compiled.coverage.graph_breaks)}")
@@ -100,16 +122,16 @@ def prove_here(job: Job, live: Found | None = None, wanted: Any = None) -> Recor
             for number, program in enumerate(programs):
                 program.save(Path(job.artifacts, job.workload.name.replace("::", "."), f"program{number}"))
 
-        stage = "run"
+        enter("run")
         comparisons: list[Comparison] = []
         timings: list[Timing] = []
         accuracy: tuple[float | None, float | None] = (None, None)
         if not only_plan:
             with undisturbed(model, (args, kwargs)):
                 outputs = _copied(compiled(*args, **kwargs))
-            predicted = compiled.modelled_ns or predicted
+            predicted = _of_iteration(found, compiled) or predicted
 
-            stage = "check"
+            enter("check")
             comparisons += check.compare_outputs(outputs, reference, job.settings.pcc)
             if "check" in job.do:
                 with undisturbed(model, (args, kwargs)):
@@ -120,13 +142,15 @@ def prove_here(job: Job, live: Found | None = None, wanted: Any = None) -> Recor
         if compiled.plans:
             timings.append(_modelled("compiled" if simulated else "predicted", compiled, predicted))
 
-        stage = "benchmark"
+        enter("benchmark")
         if "benchmark" in job.do:
             how: dict[str, Any] = {"iterations": job.iterations, "warmup": job.warmup}
             how["duration_s"] = job.duration_s / 2
-            timings.append(measure.measured("eager", "cpu", lambda: eager(*args, **kwargs), **how))
             what = "simulation" if simulated else "compiled"
-            timings.append(measure.measured(what, compiled.device, lambda: compiled(*args, **kwargs), **how))
+            for name, place, call in (("eager", "cpu", eager), (what, compiled.device, compiled)):
+                if name != "eager" or job.baseline:
+                    note = functools.partial(watch.sample, name)
+                    timings.append(measure.measured(name, place, _once(found, call), note=note, **how))
 
         wrong = [c for c in comparisons if not c.passed and c.scope == "output"]
         return Record(
@@ -147,12 +171,45 @@ def prove_here(job: Job, live: Found | None = None, wanted: Any = None) -> Recor
             created=_now(),
         )
     except ProveoutError as error:
-        return _failed(job, error.failure, str(error))
+        return failed(job, error.failure, str(error) + _blame(error))
     except Exception as error:
         traceback.print_exc()
         first = (str(error).strip().splitlines() or [""])[0]
         failure = "memory" if failure_of(error) == "memory" else FAILURE_OF_STAGE[stage]
-        return _failed(job, failure, f"{stage}: {type(error).__name__}: {first}")
+        return failed(job, failure, f"{stage}: {type(error).__name__}: {first}{_blame(error)}")
+
+
+def _blame(error: BaseException) -> str:
+    """Which of the compiler's passes an error comes from, where it comes from one; Dynamo may have wrapped it."""
+    chain: list[BaseException] = [error]
+    while (inner := getattr(chain[-1], "inner_exception", None) or chain[-1].__cause__) and inner not in chain:
+        chain.append(inner)
+    notes = [note for e in chain for note in getattr(e, "__notes__", ())]
+    return f" ({notes[0]})" if notes else ""
+
+
+def _once(found: Found, call: Callable[..., Any]) -> Callable[[], Any]:
+    """What is timed: one call on the model's inputs, or what the caller's `iterate` makes of several."""
+    if found.iterate is None:
+        return lambda: call(*found.args, **found.kwargs)
+    iterate = found.iterate
+    return lambda: iterate(call)
+
+
+def _of_iteration(found: Found, compiled: Any) -> int:
+    """Modelled time of what is timed once; the last call's where that is one call."""
+    if found.iterate is None:
+        return compiled.modelled_ns or 0
+    total = 0
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        nonlocal total
+        outputs = compiled(*args, **kwargs)
+        total += compiled.modelled_ns or 0
+        return outputs
+
+    found.iterate(counted)
+    return total
 
 
 def _elsewhere(job: Job, run: Callable[[], runtimes.Ran]) -> Record:
@@ -227,7 +284,8 @@ def _copied(outputs: Any) -> Any:
     return tree_map_only(torch.Tensor, torch.clone, outputs)
 
 
-def _failed(job: Job, failure: str, reason: str, log: str = "") -> Record:
+def failed(job: Job, failure: str, reason: str, log: str = "") -> Record:
+    """The Record of a Job that gave nothing else."""
     return Record(job, "failed", reason=reason, failure=failure, log=log, created=_now())
 
 
@@ -246,9 +304,9 @@ def main(arguments: Sequence[str]) -> None:
         partial.rename(path)
 
     try:
-        limits.impose(job.limits, scratch=str(path.parent), stopping=lambda why: write(_failed(job, "crash", why)))
+        limits.impose(job.limits, scratch=str(path.parent), stopping=lambda why: write(failed(job, "crash", why)))
     except ProveoutError as error:
-        write(_failed(job, error.failure, str(error)))
+        write(failed(job, error.failure, str(error)))
         return
     if job.lean or job.limits.sandbox:
         os.environ["PROVEOUT_CACHE"] = str(path.parent)  # gone with this folder

@@ -111,7 +111,7 @@ def beside_eager(found: Found, backend: str, device: str, settings: Settings, it
                 call, facts = _PREPARE[backend](found, device, settings)
                 outputs = _copied(call(*args, **kwargs))
             seconds = time.perf_counter() - started
-            how = {"iterations": iterations, "warmup": 1}
+            how: dict[str, Any] = {"iterations": iterations, "warmup": 1}
             timings = (
                 measured("eager", "cpu", lambda: model(*args, **kwargs), **how),
                 measured("backend", named.device, lambda: call(*args, **kwargs), **how),

@@ -322,6 +322,8 @@ class Job:
     limits: Limits = Limits()
     lean: bool = False
     """Keep no compiled Programs, only the Record."""
+    baseline: bool = True
+    """Time eager mode on this machine too."""
 
     @property
     def key(self) -> str:

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import streamlit as st
 
@@ -24,6 +25,7 @@ class Page:
 
 
 SECTIONS: dict[str, tuple[Page, ...]] = {
+    "": (Page("start", "Start", ":material/home:", "start"),),
     "Playground": (
         Page("answers", "Question answering", ":material/quiz:", "playground", True),
         Page("text", "Text generation", ":material/edit_note:", "playground", True),
@@ -39,12 +41,14 @@ SECTIONS: dict[str, tuple[Page, ...]] = {
         Page("sweep", "Sweep", ":material/grid_view:", "explorer_sweep"),
     ),
 }
-FIRST = "digits"
-"""The quickest task: what `/` shows."""
+ICON = str(Path(__file__).with_name("icon.png"))
+"""A file: Streamlit's own icons are asked of a server outside when they serve as a page's."""
+FIRST = "start"
+"""What `/` shows."""
 
 
 def main() -> None:
-    st.set_page_config(page_title="Proveout", page_icon=":material/verified:", layout="wide")
+    st.set_page_config(page_title="Proveout", page_icon=ICON, layout="wide")
     theme.apply()
     pages = {
         section: [
@@ -53,6 +57,7 @@ def main() -> None:
         ]
         for section, entries in SECTIONS.items()
     }
+    st.session_state[theme.PAGES] = {page.url_path or FIRST: page for entries in pages.values() for page in entries}
     st.navigation(pages, expanded=True).run()
 
 
@@ -65,7 +70,7 @@ def _shown(page: Page) -> Callable[[], None]:
             theme.empty(page.title, "This page is not part of this installation.", "Update: pip install -U proveout")
             return
         module = importlib.import_module(name)
-        if page.takes_path:  # as a statement: Streamlit prints the value of an expression
+        if page.takes_path:
             module.page(page.path)
         else:
             module.page()

@@ -19,7 +19,7 @@ COLOURS: dict[str, str] = {
 
 # Colours are mixed with `currentColor`, which Streamlit sets to its theme's text: one sheet serves light and dark.
 _STYLE = """
-.block-container { max-width: 1240px; padding-top: 2.2rem; padding-bottom: 4rem; }
+.block-container { max-width: 1240px; padding-top: 4.2rem; padding-bottom: 4rem; }
 .po-head { margin: 0 0 .2rem; }
 .po-head h1 { padding: 0; margin: 0 0 .25rem; letter-spacing: -.02em; }
 .po-head p, .po-dim { color: color-mix(in srgb, currentColor 68%, transparent); margin: 0; }
@@ -29,6 +29,8 @@ _STYLE = """
   color: color-mix(in srgb, var(--c) 72%, currentColor); background: color-mix(in srgb, var(--c) 15%, transparent);
   border: 1px solid color-mix(in srgb, var(--c) 32%, transparent); }
 .po-badge code { background: none; color: inherit; padding: 0; font-size: .95em; }
+.po-big { font-size: 1.7rem; font-weight: 700; letter-spacing: -.02em; line-height: 1.2; overflow-wrap: anywhere;
+  margin-right: .3rem; }
 .po-tiles { display: grid; grid-template-columns: repeat(auto-fill, minmax(150px, 1fr)); gap: .7rem;
   margin: .2rem 0 .6rem; }
 .po-tile { --c: color-mix(in srgb, currentColor 30%, transparent); padding: .75rem .9rem .7rem; border-radius: .7rem;
@@ -59,7 +61,7 @@ _STYLE = """
   padding: .05em .2em; font-weight: 650; }
 .po-answer .given { color: color-mix(in srgb, currentColor 62%, transparent); }
 @media (max-width: 640px) {
-  .block-container { padding-left: 1rem; padding-right: 1rem; padding-top: 3.2rem; }
+  .block-container { padding-left: 1rem; padding-right: 1rem; padding-top: 4.2rem; }
   .po-tiles { grid-template-columns: repeat(2, minmax(0, 1fr)); gap: .5rem; }
   .po-tile .value { font-size: 1.2rem; }
 }
@@ -81,6 +83,11 @@ def head(title: str, text: str) -> None:
 def badge(text: str, tone: Tone = "plain", *, title: str = "") -> str:
     """A small label as HTML; `title` is what a pointer resting on it shows."""
     return f'<span class="po-badge {tone}" title="{escape(title)}">{escape(text)}</span>'
+
+
+def answer(text: str, note: str) -> None:
+    """What a model said, large, with how sure it is."""
+    st.html(f'<div class="po-row"><span class="po-big">{escape(text)}</span>{badge(note)}</div>')
 
 
 def row(*parts: str) -> None:
@@ -108,6 +115,15 @@ def tiles(found: Sequence[Tile]) -> None:
         for t in found
     )
     st.html(f'<div class="po-tiles">{cells}</div>')
+
+
+PAGES = "pages"
+"""Where a session keeps its pages by their path."""
+
+
+def link(path: str, label: str, icon: str | None = None) -> None:
+    """A link to another page of the app."""
+    st.page_link(st.session_state[PAGES][path], label=label, icon=icon, width="stretch")
 
 
 def empty(title: str, text: str, command: str = "") -> None:

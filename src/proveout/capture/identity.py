@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from proveout.capture.inputs import Inputs, dtype_name
-from proveout.types import TensorSpec, digest
+from proveout.capture.inputs import Inputs, dtype_name, named_tensors, specs_of
+from proveout.types import TensorSpec, Workload, digest
 
 if TYPE_CHECKING:
     from torch import nn
@@ -53,6 +53,22 @@ def parameter_count(module: nn.Module) -> tuple[int, int]:
     """Number of parameters and their bytes; shared ones count once."""
     parameters = list(module.parameters())
     return sum(p.numel() for p in parameters), sum(p.numel() * p.element_size() for p in parameters)
+
+
+def workload_of(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str = "") -> Workload:
+    """A live model and one call of it, described; no script can give them again."""
+    specs = specs_of(named_tensors(args, kwargs))
+    parameters, size = parameter_count(model)
+    return Workload(
+        name or class_name_of(model),
+        "",
+        selector_of(architecture_of(model), specs),
+        class_name_of(model),
+        specs,
+        parameters,
+        size,
+        obstacle=obstacle_of(model),
+    )
 
 
 def names_of(stem: str, models: Sequence[tuple[str, str, Inputs]]) -> list[str]:

@@ -36,13 +36,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Found:
-    """A live model and the inputs of its call; `evaluate` is the script's `evaluate_on(model)`, if it has one."""
+    """A live model and the inputs of its call; `evaluate` is the script's `evaluate_on(model)`, if it has one.
+
+    `iterate` does what is timed where that is more than one call (a whole generation), with the callable it is given.
+    """
 
     workload: Workload
     module: nn.Module
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     evaluate: Callable[[Any], float] | None = None
+    iterate: Callable[[Callable[..., Any]], Any] | None = None
 
 
 def watch(

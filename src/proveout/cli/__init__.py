@@ -11,6 +11,7 @@ import typer
 import typer.core
 
 from proveout.cli import (
+    app,
     benchmark,
     bringup,
     cache,
@@ -41,6 +42,7 @@ VERBS: dict[str, Callable[..., int]] = {
     "compare": compare.verb,
     "export": export.verb,
     "perf": perf.verb,
+    "app": app.verb,
     "bringup": bringup.verb,
     "discover": discover.verb,
     "models": models.verb,

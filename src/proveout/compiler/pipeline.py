@@ -178,7 +178,7 @@ def _build(
     see: See,
 ) -> Built:
     """A graph lowered and run through the Program passes."""
-    with stage(stages, "lower"):
+    with stage(stages, "lower"), blamed("lower"):
         lowered = lower(gm, weights, profile, settings, name, state=state)
         if chip is not None:
             kept = better_on_host(gm, weights, lowered, chip)
@@ -190,7 +190,8 @@ def _build(
     with stage(stages, "program passes"):
         for program_pass in program_passes(profile, settings, chip, cut):
             before, pass_name = history[-1][1], _name(program_pass)
-            program = program_pass(before)
+            with blamed(pass_name):
+                program = program_pass(before)
             if program is not before:
                 gone |= _vanished(before, program, program_pass)
                 resident = resident and pass_name not in MAKING_ROOM
@@ -218,7 +219,8 @@ def _run_graph_passes(gm: GraphModule, see: Observe) -> tuple[GraphModule, list[
     counted = {n.name: (origin_of(n), variation(n)) for n in nodes}  # told now: an erased node forgets its arguments
     removed: list[OpStatus] = []
     for graph_pass in GRAPH_PASSES:
-        gm = graph_pass(gm)
+        with blamed(graph_pass.__name__):
+            gm = graph_pass(gm)
         see(graph_pass.__name__, gm)
         left = {n.name for n in gm.graph.nodes}
         for name in [n for n in counted if n not in left]:
@@ -325,6 +327,16 @@ def _fuses(program_pass: ProgramPass) -> bool:
 def _name(program_pass: ProgramPass) -> str:
     function = program_pass.func if isinstance(program_pass, partial) else program_pass
     return str(function.__name__)
+
+
+@contextmanager
+def blamed(pass_name: str) -> Iterator[None]:
+    """An error on its way out is told which pass it comes from."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"in the compiler's pass {pass_name}")
+        raise
 
 
 @contextmanager

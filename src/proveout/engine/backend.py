@@ -52,6 +52,7 @@ class Capture:
     dump: Dump | None = None
     recorder: Recorder | None = field(default_factory=Recorder.of_environment)
     tally: Tally = field(default_factory=Tally)
+    after_pass: Callable[[str], None] | None = None
 
     @staticmethod
     def of(device: str | Device = "sim", settings: Settings | dict[str, Any] | None = None, **rest: Any) -> Capture:
@@ -105,6 +106,7 @@ class Capture:
             positions = _positions(phase, gm, held)
             function = GraphFunction(gm, positions[0], self.device, self.info, self.settings, name, *positions[1:])
             function.dry, function.dump, function.recorder = self.dry, self.dump, self.recorder
+            function.after_pass = self.after_pass
             if self.keep:
                 function.tally = self.tally
                 self.graphs.append(function)

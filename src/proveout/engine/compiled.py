@@ -36,18 +36,21 @@ def compile(
     dump: str | Path | None = None,
     record: str | Path | None = None,
     call: tuple[Sequence[Any], Mapping[str, Any]] | None = None,
+    after_pass: Callable[[str], None] | None = None,
 ) -> Compiled:
     """Compile a model for the given inputs (a tensor, a tuple of positional or a dict of keyword arguments; `call`
     takes both kinds at once).
 
     All graphs of the model are captured by one call on these inputs; buffers, inputs and random state are put back
     afterwards. With `dry_run` nothing runs on the device, not even then. `dump` names a folder to leave each graph in
-    as it is after every pass; `record` one for the Programs that this call runs and what is needed to plan them again.
+    as it is after every pass; `after_pass` is told each one's name. `record` names a folder for the Programs that this
+    call runs and what is needed to plan them again.
     """
     if not isinstance(model, torch.nn.Module):
         raise UsageError(f"model must be a torch.nn.Module, not {type(model).__name__}.")
     chosen = dict(settings) if isinstance(settings, Mapping) else settings
     capture = Capture.of(device, chosen, dry=dry_run, keep=True, dump=Dump(dump) if dump else None)
+    capture.after_pass = after_pass
     if record is not None:
         capture.recorder = Recorder(Path(record))
     args, kwargs = call if call is not None else as_call(inputs)

@@ -16,7 +16,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.traceback import preserve_node_meta
 
 from proveout.compiler import CompiledGraph, compile_graph
-from proveout.compiler.dump import Dump, unobserved
+from proveout.compiler.dump import Dump, Observe, unobserved
 from proveout.compiler.lower import Unlowerable, origin_of, variation
 from proveout.compiler.pipeline import stage
 from proveout.compiler.profile import Profile
@@ -63,6 +63,7 @@ class GraphFunction:
         """Called with each run's variant and arguments, before it runs: how checks replay a call Step by Step."""
         self.dry = False
         self.dump: Dump | None = None
+        self.after_pass: Callable[[str], None] | None = None
         self.recorder: Recorder | None = None
         self.tally = Tally()
         self.is_static = not _has_symbols(gm)
@@ -144,12 +145,25 @@ class GraphFunction:
             chip=chip,
             name=self.name,
             replay=self._replay,
-            observe=self.dump.graph(self.name, self.weights) if self.dump else unobserved,
+            observe=self._observer(),
         )
         if not whole and (compiled.plan is None or compiled.plan.memory.fits):
             with stage(compiled.stages_s, "save"):
                 cache.save(key, compiled)
         return compiled
+
+    def _observer(self) -> Observe:
+        """Who looks at what each pass gives: the dump, and whoever follows the passes' names."""
+        dump = self.dump.graph(self.name, self.weights) if self.dump else unobserved
+        tell = self.after_pass
+        if tell is None:
+            return dump
+
+        def observe(name: str, result: GraphModule | Program) -> None:
+            tell(name)
+            dump(name, result)
+
+        return observe
 
     def again(self, arguments: Sequence[Any], settings: Settings) -> CompiledGraph:
         """The graph for these arguments under other settings."""

@@ -25,17 +25,20 @@ def measured(
     iterations: int,
     warmup: int,
     duration_s: float = 0.0,
+    note: Callable[[int, bool], None] = lambda ns, warm: None,
 ) -> Timing:
     """Wall time of each call, after `warmup` calls that are not counted; garbage is collected before, not during.
 
     With a duration, calls are timed until it is over instead of `iterations` times; warming up then ends after a
-    quarter of it.
+    quarter of it. `note` is told each call's time, outside of it, and whether it was one to warm up.
     """
     clock = time.perf_counter_ns
     warm_by = clock() + round(duration_s / 4 * 1e9)
     warmed = 0
     while warmed < warmup and (not duration_s or not warmed or clock() < warm_by):
+        started = clock()
         function()
+        note(clock() - started, True)
         warmed += 1
     samples = [0] * iterations
     collecting = gc.isenabled()
@@ -47,10 +50,12 @@ def measured(
             started = clock()
             function()
             samples[index] = clock() - started
+            note(samples[index], False)
         while duration_s and len(samples) < MOST_SAMPLES and (not samples or clock() < over):
             started = clock()
             function()
             samples.append(clock() - started)
+            note(samples[-1], False)
     finally:
         if collecting:
             gc.enable()

@@ -1,0 +1,282 @@
+"""The right half of a task's page: stages, times, output and log while a run goes on, and its figures afterwards."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from html import escape
+from typing import Any
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from proveout.app import theme
+from proveout.app.runs import Run, Seen, trouble
+from proveout.app.tasks import STAGES, TASKS, Request
+from proveout.app.theme import Tile, badge
+from proveout.types import Record, Timing, to_json
+
+SAYS: dict[str, str] = {
+    "": "starting the worker",
+    "load": "loading the weights, one call in eager mode",
+    "compile": "capturing and compiling",
+    "check": "first iteration on the device; its output is compared with eager mode",
+    "cpu": "timing eager mode on this machine's CPU",
+    "warm-up": "iterations that are not counted",
+    "run": "timed iterations",
+}
+
+
+def show(run: Run) -> None:
+    """Everything about a run, as far as it has come."""
+    seen = run.seen()
+    _stages(run, seen)
+    if not _what_went_wrong(run) and seen.record is not None and not run.running:
+        _figures(run.request, seen, seen.record)
+    if seen.output:
+        with st.container(border=True):
+            st.markdown("**Output**")
+            _OUTPUTS[TASKS[run.request.task].kind](run.request, seen.output)
+    if seen.samples:
+        _times(run.id, seen)
+    log = run.log().strip()
+    with st.expander("Log", icon=":material/terminal:", expanded=trouble(run) is not None):
+        st.code(log or "The worker has printed nothing.", language=None, wrap_lines=True, height=260 if log else None)
+
+
+# ------------------------------------------------------------------------------------------------------------- progress
+
+
+def _stages(run: Run, seen: Seen) -> None:
+    names = [name for name in STAGES if name != "cpu" or run.request.baseline]
+    at = names.index(seen.stage) if seen.stage in names else -1
+    finished = not run.running and not run.stopped and trouble(run) is None
+    now = "now" if run.running else "failed"
+    cells = [
+        f'<div class="po-stage {"done" if finished or n < at else now if n == at else ""}">{escape(name)}</div>'
+        for n, name in enumerate(names)
+    ]
+    st.html(f'<div class="po-stages" role="status">{"".join(cells)}</div>')
+    if run.running:
+        detail = f" · after the pass {seen.passes[-1]}" if seen.stage == "compile" and seen.passes else ""
+        done = sum(not warm for what, _, warm in seen.samples if (what == "eager") == (seen.stage == "cpu"))
+        detail += f" · {done} of {run.request.iterations}" if seen.stage in ("cpu", "run") else ""
+        elapsed = time.monotonic() - run.began
+        st.caption(f"{(seen.stage or 'start').capitalize()}: {SAYS[seen.stage]}{detail} · {elapsed:.0f} s")
+
+
+def _what_went_wrong(run: Run) -> bool:
+    if run.stopped and run.seen().record is None:
+        st.info(f"Stopped in the stage {run.seen().stage or 'start'}. Nothing was stored.", icon=":material/stop:")
+        return True
+    found = trouble(run)
+    if found is None:
+        return False
+    with st.container(border=True):
+        theme.row(badge(found.title, "bad"), badge(f"stage: {found.where}"))
+        st.markdown(f"{_plain(found.what)}\n\n**Next:** {found.next_step}")
+    return True
+
+
+def _plain(text: str) -> str:
+    """A message as it is, in Markdown."""
+    return "".join(f"\\{c}" if c in r"\`*_{}[]<>#|~$" else c for c in text)
+
+
+# ---------------------------------------------------------------------------------------------------------------- times
+
+SERIES: dict[str, tuple[str, str]] = {
+    "eager": ("CPU, eager mode (measured)", theme.MEASURED),
+    "compiled": ("device (measured)", theme.MODELLED),
+    "simulation": ("the simulator itself (measured)", theme.PLAIN),
+}
+
+
+def _times(key: str, seen: Seen) -> None:
+    figure = go.Figure()
+    longest = 1
+    for what, (label, colour) in SERIES.items():
+        found = [(ns / 1e6, warm) for name, ns, warm in seen.samples if name == what]
+        if not found:
+            continue
+        longest = max(longest, len(found))
+        figure.add_scatter(
+            x=list(range(1, len(found) + 1)),
+            y=[ms for ms, _ in found],
+            name=label,
+            mode="lines+markers",
+            line={"color": colour, "width": 2},
+            marker={"size": 8, "symbol": ["circle-open" if warm else "circle" for _, warm in found]},
+            customdata=["warm-up" if warm else "timed" for _, warm in found],
+            hovertemplate="iteration %{x}, %{customdata}: %{y:.3g} ms<extra></extra>",
+        )
+    if seen.record is not None and (compiled := seen.record.timing("compiled")) and compiled.kind == "modelled":
+        figure.add_scatter(
+            x=[1, longest],
+            y=[compiled.median_ns / 1e6] * 2,
+            name=f"{compiled.device} (modelled)",
+            mode="lines",
+            line={"color": theme.MODELLED, "width": 2, "dash": "dot"},
+            hovertemplate="%{y:.3g} ms, modelled<extra></extra>",
+        )
+    figure.update_xaxes(title="iteration (hollow: warm-up)", dtick=max(1, longest // 10))
+    figure.update_yaxes(title="ms", type="log")
+    with st.container(border=True):
+        st.markdown("**Time per iteration**")
+        theme.chart(figure, height=290, key=f"times-{key}")
+
+
+# -------------------------------------------------------------------------------------------------------------- figures
+
+
+def _figures(request: Request, seen: Seen, record: Record) -> None:
+    theme.row(*_badges(request, record))
+    theme.tiles(figures(request, seen, record))
+    name = f"{request.task}-{record.job.key}.json"
+    document = json.dumps(to_json(record), indent=1)
+    st.download_button(
+        "Record as JSON", document, name, "application/json", icon=":material/download:", key=f"get-{name}"
+    )
+
+
+def _badges(request: Request, record: Record) -> list[str]:
+    compiled = record.timing("compiled")
+    kind = compiled.kind if compiled else "measured"
+    says = {"modelled": "a model of the chip gave the time", "measured": "a clock gave the time"}[kind]
+    programs = [
+        badge(f"ran Program {fingerprint[:12]} · {steps} steps", "good", title=f"fingerprint {fingerprint}")
+        for fingerprint, steps in record.programs
+    ]
+    weights = {"small": "small, trained here", "random": "true size, random weights", "folder": "your own weights"}
+    return [
+        badge(f"{kind} on {record.job.device}", kind, title=says),
+        *programs,
+        badge(weights.get(request.source, "pretrained"), "warn" if request.source == "random" else "plain"),
+        badge("kept in the store", title=record.job.key),
+    ]
+
+
+def figures(request: Request, seen: Seen, record: Record) -> list[Tile]:
+    """The tiles of a run that went well."""
+    compiled, eager = record.timing("compiled"), record.timing("eager")
+    found = []
+    generates = TASKS[request.task].kind == "generate"
+    if compiled:
+        what = "Generation time" if generates else "Execution time"
+        found.append(Tile(what, *_duration(compiled.median_ns), _note(compiled), compiled.kind))
+        if seen.tokens:
+            counted = "new tokens ÷ generation time" if generates else "sequence length ÷ time"
+            rate = seen.tokens / (compiled.median_ns / 1e9)
+            found.append(Tile("Tokens per second", _number(rate), "", f"{compiled.kind}; {counted}", compiled.kind))
+        if generates:
+            found.append(_first_token(request, seen, compiled))
+    if eager:
+        found.append(Tile("CPU, eager mode", *_duration(eager.median_ns), _note(eager), "measured"))
+    if compiled and eager:
+        found.append(speed_up(compiled, eager))
+    if record.pcc is not None:
+        tone: theme.Tone = "good" if record.pcc >= record.job.settings.pcc else "bad"
+        shown = f"{math.floor(record.pcc * 1e5) / 1e5:.5f}"
+        found.append(Tile("PCC against eager", shown, "", "of one call's output", tone))
+    coverage = record.coverage
+    if coverage.before:
+        share = 1 - coverage.host_share
+        note, tone = f"{coverage.remain} of {coverage.before} ops stay on the host", "good" if share == 1 else "warn"
+        found.append(Tile("Op coverage", f"{share:.1%}" if share < 1 else "100%", "", note, tone))
+    if record.memory.l1_peak_bytes:
+        note = f"modelled; {record.memory.l1_peak_per_core_bytes / 1024:.0f} KiB of a core's {_kib(record)}"
+        found.append(Tile("Peak SRAM", *_size(record.memory.l1_peak_bytes), note, "modelled"))
+    return found
+
+
+def speed_up(compiled: Timing, eager: Timing) -> Tile:
+    """How many times faster than the CPU; a modelled time over a measured one says so in its unit."""
+    ratio = eager.median_ns / compiled.median_ns
+    mixed = compiled.kind != eager.kind
+    note = "measured CPU time ÷ modelled time" if mixed else "both measured in one run"
+    return Tile("Speed-up against the CPU", _number(ratio), "modelled ×" if mixed else "×", note, compiled.kind)
+
+
+def _first_token(request: Request, seen: Seen, compiled: Timing) -> Tile:
+    """Every token is one call of the same Program, so a modelled generation is so many equal parts."""
+    if compiled.kind == "modelled":
+        first = compiled.median_ns / max(1, request.inputs.new_tokens)
+    else:
+        times = sorted(seen.first_token_ns.get("device") or [0])
+        first = float(times[len(times) // 2])
+    return Tile("Time to first token", *_duration(first), compiled.kind, compiled.kind)
+
+
+def _note(timing: Timing) -> str:
+    conditions = dict(timing.conditions)
+    if timing.kind == "modelled" and "low_ns" in conditions:
+        low, high = (int(conditions[k]) / 1e6 for k in ("low_ns", "high_ns"))
+        return f"modelled, {low:.3g} to {high:.3g} ms"
+    count = len(timing.samples_ns)
+    return f"{timing.kind}, median of {count}" if count > 1 else timing.kind
+
+
+def _duration(ns: float) -> tuple[str, str]:
+    for unit, size in (("s", 1e9), ("ms", 1e6)):
+        if ns >= size:
+            return _number(ns / size), unit
+    return _number(ns / 1e3), "µs"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def _size(size: float) -> tuple[str, str]:
+    return (f"{size / 2**20:.2f}", "MiB") if size >= 2**20 else (f"{size / 1024:.0f}", "KiB")
+
+
+def _kib(record: Record) -> str:
+    return f"{record.memory.l1_per_core_bytes / 1024:.0f} KiB"
+
+
+# -------------------------------------------------------------------------------------------------------------- outputs
+
+
+def _answer(request: Request, output: dict[str, Any]) -> None:
+    context, span = request.inputs.context, output["span"]
+    if span is None:
+        theme.answer("no answer in this context", f"score {output['score']:.2f}")
+        st.html(f'<div class="po-answer">{escape(context)}</div>')
+        return
+    first, last = span
+    parts = context[:first], context[first:last], context[last:]
+    theme.answer(parts[1], f"score {output['score']:.2f}")
+    before, answer, after = map(escape, parts)
+    st.html(f'<div class="po-answer">{before}<mark>{answer}</mark>{after}</div>')
+
+
+def _generate(request: Request, output: dict[str, Any]) -> None:
+    if request.task == "code":
+        st.code(output["prompt"] + output["text"], language="python", wrap_lines=True)
+        return
+    given, text = escape(output["prompt"]), escape(output["text"])
+    st.html(f'<div class="po-answer"><span class="given">{given}</span><b>{text}</b></div>')
+
+
+def _classify(request: Request, output: dict[str, Any]) -> None:
+    theme.answer(output["label"], f"confidence {output['confidence']:.1%}")
+    digits = request.task == "digits"
+    values = output["logits"] if digits else output["chances"]
+    best = output["labels"].index(output["label"])
+    colours = [theme.GOOD if n == best else theme.PLAIN for n in range(len(values))]
+    figure = go.Figure(
+        go.Bar(x=output["labels"], y=values, marker_color=colours, hovertemplate="%{x}: %{y:.3g}<extra></extra>")
+    )
+    figure.update_xaxes(type="category")
+    figure.update_yaxes(title="logit" if digits else "probability")
+    theme.chart(figure, height=220, key=f"chances-{request.task}")
+
+
+_OUTPUTS: dict[str, Callable[[Request, dict[str, Any]], None]] = {
+    "answer": _answer,
+    "generate": _generate,
+    "classify": _classify,
+}

@@ -1,0 +1,148 @@
+"""The worker's side of a run: a Request on stdin, events as JSON lines into a folder, the Record into the store."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from proveout.app.tasks import TASKS, Request
+from proveout.errors import ProveoutError
+from proveout.prove import Watch, prove_here
+from proveout.store import Store
+from proveout.types import Job, Workload, from_json, to_json
+
+STREAMED_EVERY_S = 0.05
+"""Text is told no more often: a page cannot show more."""
+
+
+STAGE = {"model": "load", "compile": "compile", "run": "check", "check": "check"}
+"""The page's name for a stage of the spine."""
+
+
+class Events(Watch):
+    """Tells a page what happens, one JSON line each, as it happens."""
+
+    def __init__(self, path: Path, baseline: bool) -> None:
+        self._file = path.open("a", buffering=1)
+        self._started = time.monotonic()
+        self._stage = ""
+        self._baseline = baseline
+        self._told = 0.0
+
+    def tell(self, kind: str, **what: Any) -> None:
+        line = {"kind": kind, "t": round(time.monotonic() - self._started, 4), **what}
+        self._file.write(json.dumps(line) + "\n")
+
+    def enter(self, stage: str) -> None:
+        if stage != self._stage:
+            self._stage = stage
+            self.tell("stage", name=stage)
+
+    def stage(self, name: str) -> None:
+        self.enter(STAGE.get(name) or ("cpu" if self._baseline else "warm-up"))
+
+    def after_pass(self, name: str) -> None:
+        self.tell("pass", name=name)
+
+    def sample(self, what: str, ns: int, warm: bool) -> None:
+        if what != "eager":
+            self.enter("warm-up" if warm else "run")
+        self.tell("sample", what=what, ns=ns, warm=warm)
+
+    def output(self, output: dict[str, Any], whole: bool = False) -> None:
+        """What the task gives, so far or as a whole."""
+        now = time.monotonic()
+        if whole or now - self._told >= STREAMED_EVERY_S:
+            self._told = now
+            self.tell("output", output=output, whole=whole)
+
+
+def run(request: Request, folder: Path) -> None:
+    """Do all of a run in this process."""
+    events = Events(folder / "events.jsonl", request.baseline)
+    events.enter("load")
+    try:
+        from proveout.app.prepare import prepare
+        from proveout.capture import Found
+        from proveout.capture.identity import workload_of
+
+        prepared = prepare(request)
+        workload = _named(workload_of(prepared.model, (), prepared.inputs), request)
+    except ProveoutError as error:
+        events.tell("error", failure=error.failure, message=str(error))
+        return
+    except Exception as error:
+        traceback.print_exc()
+        memory = isinstance(error, MemoryError) or "can't allocate memory" in str(error)
+        first = (str(error).strip().splitlines() or [""])[0]
+        events.tell("error", failure="memory" if memory else "internal", message=f"{type(error).__name__}: {first}")
+        return
+    job = Job(
+        workload,
+        request.device,
+        request.settings,
+        ("run", "benchmark"),
+        request.iterations,
+        request.warmup,
+        request.timeout_s,
+        baseline=request.baseline,
+    )
+    events.tell("job", job=to_json(job), tokens=prepared.tokens)
+    iterate = _Iteration(prepared.iterate, events)
+    record = prove_here(job, Found(workload, prepared.model, (), prepared.inputs, iterate=iterate), watch=events)
+    for place, times in iterate.first_token_ns.items():
+        events.tell("first token", place=place, ns=times[request.warmup :])
+    Store(request.cache_dir).write(record)
+    events.tell("record", record=to_json(record))
+
+
+class _Iteration:
+    """One iteration. The first, which the spine makes on the device before it times any, tells its output as it comes;
+    the timed ones tell nothing, on the device as on the CPU."""
+
+    def __init__(self, iterate: Callable[[Any, Any], dict[str, Any]], events: Events) -> None:
+        self._iterate, self._events = iterate, events
+        self.shown = False
+        self.first_token_ns: dict[str, list[int]] = {"device": [], "cpu": []}
+
+    def __call__(self, call: Any) -> dict[str, Any]:
+        from proveout.engine.compiled import Compiled
+
+        if not self.shown:
+            self.shown = True
+            output = self._iterate(call, self._events.output)
+            self._events.output(output, whole=True)
+            return output
+        output = self._iterate(call, _nobody)
+        self.first_token_ns["device" if isinstance(call, Compiled) else "cpu"].append(output.get("first_token_ns", 0))
+        return output
+
+
+def _nobody(output: dict[str, Any]) -> None:
+    """Nobody looks."""
+
+
+def _named(workload: Workload, request: Request) -> Workload:
+    task = TASKS[request.task]
+    return dataclasses.replace(
+        workload,
+        name=f"{task.path} ({request.source})",
+        labels=(("playground", (task.path,)), ("weights", (request.source,))),
+        weights=request.source,
+        random_weights=(task.model,) if request.source == "random" else (),
+    )
+
+
+def main(arguments: Sequence[str]) -> None:
+    request = from_json(Request, json.loads(sys.stdin.read()))
+    run(request, Path(arguments[0]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,170 @@
+"""The app in a real browser: each task, Stop, errors, two tabs, wide and narrow; nothing leaves the machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.e2e]
+
+
+def start(page) -> None:
+    page.get_by_role("button", name="Run", exact=False).first.click()
+
+
+def finished(page, timeout_s: float = 90) -> None:
+    page.get_by_text("kept in the store").wait_for(timeout=timeout_s * 1000)
+
+
+def number(page, label: str, value: int) -> None:
+    field = page.get_by_test_id("stNumberInput").filter(has_text=label).locator("input")
+    field.fill(str(value))
+    field.press("Enter")
+    page.wait_for_timeout(600)
+
+
+def settings(page) -> None:
+    page.get_by_text("Device and settings").click()
+
+
+def choose(page, label: str, value: str) -> None:
+    page.get_by_test_id("stSelectbox").filter(has_text=label).locator("input").click()
+    page.get_by_role("option", name=value, exact=True).click()
+    page.wait_for_timeout(600)
+
+
+def workers(server_of: str) -> list[int]:
+    """The worker processes of one server, by its port."""
+    port = server_of.rpartition(":")[2]
+    processes = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            continue
+        processes[int(folder.name)] = (parent, words)
+    server = next(pid for pid, (_, words) in processes.items() if port.encode() in words)
+    return [pid for pid, (parent, words) in processes.items() if parent == server and b"proveout.app.worker" in words]
+
+
+def test_digits_on_a_wide_and_a_narrow_window(app, tab):
+    page = tab(f"{app}/digits")
+    start(page)
+    finished(page)
+    text = page.inner_text("body")
+    assert re.search(r"ran Program [0-9a-f]{12} · \d+ steps", text)
+    for shown in ("modelled on sim:n150", "modelled ×", "PCC against eager", "Op coverage", "Peak SRAM", "confidence"):
+        assert shown in text
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_timeout(800)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    narrow = page.locator(".po-tile").first.bounding_box()
+    assert narrow["x"] >= 0
+    assert narrow["x"] + narrow["width"] <= 390
+
+
+def test_a_drawn_digit_reaches_the_model(app, tab):
+    page = tab(f"{app}/digits")
+    page.get_by_text("Draw", exact=True).click()
+    canvas = page.locator("canvas[aria-label]")
+    canvas.wait_for()
+    box = canvas.bounding_box()
+    page.mouse.move(box["x"] + 70, box["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 190, box["y"] + 50, steps=5)
+    page.mouse.move(box["x"] + 110, box["y"] + 220, steps=5)
+    page.mouse.up()
+    page.get_by_text("What the model sees").wait_for()
+    start(page)
+    finished(page)
+    assert page.locator(".po-big").inner_text() == "7"
+
+
+def test_a_picture_is_named(app, tab):
+    page = tab(f"{app}/pictures")
+    page.get_by_text("Measure the CPU too").click()
+    page.wait_for_timeout(600)
+    start(page)
+    finished(page)
+    assert page.locator(".po-big").inner_text() == "boat"
+    assert "CPU, eager mode" not in page.inner_text("body")
+
+
+def test_an_answer_is_marked_in_its_context(app, tab):
+    page = tab(f"{app}/answers")
+    number(page, "Iterations", 1)
+    start(page)
+    finished(page)
+    assert page.locator("mark").inner_text() == "1890"
+    assert "Tokens per second" in page.inner_text("body")
+
+
+@pytest.mark.parametrize("task", ["text", "code"])
+def test_a_generator_writes(app, tab, task):
+    page = tab(f"{app}/{task}")
+    number(page, "Input length", 12)
+    number(page, "New tokens", 3)
+    number(page, "Iterations", 1)
+    start(page)
+    finished(page)
+    text = page.inner_text("body")
+    assert "Time to first token" in text
+    assert "Tokens per second" in text
+
+
+def test_stop_ends_a_run_within_two_seconds_and_another_can_start(app, tab):
+    page = tab(f"{app}/digits")
+    number(page, "Iterations", 1000)
+    start(page)
+    page.get_by_text("starting the worker").or_(page.get_by_text("loading the weights")).first.wait_for()
+    stop = page.get_by_role("button", name="Stop")
+    page.wait_for_timeout(1000)
+    assert workers(app)
+    began = time.monotonic()
+    stop.click()
+    while workers(app) and time.monotonic() - began < 5:
+        time.sleep(0.05)
+    assert time.monotonic() - began < 2
+    page.get_by_text("Nothing was stored").wait_for()
+    assert page.get_by_role("button", name="Run").is_enabled()
+
+
+def test_a_compile_error_says_what_where_and_what_next_and_the_app_lives_on(app, tab):
+    page = tab(f"{app}/text")
+    number(page, "Input length", 12)
+    number(page, "New tokens", 3)
+    settings(page)
+    choose(page, "Ops without a kernel", "error")
+    start(page)
+    page.get_by_text("The compiler stopped").wait_for(timeout=90_000)
+    text = page.inner_text("body")
+    assert "stage: compile" in text
+    assert "pass lower" in text
+    assert "Next:" in text
+    page.goto(f"{app}/digits")
+    assert page.get_by_role("button", name="Run").is_enabled()
+
+
+def test_a_crashed_worker_is_told_and_another_tab_is_not_disturbed(app, tab):
+    lost, kept = tab(f"{app}/digits"), tab(f"{app}/digits")
+    for page in (lost, kept):
+        page.get_by_role("button", name="Run").wait_for()
+        page.get_by_text("Measure the CPU too").click()
+        page.wait_for_timeout(500)
+    start(lost)
+    while not workers(app):
+        time.sleep(0.05)
+    (victim,) = workers(app)
+    start(kept)
+    lost.get_by_text("Load:").or_(lost.get_by_text("Compile:")).first.wait_for()
+    os.kill(victim, signal.SIGSEGV)
+    lost.get_by_text("The worker crashed").wait_for()
+    assert "SIGSEGV" in lost.inner_text("body")
+    finished(kept)
+    assert "The worker crashed" not in kept.inner_text("body")

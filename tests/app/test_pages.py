@@ -1,0 +1,82 @@
+"""The pages' logic, without a browser."""
+
+from __future__ import annotations
+
+import pytest
+
+testing = pytest.importorskip("streamlit.testing.v1", reason="needs the extra `app`")
+
+from proveout.app import main, results  # noqa: E402
+from proveout.app.runs import Seen  # noqa: E402
+from proveout.app.tasks import TASKS, Inputs, Request  # noqa: E402
+from proveout.types import Comparison, Coverage, Job, MemoryUse, OpStatus, Record, Timing, Workload  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("sys.argv", ["main.py", "--cache-dir", str(tmp_path)])
+
+
+def opened(task: str):
+    script = f"from proveout.app.playground import page\npage({task!r})"
+    return testing.AppTest.from_string(script, default_timeout=60).run()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_opens_ready_to_run(task):
+    page = opened(task)
+    assert not page.exception
+    run, stop = (next(b for b in page.button if b.label == label) for label in ("Run", "Stop"))
+    assert not run.disabled
+    assert stop.disabled
+
+
+def test_an_empty_prompt_cannot_be_run_and_says_why():
+    page = opened("text")
+    page.text_area[0].set_value("  ").run()
+    assert next(b for b in page.button if b.label == "Run").disabled
+    assert "Write a prompt" in page.warning[0].value
+
+
+def test_the_weights_in_use_are_said():
+    page = opened("text")
+    assert "trained on the King James Bible" in page.caption[0].value
+    page.radio[0].set_value("random").run()
+    assert "the answer is noise" in page.caption[0].value
+
+
+def test_the_first_page_and_the_navigation_open():
+    page = testing.AppTest.from_file(main.__file__, default_timeout=60).run()
+    assert not page.exception
+
+
+def record(kind: str) -> Record:
+    return Record(
+        Job(Workload("text (small)", "", "x")),
+        "passed",
+        coverage=Coverage((OpStatus("a", "aten.mm", "converted"), OpStatus("b", "aten.sort", "host", "no row"))),
+        comparisons=(Comparison("output", "out", 0.999999, 0.01, 0.1, 0.99, True),),
+        timings=(Timing("eager", "measured", "cpu", (8_000_000,)), Timing("compiled", kind, "sim", (2_000_000,))),
+        memory=MemoryUse(2 << 20, 32768, 1 << 20),
+        programs=(("abc", 7),),
+    )
+
+
+@pytest.mark.parametrize(("kind", "unit"), [("modelled", "modelled ×"), ("measured", "×")])
+def test_a_speed_up_of_a_modelled_time_says_so(kind, unit):
+    request = Request("text", Inputs(prompt="a", length=4, new_tokens=10))
+    tiles = {t.name: t for t in results.figures(request, Seen(tokens=10), record(kind))}
+    speed_up = tiles["Speed-up against the CPU"]
+    assert (speed_up.value, speed_up.unit) == ("4", unit)
+    assert tiles["Tokens per second"].value == "5,000"
+    assert tiles["PCC against eager"].value == "0.99999"
+    assert tiles["Op coverage"].value == "50.0%"
+    assert tiles["Peak SRAM"].value == "2.00"
+    assert tiles["Generation time"].tone == kind
+
+
+def test_a_modelled_first_token_is_one_of_so_many_equal_calls():
+    request = Request("text", Inputs(prompt="a", length=4, new_tokens=10))
+    tiles = {t.name: t for t in results.figures(request, Seen(tokens=10), record("modelled"))}
+    assert (tiles["Time to first token"].value, tiles["Time to first token"].unit) == ("200", "µs")
