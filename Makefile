@@ -69,8 +69,8 @@ check: .venv/installed-test lint
 	$(BIN)/python -m pytest -n 2 -m "not slow and not e2e and not browser" tests/test_tiny.py tests/test_architecture.py tests/unit tests/models
 
 lint: .venv/installed-test
-	$(BIN)/ruff check --quiet src tests corpora
-	$(BIN)/ruff format --quiet --check src tests corpora
+	$(BIN)/ruff check --quiet src tests corpora training examples
+	$(BIN)/ruff format --quiet --check src tests corpora training examples
 	$(BIN)/mypy
 
 bench: .venv/installed-test

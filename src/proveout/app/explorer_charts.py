@@ -41,7 +41,11 @@ def show_latencies(entries: Sequence[Entry], kind: str) -> None:
     )
     figure = go.Figure(bars)
     most, least = (pick(e.row["compiled_ms"] for e in shown) for pick in (max, min))
-    figure.update_xaxes(title=f"ms, {kind}", type="log" if most / least > 50 else "linear")
+    figure.update_xaxes(title=f"ms, {kind}")
+    if most / least > 50:
+        figure.update_xaxes(type="log")
+    else:
+        figure.update_xaxes(range=[0, 1.15 * most])  # room for the figures beside the bars
     figure.update_yaxes(tickfont={"size": 11}, ticklabelstandoff=6)
     more = f" The slowest {len(shown)} of {len(entries)}." if len(entries) > len(shown) else ""
     theme.chart(figure, height=90 + 26 * len(shown), key=f"latencies {kind}")
@@ -87,10 +91,17 @@ def show_trend(history: Sequence[Entry]) -> None:
                 hovertemplate=f"%{{x}}<br>%{{y:.6g}} {unit}<extra></extra>",
             )  # fmt: skip
             figure = go.Figure(line)
-            figure.update_yaxes(title=unit, tickformat=".5g" if not unit else None)
+            figure.update_yaxes(title=unit, range=_range([v for v in values if v is not None]))
             with place, st.container(border=True):
                 st.markdown(f"**{title}**")
                 theme.chart(figure, height=220, key=f"trend {title}")
+
+
+def _range(values: Sequence[float]) -> list[float]:
+    """An axis a little wider than its values, also where they are all the same."""
+    low, high = min(values), max(values)
+    room = 0.15 * (high - low) or 0.02 * abs(high) or 1.0
+    return [low - room, high + room]
 
 
 def show_op_states(rows: Sequence[Row]) -> None:

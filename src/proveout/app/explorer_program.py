@@ -1,11 +1,12 @@
 """The parts of a model's page that are worked out again from its Programs: memory over time, perf sheet, graph.
 
-A Record holds figures, not Programs. Where a Job left its Programs on disk, every Record of the same fingerprints can
-be explained from them; where none did, the page says which command leaves them.
+A Record holds figures, not Programs. Where a Job left its Programs on disk, every Record of the same fingerprints,
+device and settings can be explained from them; where none did, the page says which command leaves them.
 """
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -42,8 +43,6 @@ def command(verb: str, entry: Entry) -> str:
 
 
 def _settings(entry: Entry) -> dict[str, object]:
-    import json
-
     found: dict[str, object] = json.loads(entry.row["settings"])
     return found
 
