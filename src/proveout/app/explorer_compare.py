@@ -28,7 +28,6 @@ class Figure:
     kind: str = ""
     """The column that says which kind of time it is, or the kind itself."""
     ratio: bool = True
-    lower_is_better: bool = True
 
     def kind_of(self, flat: Row) -> str:
         return (flat.get(self.kind) or "") if self.kind.endswith("_kind") else self.kind

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlencode
 
 import streamlit as st
 
 BOUND: dict[str, Any] = {"bind": "query-params"}
 """For a widget with a key: the address has its value under that name, and sets it."""
-
-
-def address(path: str, **query: str) -> str:
-    """A page's address relative to the others': `model?record=vm/ab12`."""
-    return f"{path}?{urlencode(query, safe='/')}" if query else path
 
 
 def link(label: str, path: str, *, icon: str | None = None, **query: str) -> None:

@@ -57,7 +57,6 @@ def main() -> None:
         ]
         for section, entries in SECTIONS.items()
     }
-    st.session_state[theme.PAGES] = {page.url_path or FIRST: page for entries in pages.values() for page in entries}
     st.navigation(pages, expanded=True).run()
 
 

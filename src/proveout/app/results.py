@@ -13,7 +13,7 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
-from proveout.app import theme
+from proveout.app import links, theme
 from proveout.app.runs import Run, Seen, trouble
 from proveout.app.tasks import STAGES, TASKS, Request
 from proveout.app.theme import Tile, badge
@@ -143,7 +143,7 @@ def _figures(request: Request, seen: Seen, record: Record) -> None:
     left, right = st.columns(2)
     left.download_button("Record as JSON", document, name, "application/json", icon=":material/download:")
     with right:
-        theme.link("model", "Look inside", ":material/search_insights:", record=f"{machine()}/{record.job.key}")
+        links.link("Look inside", "model", icon=":material/search_insights:", record=f"{machine()}/{record.job.key}")
 
 
 def _badges(request: Request, record: Record) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from proveout.app import theme
+from proveout.app import links, theme
 from proveout.app.options import store
 from proveout.app.tasks import TASKS
 from proveout.app.theme import badge
@@ -31,11 +31,11 @@ def page() -> None:
     cells = [cell for _ in range(2) for cell in st.columns(3)]
     for cell, task in zip(cells, TASKS.values()):
         with cell.container(border=True, height="stretch"):
-            theme.link(task.path, f"**{task.title}**", ICONS[task.path])
+            links.link(f"**{task.title}**", task.path, icon=ICONS[task.path])
             st.caption(task.does)
             theme.row(badge(task.model))
     with cells[-1].container(border=True, height="stretch"):
-        theme.link("models", "**All results**", ":material/view_list:")
+        links.link("**All results**", "models", icon=":material/view_list:")
         kept = store()
         count = sum(1 for _ in kept.folder.glob("*/*.json"))
         st.caption(f"{count} results in {kept.folder}" if count else "Nothing is stored yet: each run adds a result.")

@@ -117,15 +117,6 @@ def tiles(found: Sequence[Tile]) -> None:
     st.html(f'<div class="po-tiles">{cells}</div>')
 
 
-PAGES = "pages"
-"""Where a session keeps its pages by their path."""
-
-
-def link(path: str, label: str, icon: str | None = None, **query: str) -> None:
-    """A link to another page of the app."""
-    st.page_link(st.session_state[PAGES][path], label=label, icon=icon, width="stretch", query_params=query)
-
-
 def empty(title: str, text: str, command: str = "") -> None:
     """What a page shows where there is nothing yet, and what to do about it."""
     code = f"<code>{escape(command)}</code>" if command else ""
