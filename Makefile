@@ -51,7 +51,7 @@ app: .venv/installed-app
 #   .venv/bin/python -m pytest -n 2 -m whole_table tests/ops
 # So are nine tenths of the corpora's scripts: -m whole_corpora tests/corpora
 test: .venv/installed-test lint interop-tools
-	$(BIN)/python -m pytest -n 2 tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests
 
 test-interop: .venv/installed-test interop-tools
 	$(BIN)/python -m pytest -m interop tests/interop
@@ -66,7 +66,7 @@ interop-tools: .venv-interop/tt-perf-report/made .venv-interop/ttnn-visualizer/m
 	  echo "no $*: the tests marked 'interop' that need it will say so"
 
 check: .venv/installed-test lint
-	$(BIN)/python -m pytest -n 2 -m "not slow and not e2e and not browser" tests/test_tiny.py tests/test_architecture.py tests/unit tests/models
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not e2e and not browser" tests/test_tiny.py tests/test_architecture.py tests/unit tests/models
 
 lint: .venv/installed-test
 	$(BIN)/ruff check --quiet src tests corpora training examples

@@ -1,6 +1,7 @@
 """Shared by all tests: helpers are importable, nothing is fetched from a hub, the cache is a temporary one."""
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -32,3 +33,17 @@ def without_rows(monkeypatch, tmp_path):
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("PROVEOUT_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """A browser, shut before the next file: while it is open no event loop can run in this process."""
+    found = shutil.which("chromium") or shutil.which("google-chrome")
+    if found is None:
+        pytest.skip("needs Chromium: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()

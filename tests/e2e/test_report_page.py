@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
 from proveout.report import write
@@ -33,20 +31,13 @@ def report(tmp_path):
 
 
 @pytest.fixture
-def page():
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("needs Chromium: apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        opened = browser.new_page(viewport={"width": 1280, "height": 900})
-        opened.asked = []
-        opened.on("request", lambda request: opened.asked.append(request.url))
-        opened.on("pageerror", lambda error: pytest.fail(str(error)))
-        yield opened
-        browser.close()
+def page(chromium):
+    opened = chromium.new_page(viewport={"width": 1280, "height": 900})
+    opened.asked = []
+    opened.on("request", lambda request: opened.asked.append(request.url))
+    opened.on("pageerror", lambda error: pytest.fail(str(error)))
+    yield opened
+    opened.close()
 
 
 def test_it_asks_for_nothing_but_itself(page, report):
