@@ -106,8 +106,8 @@ def grid(titles: Sequence[str], rows: Sequence[Sequence[object]], colour: bool =
     for index, title in enumerate(titles):
         kinds = {type(cells[index]) for cells in rows} - {type(None)}
         numeric = bool(kinds) and kinds <= {int, float}
-        # a hash is there to be copied, whole
-        drawn.add_column(title, justify="right" if numeric else "left", overflow="fold", no_wrap=title == "Hash")
+        whole = title in ("Hash", "Key")  # there to be copied
+        drawn.add_column(title, justify="right" if numeric else "left", overflow="fold", no_wrap=whole)
     for cells in rows:
         drawn.add_row(*(Text("" if cell is None else str(cell)) for cell in cells))
     return _print(drawn, shutil.get_terminal_size((UNLIMITED, 24)).columns, colour)
