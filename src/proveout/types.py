@@ -602,7 +602,7 @@ def _decoder(hint: Any) -> Callable[[Any], Any]:
         return _dataclass_decoder(hint)
     if origin is tuple:
         decoders = [_decoder(a) for a in args if a is not ...]
-        return _list_decoder(decoders[0]) if args[1:] == (...,) else _tuple_decoder(decoders)
+        return _list_decoder(decoders[0], args[0]) if args[1:] == (...,) else _tuple_decoder(decoders)
     if origin in (Union, _types.UnionType):
         inner = _decoder(next(a for a in args if a is not type(None)))
         return lambda data: None if data is None else inner(data)
@@ -634,10 +634,12 @@ def _dataclass_decoder(cls: type) -> Callable[[Any], Any]:
     return decode
 
 
-def _list_decoder(inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _list_decoder(inner: Callable[[Any], Any], hint: Any) -> Callable[[Any], Any]:
     def decode(data: Any) -> Any:
         if not isinstance(data, list):
             raise ValueError(f" expected a list, found {type(data).__name__}")
+        if set(map(type, data)) == {hint}:  # thousands of samples, and nothing to convert
+            return tuple(data)
         out = []
         for index, value in enumerate(data):
             try:
