@@ -16,7 +16,9 @@ Ints = Sequence[int]
 
 
 def _unflatten(x: Tensor, batch: int, height: int, width: int, channels: int) -> Tensor:
-    return x.reshape(batch, height, width, channels).permute(0, 3, 1, 2)
+    """As torch takes it, channels-last in memory: the order of sums must not follow from how a tensor came here."""
+    image = x.reshape(batch, height, width, channels).permute(0, 3, 1, 2)
+    return image.contiguous(memory_format=torch.channels_last)
 
 
 def _flatten(x: Tensor) -> Tensor:
