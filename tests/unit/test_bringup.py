@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +24,7 @@ from proveout.capture import discover
 from proveout.cli import main
 from proveout.errors import CompileError
 from proveout.program import Ref, Step
-from proveout.types import Origin, Settings
+from proveout.types import Origin, Settings, to_json
 
 SCRIPT = """# labels: name::small licence::apache-2.0 task::testing
 import torch
@@ -157,26 +158,38 @@ def test_running_it_again_leaves_every_file_as_it_is(made):
     assert {p: p.stat().st_mtime_ns for p in folder.rglob("*") if p.is_file()} == before
 
 
-@pytest.mark.parametrize("killed", ["graph", "optimise"])
-def test_killed_at_a_stage_it_ends_with_the_same_folder(made, killed, tmp_path, monkeypatch):
+KILLED = """
+import json, os, signal, sys
+from pathlib import Path
+from proveout.bringup import STAGES, Asked, Folder
+from proveout.bringup.flow import find_stage, run_stages
+from proveout.types import from_json
+
+request = json.loads(sys.stdin.read())
+stage = find_stage(request["killed"])
+run = stage.run
+
+def run_and_die(subject, files):
+    run(subject, files)
+    files.text("half.txt", "all is written, nothing is kept, and the power goes")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+object.__setattr__(stage, "run", run_and_die)
+run_stages(from_json(Asked, request["asked"]), Folder(Path(request["folder"])), STAGES)
+"""
+
+
+@pytest.mark.slow
+def test_killed_at_every_stage_it_ends_with_the_same_folder(made, tmp_path):
+    """One folder; a process for each stage, which goes on where the last was killed and is killed in its own."""
     asked, whole = made
-    folder = shutil.copytree(whole, tmp_path / "killed")
-    for stage in STAGES[NUMBERS[killed] - 1 :]:
-        for name, _ in outcomes(whole)[stage.name].files:
-            (folder / name).unlink(missing_ok=True)
-        Folder(folder).file_of(NUMBERS[stage.name], stage.name).unlink()
-
-    def die(subject: Subject, files):
-        files.text("half.txt", "written, and then the power went")
-        raise KeyboardInterrupt
-
-    before = STAGES[NUMBERS[killed] - 1].run
-    object.__setattr__(STAGES[NUMBERS[killed] - 1], "run", die)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            run_stages(asked, Folder(folder), STAGES)
-    finally:
-        object.__setattr__(STAGES[NUMBERS[killed] - 1], "run", before)
+    folder = tmp_path / "killed"
+    source = str(Path(proveout.__file__).parents[1])
+    env = os.environ | {"PYTHONPATH": source, "PROVEOUT_CACHE": str(tmp_path / "cache")}
+    for stage in STAGES:
+        request = json.dumps({"asked": to_json(asked), "folder": str(folder), "killed": stage.name})
+        ran = subprocess.run([sys.executable, "-c", KILLED], input=request, env=env, capture_output=True, text=True)
+        assert ran.returncode == -signal.SIGKILL, ran.stderr[-2000:]
     run_stages(asked, Folder(folder), STAGES)
     found, wanted = contents(folder), contents(whole)
     assert found.keys() == wanted.keys()
