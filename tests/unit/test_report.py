@@ -16,7 +16,7 @@ from test_store import make_record
 from proveout import report
 from proveout.errors import EnvironmentFault, UsageError
 from proveout.report import corpus_ops, data, html, markdown, readme, terminal
-from proveout.report.rows import COLUMNS, Report, load, number, pcc_text
+from proveout.report.rows import COLUMNS, Report, load, number, pcc_text, script_name
 from proveout.store import Store, row
 from proveout.types import Comparison, Coverage, MemoryUse, OpStatus, Origin, Record
 
@@ -277,6 +277,12 @@ def test_a_model_s_page_tells_its_variations_comparisons_and_timings() -> None:
     assert "| `aten.sort.default` | self=f32\\[64\\] | ✘ | 1 |  |" in text
     assert "| compiled | modelled | sim:n150 | 0.042 |" in text
     assert "## Outputs against the reference" in text
+
+
+def test_a_script_below_this_folder_is_named_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert script_name({"script": str(tmp_path / "corpora/bert.py")}) == "corpora/bert.py"
+    assert script_name({"script": "/elsewhere/bert.py"}) == "/elsewhere/bert.py"
 
 
 def test_at_a_glance_counts_by_corpus_and_device() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from proveout.report.data import page_name
 from proveout.report.element import Html, el, join
 from proveout.report.ledger import caveat, figures, heading, sentences
-from proveout.report.rows import NOTHING, OP_STATE, Report, count, number, numbers, pcc_text, status_words
+from proveout.report.rows import NOTHING, OP_STATE, Report, count, number, numbers, pcc_text, script_name, status_words
 from proveout.store import Row, comparison_rows, op_rows, timing_rows, variation_rows
 from proveout.types import Record
 
@@ -70,7 +70,7 @@ def _section(title: str, content: Html) -> Html:
 
 def _facts(record: Record, flat: Row) -> Html:
     facts = {
-        "Script": flat["script"],
+        "Script": script_name(flat),
         "Class": flat["class_name"],
         "Selector": flat["selector"],
         "Inputs": ", ".join(f"{name}: {spec}" for name, spec in record.job.workload.inputs),

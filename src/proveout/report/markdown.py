@@ -17,6 +17,7 @@ from proveout.report.rows import (
     number,
     numbers,
     pcc_text,
+    script_name,
     status_words,
     unreadable_lines,
 )
@@ -104,7 +105,7 @@ def render_model(record: Record, flat: Row) -> str:
     facts = {
         "Status": f"{status_words(flat).symbol} {flat['reason']}",
         "Device": f"{flat['device']} {numbers(flat)}",
-        "Script": flat["script"],
+        "Script": script_name(flat),
         "Class": flat["class_name"],
         "Inputs": ", ".join(f"{name}: {spec}" for name, spec in record.job.workload.inputs),
         "Labels": ", ".join(f"{key}: {' '.join(values)}" for key, values in record.job.workload.labels),

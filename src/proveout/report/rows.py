@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path, PurePath
 from typing import Literal
 
 from proveout.errors import UsageError
@@ -109,6 +110,12 @@ def pcc_text(value: float | None) -> str | None:
     if value is None:
         return None
     return f"{min(value, 0.999999):.6f}" if value < 1 else "1"
+
+
+def script_name(flat: Row) -> str:
+    """A script as seen from the folder the report is made in, where it lies below it: reports travel."""
+    script = PurePath(flat["script"])
+    return script.relative_to(Path.cwd()).as_posix() if script.is_relative_to(Path.cwd()) else str(script)
 
 
 def count(value: int | None) -> str | None:
