@@ -1,43 +1,49 @@
 """Makes the screenshots of the web app: `python docs/images/make.py [NAME …]`. Needs the extra `test` and Chromium.
 
-One table of pictures; each is a page, what to do there first, the window and light or dark.
+One table of pictures; each is a page, what to do there first, the window and light or dark. The explorer's are of a
+store that real commands fill first: the selftest corpus on two chips, perf of one model and a bring-up.
 """
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, TimeoutError, sync_playwright
 
-from proveout.cli.app import command_line
+from proveout.app import data
+from proveout.cli.app import serving
 
 HERE = Path(__file__).parent
-WIDE, NARROW = (1280, 1000), (390, 1400)
+SELFTEST = HERE.parents[1] / "corpora" / "selftest"
+WIDE, TALL, NARROW = (1280, 1000), (1280, 1250), (390, 1400)
+DONE = "[data-testid=stApp][data-test-script-state=notRunning]"
+DRAWN = "!document.querySelector('[data-testid=stSkeleton]')"
 
 
 @dataclass(frozen=True)
 class Picture:
     name: str
     path: str
+    """`{record}` stands for a Record of which all there is can be shown."""
     act: Callable[[Page], None]
     window: tuple[int, int] = WIDE
     theme: str = "light"
 
 
 def look(page: Page) -> None:
-    """Only wait until all is drawn."""
-    page.wait_for_timeout(2500)
+    """Only wait until all is drawn; what lies below the window is when it is scrolled to."""
+    page.wait_for_selector(DONE, timeout=120_000)
+    with contextlib.suppress(TimeoutError):
+        page.wait_for_function(DRAWN, timeout=5_000)
+    page.wait_for_timeout(1500)
 
 
 def run_task(page: Page) -> None:
@@ -68,42 +74,84 @@ def refuse_fallbacks(page: Page) -> None:
     page.wait_for_timeout(1000)
 
 
-PICTURES = (
+PLAYGROUND = (
     Picture("app-start", "", look),
-    Picture("app-digits", "digits", run_task, (1280, 1250)),
-    Picture("app-digits-dark", "digits", run_task, (1280, 1250), "dark"),
+    Picture("app-digits", "digits", run_task, TALL),
+    Picture("app-digits-dark", "digits", run_task, TALL, "dark"),
     Picture("app-digits-narrow", "digits", run_task, (390, 2400)),
-    Picture("app-pictures", "pictures", run_task, (1280, 1250)),
-    Picture("app-answers", "answers", run_task, (1280, 1250)),
-    Picture("app-text", "text", run_task, (1280, 1250)),
-    Picture("app-code", "code", run_task, (1280, 1250)),
-    Picture("app-running", "code", start_task, (1280, 1250)),
+    Picture("app-pictures", "pictures", run_task, TALL),
+    Picture("app-answers", "answers", run_task, TALL),
+    Picture("app-text", "text", run_task, TALL),
+    Picture("app-code", "code", run_task, TALL),
+    Picture("app-running", "code", start_task, TALL),
     Picture("app-error", "answers", refuse_fallbacks, (1280, 1300)),
+)
+EXPLORER = (
+    Picture("explorer-models", "models", look, TALL),
+    Picture("explorer-models-dark", "models", look, theme="dark"),
+    Picture("explorer-models-narrow", "models", look, NARROW),
+    Picture("explorer-model", "model?record={record}", look),
+    Picture("explorer-ops", "model?record={record}&section=Ops", look),
+    Picture("explorer-accuracy", "model?record={record}&section=Accuracy", look),
+    Picture("explorer-memory", "model?record={record}&section=Memory", look),
+    Picture("explorer-performance", "model?record={record}&section=Performance", look, TALL),
+    Picture("explorer-performance-dark", "model?record={record}&section=Performance", look, TALL, "dark"),
+    Picture("explorer-graph", "model?record={record}&section=Graph", look),
+    Picture("explorer-timings", "model?record={record}&section=Timings", look),
+    Picture("explorer-compare", "compare", look, TALL),
+    Picture("explorer-sweep", "sweep", look),
+    Picture("explorer-bringup", "bringup?folder=bringup", look, TALL),
 )
 
 
-def main(names: list[str]) -> None:
+def main(names: Sequence[str]) -> None:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         raise SystemExit("needs Chromium: apt-get install chromium")
-    with tempfile.TemporaryDirectory() as store, sync_playwright() as playwright:
-        address, server = serve(store)
+    wanted = {p.name for p in (*PLAYGROUND, *EXPLORER)}
+    if set(names) - wanted:
+        raise SystemExit(
+            f"no picture is called {', '.join(set(names) - wanted)}; there are {', '.join(sorted(wanted))}"
+        )
+    with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        try:
-            for picture in PICTURES:
-                if not names or picture.name in names:
-                    take(browser, address, picture)
-        finally:
-            browser.close()
-            server.terminate()
-            server.wait()
+        for pictures, fill in ((PLAYGROUND, nothing), (EXPLORER, results)):
+            chosen = [picture for picture in pictures if not names or picture.name in names]
+            folder = Path(scratch, fill.__name__)
+            folder.mkdir()
+            if chosen:
+                record = fill(folder)
+                with serving(folder / "store", cwd=folder) as address:
+                    for picture in chosen:
+                        take(browser, address, picture, record)
+        browser.close()
 
 
-def take(browser: Any, address: str, picture: Picture) -> None:
+def nothing(folder: Path) -> str:
+    """An empty store, as a new user has it."""
+    return ""
+
+
+def results(folder: Path) -> str:
+    """A store with something to explore; gives the Record that the model's page shows."""
+    store = ["--cache-dir", str(folder / "store")]
+    for words in (
+        ["benchmark", "--all", "--search-dir", str(SELFTEST), *store, "--device", "sim:n150,sim:p150"],
+        ["perf", str(SELFTEST / "attention.py"), *store, "-o", str(folder / "perf")],
+        ["benchmark", str(SELFTEST / "attention.py"), *store, "--device", "sim:n150", "--iterations", "40"],
+        ["bringup", str(SELFTEST / "attention.py"), "-o", str(folder / "bringup")],
+    ):
+        program = "import sys; from proveout.cli import main; sys.exit(main(sys.argv[1:]))"
+        subprocess.run([sys.executable, "-c", program, *words], cwd=folder, check=False)
+    board = data.board(folder / "store")
+    return next(e.id for e in board.entries if e.row["host_ms"] is not None and board.with_programs(e))
+
+
+def take(browser: Any, address: str, picture: Picture, record: str) -> None:
     width, height = picture.window
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=picture.theme)
     page = context.new_page()
-    page.goto(f"{address}/{picture.path}")
+    page.goto(f"{address}/{picture.path.format(record=record)}")
     page.get_by_role("heading").first.wait_for(timeout=60_000)
     page.wait_for_timeout(1500)
     picture.act(page)
@@ -111,21 +159,6 @@ def take(browser: Any, address: str, picture: Picture) -> None:
     page.screenshot(path=HERE / f"{picture.name}.png")
     context.close()
     print(picture.name, flush=True)
-
-
-def serve(store: str) -> tuple[str, subprocess.Popen[bytes]]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = subprocess.Popen(command_line(port, store, None, True), stdout=subprocess.DEVNULL)
-    address = f"http://127.0.0.1:{port}"
-    for _ in range(150):
-        try:
-            urllib.request.urlopen(f"{address}/_stcore/health", timeout=1).close()
-            return address, server
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.2)
-    raise SystemExit("the app did not start")
 
 
 if __name__ == "__main__":

@@ -2,41 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import time
-import urllib.error
-import urllib.request
-
 import pytest
+
+from proveout.cli.app import serving
 
 
 @pytest.fixture(scope="session")
 def app(tmp_path_factory):
     """The address of a server with an empty store."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     pytest.importorskip("streamlit", reason="needs the extra `app`")
-    from proveout.cli.app import command_line
-
-    cache = tmp_path_factory.mktemp("cache")
-    log = (cache / "server.log").open("wb")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    server = subprocess.Popen(
-        command_line(port, str(cache / "store"), None, True), stdout=log, stderr=log, env=environment
-    )
-    address = f"http://127.0.0.1:{port}"
-    for _ in range(300):
-        try:
-            urllib.request.urlopen(f"{address}/_stcore/health", timeout=1).close()
-            break
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.2)
-    yield address
-    server.terminate()
-    server.wait()
+    with serving(tmp_path_factory.mktemp("cache") / "store", environment={"OMP_NUM_THREADS": "1"}) as address:
+        yield address
 
 
 @pytest.fixture

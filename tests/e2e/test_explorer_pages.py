@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
+import shutil
 import time
 from pathlib import Path
 from urllib.parse import urlparse
-from urllib.request import urlopen
 
 import pytest
 
@@ -17,11 +13,18 @@ from record_stores import many, some
 
 pytest.importorskip("streamlit")
 pytest.importorskip("plotly")
-import proveout.app
+from proveout.cli.app import serving
+from proveout.store import Store
+from proveout.sweep.controller import Listener
+from proveout.sweep.state import Noted
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-"""A board of a thousand Records is there by then, none of them read before."""
+READY_S = 3.0
 DONE = "[data-testid=stApp][data-test-script-state=notRunning]"
+
+
+class Quiet(Listener):
+    """Hears a sweep and says nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -35,28 +38,8 @@ def stores(tmp_path_factory):
 def app(tmp_path_factory):
     """One server; the link `store` says which store it reads."""
     folder = tmp_path_factory.mktemp("app")
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
-    main = Path(proveout.app.__file__).with_name("main.py")
-    words = [sys.executable, "-m", "streamlit", "run", str(main), "--server.headless", "true"]
-    words += ["--server.port", str(port), "--", "--cache-dir", str(folder / "store")]
-    ours = os.environ | {"PYTHONPATH": str(main.parents[2])}
-    with (folder / "log").open("w") as log:
-        server = subprocess.Popen(words, stdout=log, stderr=log, cwd=folder, env=ours)
-    try:
-        base = f"http://127.0.0.1:{port}"
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            try:
-                urlopen(f"{base}/_stcore/health", timeout=1).close()
-                break
-            except OSError:
-                time.sleep(0.2)
+    with serving(folder / "store", cwd=folder) as base:
         yield base, folder / "store"
-    finally:
-        server.terminate()
-        server.wait(10)
 
 
 @pytest.fixture
@@ -91,10 +74,43 @@ def test_an_empty_store_says_how_to_fill_it(visit):
     assert "proveout benchmark" in page.locator(".po-empty").inner_text()
 
 
-def test_a_board_shows_a_thousand_records(visit):
-    page = visit("many", "models?newest=false")
-    page.wait_for_selector("[data-testid=stDataFrame] canvas", timeout=60_000)
-    assert "1,000 of 1,000 Records" in page.locator("[data-testid=stMain]").inner_text()
+def test_a_new_server_s_board_of_a_thousand_records_is_ready_in_three_seconds(stores, chromium):
+    """The best of three servers, each of which has just started: other work on this machine delays the others."""
+    seconds = []
+    while len(seconds) < 3 and (not seconds or min(seconds) >= READY_S):
+        with serving(stores["many"]) as base, chromium.new_context() as context:
+            page = context.new_page()
+            began = time.monotonic()
+            page.goto(f"{base}/models?newest=false")
+            page.wait_for_selector("[data-testid=stDataFrame] canvas", timeout=60_000)
+            page.get_by_text("1,000 of 1,000 Records").wait_for(timeout=60_000)
+            seconds.append(time.monotonic() - began)
+    assert min(seconds) < READY_S, seconds
+
+
+def test_a_click_on_a_name_opens_that_model(visit):
+    page = visit("some", "models?newest=false&sort=newest")
+    table = page.locator("[data-testid=stDataFrame] canvas").first
+    table.wait_for(timeout=30_000)
+    page.wait_for_timeout(500)  # the grid has drawn its rows
+    table.click(position={"x": 120, "y": 52})
+    page.wait_for_url("**/model?record=lab*", timeout=20_000)
+    page.wait_for_selector(DONE, timeout=30_000)
+    assert page.locator(".po-head h1").inner_text() == "attention"
+
+
+def test_a_running_sweep_is_followed_without_a_click(visit, stores):
+    noted = Noted(Quiet(), Store(stores["some"]), "check on sim:n150", num_scripts=9)
+    try:
+        page = visit("some", "sweep")
+        page.get_by_text("0 of 9").wait_for(timeout=20_000)
+        noted.expect(9, 0)
+        noted.start("attention on sim:n150")
+        page.get_by_text("attention on sim:n150").wait_for(timeout=20_000)
+        noted.end(finished=True)
+        page.get_by_text("✓ finished").wait_for(timeout=20_000)
+    finally:
+        shutil.rmtree(stores["some"] / "sweeps")
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])

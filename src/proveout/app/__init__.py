@@ -1,5 +1,6 @@
 """The web app, `proveout app`: five tasks to try live, and everything that the store holds.
 
+serve.py      the server's process: Streamlit's, with the store read ahead
 main.py       the table of pages; Streamlit runs it at every interaction
 options.py    what the command line gave: the store and the folder of weights
 theme.py      one visual language: style sheet, badges, tiles, charts

@@ -98,36 +98,36 @@ class Board:
 
 
 def board(folder: Path) -> Board:
-    """Read a store; files that have not changed since the last time are not read again."""
+    """Read a store; files that have not changed since the last time are not read again. One reader at a time: another
+    finds what the first has read."""
     entries, unreadable = [], []
-    for path in folder.glob("*/*.json"):
-        found = _entry(path)
-        if isinstance(found, Entry):
-            entries.append(found)
-        else:
-            unreadable.append((path.relative_to(folder).as_posix(), found))
+    with _READING:
+        for path in folder.glob("*/*.json"):
+            found = _entry(path)
+            if isinstance(found, Entry):
+                entries.append(found)
+            else:
+                unreadable.append((path.relative_to(folder).as_posix(), found))
     return Board(
         folder, tuple(sorted(entries, key=lambda e: (e.row["model"].lower(), e.id))), tuple(sorted(unreadable))
     )
 
 
 _KNOWN: dict[Path, tuple[Stamp, Entry | str]] = {}
-_LOCK = threading.Lock()
+_READING = threading.Lock()
 
 
 def _entry(path: Path) -> Entry | str:
     """A file's Entry, or why it has none."""
     try:
         stamp = _stamp(path)
-        with _LOCK:
-            known = _KNOWN.get(path)
+        known = _KNOWN.get(path)
         if known and known[0] == stamp:
             return known[1]
         found: Entry | str = _read(path)
     except OSError as error:
         return error.strerror or str(error)
-    with _LOCK:
-        _KNOWN[path] = stamp, found
+    _KNOWN[path] = stamp, found
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proveout.store import Store
@@ -18,11 +19,16 @@ class Options:
 
 
 def options() -> Options:
-    """Read at every run of the script; what is not ours (a test runner's arguments) is left alone."""
+    """Read at every run of the script."""
+    return read_options(sys.argv[1:])
+
+
+def read_options(words: Sequence[str]) -> Options:
+    """What is not ours (a test runner's arguments) is left alone."""
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
     parser.add_argument("--cache-dir")
     parser.add_argument("--weights")
-    given, _ = parser.parse_known_args(sys.argv[1:])
+    given, _ = parser.parse_known_args(words)
     return Options(given.cache_dir, given.weights)
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import importlib.util
 import os
 import socket
+import subprocess
 import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +20,7 @@ from proveout.errors import EnvironmentFault, UsageError
 
 ADDRESS = "127.0.0.1"
 PORT = 8501
+START_S = 60.0
 NEEDS = {"streamlit": "streamlit", "plotly": "plotly", "PIL": "pillow", "transformers": "transformers"}
 """Modules beyond our own dependencies, and the packages that hold them."""
 
@@ -55,9 +60,6 @@ def command_line(port: int | None, cache_dir: str | None, weights: Path | None, 
         raise EnvironmentFault(f"the app needs {' and '.join(missing)}. Run: pip install 'proveout[app]'")
     if weights is not None and not weights.expanduser().is_dir():
         raise UsageError(f"--weights {weights}: there is no such folder.")
-    spec = importlib.util.find_spec("proveout.app.main")
-    assert spec is not None
-    assert spec.origin is not None
     options = ["--cache-dir", os.path.abspath(os.path.expanduser(cache_dir))] if cache_dir else []
     options += ["--weights", str(weights.expanduser().resolve())] if weights else []
     settings = {
@@ -68,7 +70,10 @@ def command_line(port: int | None, cache_dir: str | None, weights: Path | None, 
         "browser.gatherUsageStats": "false",
     }
     flags = [word for name, value in settings.items() for word in (f"--{name}", value)]
-    return [sys.executable, "-m", "streamlit", "run", spec.origin, *flags, "--", *options]
+    spec = importlib.util.find_spec("proveout.app.main")
+    assert spec is not None
+    assert spec.origin is not None
+    return [sys.executable, "-m", "proveout.app.serve", "run", spec.origin, *flags, "--", *options]
 
 
 def _free(asked: int | None) -> int:
@@ -82,3 +87,42 @@ def _free(asked: int | None) -> int:
                 continue
             return port
     raise UsageError(f"port {asked or PORT} is taken. Choose another with --port N.")
+
+
+@contextmanager
+def serving(store: Path, cwd: Path | None = None, environment: Mapping[str, str] | None = None) -> Iterator[str]:
+    """The app over a store, without a browser of its own, for as long as the block lasts; gives its address."""
+    with socket.socket() as probe:
+        probe.bind((ADDRESS, 0))
+        port = probe.getsockname()[1]
+    source = str(Path(__file__).parents[2])
+    paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
+    env = {**os.environ, **(environment or {}), "PYTHONPATH": os.pathsep.join(paths)}
+    server = subprocess.Popen(
+        command_line(port, str(store), None, True),
+        cwd=cwd,
+        env=env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.STDOUT,
+    )
+    try:
+        address = f"http://{ADDRESS}:{port}"
+        _wait(f"{address}/_stcore/health")
+        yield address
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _wait(address: str) -> None:
+    import urllib.request
+
+    deadline = time.monotonic() + START_S
+    while True:
+        try:
+            urllib.request.urlopen(address, timeout=1).close()
+            return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise EnvironmentFault(f"the app did not start within {START_S:g} s.") from error
+            time.sleep(0.1)
