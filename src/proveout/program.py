@@ -21,8 +21,9 @@ from typing import Any, Literal, Protocol, Union
 
 import safetensors
 
+from proveout.coding import from_json, to_json
 from proveout.errors import UsageError
-from proveout.types import DeviceSpec, Origin, Settings, TensorSpec, from_json, to_json
+from proveout.types import DeviceSpec, Origin, Settings, TensorSpec
 
 SCHEMA = 3
 FROM_TORCH, TO_TORCH, DEALLOCATE = "ttnn.from_torch", "ttnn.to_torch", "ttnn.deallocate"

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from proveout import isolate, limits, recording
 from proveout.capture.running import failure_of
+from proveout.coding import from_json, to_json
 from proveout.errors import CaptureError, ProveoutError
-from proveout.types import Comparison, Job, Record, Timing, from_json, to_json
+from proveout.types import Comparison, Job, Record, Timing
 
 if TYPE_CHECKING:
     from proveout import runtimes

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from proveout.coding import from_json, to_json
 from proveout.errors import UsageError
 from proveout.program import Program
-from proveout.types import DeviceSpec, Fallback, Settings, from_json, to_json
+from proveout.types import DeviceSpec, Fallback, Settings
 
 VARIABLE = "PROVEOUT_RECORD"
 

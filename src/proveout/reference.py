@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proveout.capture.named import Named
+from proveout.coding import from_json, to_json
 from proveout.errors import ProveoutError, unknown
 from proveout.isolate import run_python
-from proveout.types import Comparison, Settings, Timing, from_json, to_json
+from proveout.types import Comparison, Settings, Timing
 
 if TYPE_CHECKING:
     from proveout.capture import Found

@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from proveout.coding import from_json, to_json
 from proveout.errors import EnvironmentFault, UsageError
 from proveout.folders import default_folder
-from proveout.types import SCHEMA, Coverage, Job, MemoryUse, Record, Timing, from_json, to_json
+from proveout.types import SCHEMA, Coverage, Job, MemoryUse, Record, Timing
 
 SAMPLES_IN_JSON = 1000
 """Samples of one timing that its JSON file keeps; the Parquet file beside it always holds all."""

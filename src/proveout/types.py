@@ -1,21 +1,18 @@
-"""The values that travel between the rooms: frozen dataclasses, JSON in and out, no torch."""
+"""The values that travel between the rooms: frozen dataclasses, no torch."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import hashlib
-import json
 import math
 import statistics
 import types as _types
 import typing
-from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import metadata
-from typing import Any, Literal, TypeVar, Union
+from typing import Any, Literal, Union
 
+from proveout.coding import digest, hints_of, to_json
 from proveout.errors import UsageError, unknown
 
 SCHEMA = 1
@@ -187,7 +184,7 @@ class Settings:
             return value
         if not isinstance(value, dict):
             raise UsageError(f"settings must be a dict or proveout.Settings, not {type(value).__name__}.")
-        hints = _hints(Settings)
+        hints = hints_of(Settings)
         for name, given in value.items():
             if name not in hints:
                 raise unknown("setting", name, hints)
@@ -565,127 +562,6 @@ class Record:
         return next((t for t in self.timings if t.what == what), None)
 
 
-T = TypeVar("T")
-
-
-def to_json(value: Any) -> Any:
-    """A dataclass tree as strict JSON values: no NaN, tuples as lists."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, (tuple, list)):
-        return [to_json(v) for v in value]
-    if isinstance(value, dict):
-        return {str(k): to_json(v) for k, v in value.items()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
-
-
-def from_json(cls: type[T], data: Any) -> T:
-    """The inverse of `to_json` for one of this module's dataclasses; ValueError says where and why it does not fit."""
-    decode: Any = _decoder(typing.cast(Any, cls))
-    try:
-        return typing.cast(T, decode(data))
-    except ValueError as error:
-        raise _inside(cls.__name__, error) from None
-
-
-def _inside(where: str, error: ValueError) -> ValueError:
-    """The error with one more part of its path, while it is about a value and not about an object's fields."""
-    return ValueError(f"{where}{error}" if str(error)[:1] in ".[ " else str(error))
-
-
-@functools.cache
-def _decoder(hint: Any) -> Callable[[Any], Any]:
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        return _dataclass_decoder(hint)
-    if origin is tuple:
-        decoders = [_decoder(a) for a in args if a is not ...]
-        return _list_decoder(decoders[0], args[0]) if args[1:] == (...,) else _tuple_decoder(decoders)
-    if origin in (Union, _types.UnionType):
-        inner = _decoder(next(a for a in args if a is not type(None)))
-        return lambda data: None if data is None else inner(data)
-    return _scalar_decoder(hint, args if origin is Literal else ())
-
-
-def _dataclass_decoder(cls: type) -> Callable[[Any], Any]:
-    decoders: dict[str, Callable[[Any], Any]] = {}
-
-    def decode(data: Any) -> Any:
-        if not decoders:
-            decoders.update((name, _decoder(hint)) for name, hint in _hints(cls).items())
-        if not isinstance(data, dict):
-            raise ValueError(f"expected an object for {cls.__name__}, found {type(data).__name__}")
-        strange = data.keys() - decoders.keys()
-        if strange:
-            raise ValueError(f"{cls.__name__} has no field {sorted(strange)[0]!r}")
-        values = {}
-        for name, value in data.items():
-            try:
-                values[name] = decoders[name](value)
-            except ValueError as error:
-                raise _inside(f".{name}", error) from None
-        try:
-            return cls(**values)
-        except TypeError as error:
-            raise ValueError(f"{cls.__name__}: {error}") from None
-
-    return decode
-
-
-def _list_decoder(inner: Callable[[Any], Any], hint: Any) -> Callable[[Any], Any]:
-    def decode(data: Any) -> Any:
-        if not isinstance(data, list):
-            raise ValueError(f" expected a list, found {type(data).__name__}")
-        if set(map(type, data)) == {hint}:  # thousands of samples, and nothing to convert
-            return tuple(data)
-        out = []
-        for index, value in enumerate(data):
-            try:
-                out.append(inner(value))
-            except ValueError as error:
-                raise _inside(f"[{index}]", error) from None
-        return tuple(out)
-
-    return decode
-
-
-def _tuple_decoder(inners: list[Callable[[Any], Any]]) -> Callable[[Any], Any]:
-    def decode(data: Any) -> Any:
-        if not isinstance(data, list) or len(data) != len(inners):
-            raise ValueError(f" is not a list of {len(inners)}")
-        return tuple(inner(value) for inner, value in zip(inners, data))
-
-    return decode
-
-
-def _scalar_decoder(hint: Any, choices: tuple[Any, ...]) -> Callable[[Any], Any]:
-    def decode(data: Any) -> Any:
-        if choices:
-            if data in choices and not isinstance(data, bool):
-                return data
-            raise ValueError(f" is {data!r}, not one of {', '.join(map(str, choices))}")
-        if hint is float and type(data) is int:
-            return float(data)
-        if type(data) is hint:
-            return data
-        raise ValueError(f" is {data!r}, not {hint.__name__}")
-
-    return decode
-
-
-@functools.cache
-def _hints(cls: type) -> dict[str, Any]:
-    return typing.get_type_hints(cls)
-
-
-def digest(value: Any) -> str:
-    """A stable hash of anything `to_json` takes."""
-    text = json.dumps(to_json(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 @functools.cache
 def versions() -> dict[str, str]:
     """The versions that a result depends on, read without importing anything heavy."""
@@ -702,5 +578,5 @@ __all__ = [
     "Buffer", "Comparison", "Coverage", "DRAM", "DTYPE_BYTES", "DeviceSpec", "Fallback", "GraphNode", "HOST", "Job",
     "Kind", "L1", "Layout", "Limits", "Memory", "MemoryUse", "OpState", "OpStatus", "Origin", "Place", "Precision",
     "Record", "Runtime", "SCHEMA", "Settings", "ShardSpec", "Sharding", "Status", "TILE", "TensorSpec", "Timing",
-    "Weights", "Workload", "digest", "from_json", "short_dtype", "to_json", "versions",
+    "Weights", "Workload", "short_dtype", "versions",
 ]  # fmt: skip

@@ -17,7 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from proveout.types import Limits, to_json
+from proveout.coding import to_json
+from proveout.types import Limits
 
 AWKWARD = Path(__file__).parents[1] / "data" / "awkward"
 LIMIT = 0.05

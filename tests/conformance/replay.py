@@ -18,13 +18,14 @@ import torch
 import ttnn
 
 from proveout.chip.specs import CHIPS
+from proveout.coding import to_json
 from proveout.devices.registry import open_device
 from proveout.devices.ttnn import OnTtnn
 from proveout.kernels.circular import call_peak
 from proveout.kernels.device_ops import device_ops
 from proveout.kernels.table import kernels, specs_of, torch_dtype
 from proveout.program import DEALLOCATE, Program, Step
-from proveout.types import DeviceSpec, TensorSpec, to_json
+from proveout.types import DeviceSpec, TensorSpec
 
 MOCKED = {"p150": replace(CHIPS["p150"], grid=(11, 10))}
 """The mock p150 has a smaller grid than the card."""

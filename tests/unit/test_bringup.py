@@ -22,9 +22,10 @@ from proveout.bringup.subject import Subject
 from proveout.bringup.tree import tree_of
 from proveout.capture import discover
 from proveout.cli import main
+from proveout.coding import to_json
 from proveout.errors import CompileError
 from proveout.program import Ref, Step
-from proveout.types import Origin, Settings, to_json
+from proveout.types import Origin, Settings
 
 SCRIPT = """# labels: name::small licence::apache-2.0 task::testing
 import torch

@@ -15,6 +15,7 @@ from torch import nn
 import proveout
 from proveout import ttnn
 from proveout.chip.specs import CHIPS
+from proveout.coding import from_json, to_json
 from proveout.engine.snapshot import save_calls
 from proveout.errors import UsageError
 from proveout.kernels import blockfloat, matrix_unit
@@ -24,7 +25,7 @@ from proveout.program import Name, Ref, Step
 from proveout.report import rows
 from proveout.report.script import write_script
 from proveout.store import row
-from proveout.types import DRAM, Job, Origin, Record, Settings, TensorSpec, Workload, from_json, to_json
+from proveout.types import DRAM, Job, Origin, Record, Settings, TensorSpec, Workload
 
 N150 = CHIPS["n150"]
 

@@ -13,10 +13,11 @@ import torch
 
 from proveout import isolate
 from proveout.capture import watch
+from proveout.coding import from_json, to_json
 from proveout.devices.sim import Sim
 from proveout.program import Program
 from proveout.prove import prove, prove_here
-from proveout.types import Job, Record, Settings, Workload, from_json, to_json
+from proveout.types import Job, Record, Settings, Workload
 
 QUICK = {"iterations": 3, "warmup": 1}
 EXACT = Settings(precision="model")

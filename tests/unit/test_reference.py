@@ -14,9 +14,10 @@ from torch import nn
 from proveout import cli, reference
 from proveout.capture import Found
 from proveout.capture.from_transformers import build, inputs_of
+from proveout.coding import to_json
 from proveout.errors import UsageError
 from proveout.reference import Request, beside_eager, canonical
-from proveout.types import Settings, Workload, to_json
+from proveout.types import Settings, Workload
 
 
 def found(model: nn.Module) -> Found:

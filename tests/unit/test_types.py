@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proveout import types as values
+from proveout.coding import digest, from_json, to_json
 from proveout.errors import UsageError
 from proveout.types import (
     DRAM,
@@ -33,10 +34,7 @@ from proveout.types import (
     TensorSpec,
     Timing,
     Workload,
-    digest,
-    from_json,
     short_dtype,
-    to_json,
     versions,
 )
 

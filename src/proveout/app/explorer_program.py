@@ -17,8 +17,9 @@ from proveout.app import data, explorer_charts, tables, theme
 from proveout.app.data import Board, Entry
 from proveout.app.options import options
 from proveout.app.tables import Column
+from proveout.coding import to_json
 from proveout.report.rows import number
-from proveout.types import Record, Settings, to_json
+from proveout.types import Record, Settings
 
 if TYPE_CHECKING:
     from proveout.recording import Recorded

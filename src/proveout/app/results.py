@@ -17,8 +17,9 @@ from proveout.app import links, theme
 from proveout.app.runs import Run, Seen, trouble
 from proveout.app.tasks import STAGES, TASKS, Request
 from proveout.app.theme import Tile, badge
+from proveout.coding import to_json
 from proveout.store import machine
-from proveout.types import Record, Timing, to_json
+from proveout.types import Record, Timing
 
 SAYS: dict[str, str] = {
     "": "starting the worker",

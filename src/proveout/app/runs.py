@@ -13,10 +13,11 @@ from typing import Any
 
 from proveout import isolate
 from proveout.app.tasks import Request
+from proveout.coding import from_json, to_json
 from proveout.limits import machine_memory
 from proveout.prove import failed
 from proveout.store import Store
-from proveout.types import Job, Record, from_json, to_json
+from proveout.types import Job, Record
 
 KEPT = 50
 """Runs that a server remembers; the oldest finished ones go first."""

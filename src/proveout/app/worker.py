@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from proveout.app.tasks import TASKS, Request
+from proveout.coding import from_json, to_json
 from proveout.errors import ProveoutError
 from proveout.prove import Watch, prove_here
 from proveout.store import Store
-from proveout.types import Job, Workload, from_json, to_json
+from proveout.types import Job, Workload
 
 STREAMED_EVERY_S = 0.05
 """Text is told no more often: a page cannot show more."""

@@ -30,8 +30,8 @@ from proveout.bringup import (
     trace,
 )
 from proveout.bringup.stage import Asked, Files, Folder, Outcome, Stage, Status, key_of, write_whole
+from proveout.coding import from_json, to_json
 from proveout.errors import ProveoutError, unknown
-from proveout.types import from_json, to_json
 
 if TYPE_CHECKING:
     from proveout.bringup.subject import Subject

@@ -19,6 +19,7 @@ from proveout.bringup.stage import Files, Found
 from proveout.bringup.subject import Subject
 from proveout.check.steps import replay
 from proveout.check.thresholds import threshold
+from proveout.coding import to_json
 from proveout.compiler import CompiledGraph
 from proveout.compiler.lower import origin_of, variation
 from proveout.errors import CaptureError
@@ -26,7 +27,7 @@ from proveout.kernels.cost import step_times
 from proveout.kernels.table import dtype_name
 from proveout.program import DEALLOCATE
 from proveout.report.graph import draw
-from proveout.types import Comparison, GraphNode, OpStatus, Place, short_dtype, to_json
+from proveout.types import Comparison, GraphNode, OpStatus, Place, short_dtype
 
 MOST_BOXES = 120
 """In the picture; modules close until no more are left. The page has them all."""

@@ -10,12 +10,13 @@ from pathlib import Path
 from proveout import recording
 from proveout.bringup.stage import Files, Found
 from proveout.bringup.subject import Subject
+from proveout.coding import from_json
 from proveout.engine.compiled import compile
 from proveout.errors import CompileError
 from proveout.report import perf, perf_view
 from proveout.report.perf_advice import advise
 from proveout.report.perf_sheet import Sheet, make_sheet
-from proveout.types import Settings, from_json
+from proveout.types import Settings
 
 WIDTH = 120
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from proveout.types import Settings, Workload, digest, from_json, to_json, versions
+from proveout.coding import digest, from_json, to_json
+from proveout.types import Settings, Workload, versions
 
 if TYPE_CHECKING:
     from proveout.bringup.subject import Subject

@@ -15,9 +15,10 @@ from proveout.capture.network import needs_network
 from proveout.capture.onnx import describe
 from proveout.capture.running import explain, failure_of, print_traceback, source_files
 from proveout.capture.watcher import observe
+from proveout.coding import from_json, to_json
 from proveout.errors import EnvironmentFault
 from proveout.limits import impose
-from proveout.types import Limits, from_json, to_json
+from proveout.types import Limits
 
 PACKAGES = {
     "diffusers": "diffusers",

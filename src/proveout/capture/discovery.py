@@ -15,9 +15,10 @@ from proveout.capture.recall import recall, remember
 from proveout.capture.running import file_digest, split_arguments
 from proveout.capture.scripts import takes_small
 from proveout.capture.weights import check_weights
+from proveout.coding import from_json, to_json
 from proveout.errors import EnvironmentFault, UsageError
 from proveout.isolate import Outcome, Runner, run_python
-from proveout.types import Limits, Workload, from_json, to_json
+from proveout.types import Limits, Workload
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from proveout.capture.inputs import Inputs, dtype_name, named_tensors, specs_of
-from proveout.types import TensorSpec, Workload, digest
+from proveout.coding import digest
+from proveout.types import TensorSpec, Workload
 
 if TYPE_CHECKING:
     from torch import nn

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from proveout.capture.running import file_digest
-from proveout.types import digest, versions
+from proveout.coding import digest
+from proveout.types import versions
 
 
 def recall(folder: Path, script: Path, asked: dict[str, Any]) -> dict[str, Any] | None:

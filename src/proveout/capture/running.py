@@ -19,8 +19,8 @@ from types import FrameType, ModuleType
 from proveout import vision
 from proveout.capture.mlagility import mlagility_names
 from proveout.capture.network import needs_network, quick_answers
+from proveout.coding import digest
 from proveout.errors import UsageError
-from proveout.types import digest
 
 _OURS = os.path.dirname(__file__) + os.sep
 _numbers = itertools.count(1)

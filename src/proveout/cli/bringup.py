@@ -162,7 +162,7 @@ def _show(folder: Path, outcomes: list[Outcome]) -> None:
 
 def _documents(folder: Path, outcomes: list[Outcome]) -> list[dict[str, Any]]:
     from proveout.bringup import Folder
-    from proveout.types import to_json
+    from proveout.coding import to_json
 
     read = Folder(folder)
     return [{**to_json(o), "data": read.data(o.number, o.name)} for o in outcomes]

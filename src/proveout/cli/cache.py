@@ -88,7 +88,7 @@ def _list(store: Store, names: list[str], as_json: bool, asked: dict[str, Any]) 
 def _print(store: Store, names: list[str], as_json: bool, asked: dict[str, Any]) -> dict[str, Any]:
     from proveout.cache import chosen, record_of
     from proveout.cli.output import emit
-    from proveout.types import to_json
+    from proveout.coding import to_json
 
     if not names:
         raise UsageError("name a model or a key: proveout cache print linear. All are in: proveout cache list")

@@ -114,7 +114,7 @@ def _failed(discovery: Discovery) -> bool:
 
 
 def _document(discovery: Discovery) -> dict[str, Any]:
-    from proveout.types import to_json
+    from proveout.coding import to_json
 
     models = to_json(discovery.workloads)
     return {

@@ -23,7 +23,7 @@ def emit(text: str) -> None:
 
 def emit_json(document: Any) -> None:
     """Print the answer as one strict JSON document."""
-    from proveout.types import to_json
+    from proveout.coding import to_json
 
     emit(json.dumps(to_json(document), indent=1, ensure_ascii=False, allow_nan=False, default=str))
 

@@ -128,6 +128,6 @@ def _all_ops(ran: Sequence[Ran]) -> list[tuple[str, int]]:
 
 
 def _document(ran: Ran) -> dict[str, Any]:
-    from proveout.types import to_json
+    from proveout.coding import to_json
 
     return {**to_json(ran), "passed": ran.passed, "pcc": ran.pcc, "reason": ran.reason, "ops": dict(ran.ops)}

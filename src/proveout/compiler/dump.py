@@ -12,10 +12,11 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from proveout.coding import to_json
 from proveout.compiler.lower import origin_of
 from proveout.kernels.table import dtype_name
 from proveout.program import DEALLOCATE, Program, Step, refs
-from proveout.types import GraphNode, Origin, Place, TensorSpec, short_dtype, to_json
+from proveout.types import GraphNode, Origin, Place, TensorSpec, short_dtype
 
 Observe = Callable[[str, GraphModule | Program], None]
 """Called with a pass's name and what it gave."""

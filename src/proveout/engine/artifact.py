@@ -16,11 +16,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten, treespec_dumps, treespec_loads
 
+from proveout.coding import from_json, to_json
 from proveout.devices.registry import find, open_device
 from proveout.engine.graph import Variant
 from proveout.errors import DeviceError, UsageError
 from proveout.program import Program
-from proveout.types import Settings, from_json, to_json
+from proveout.types import Settings
 
 if TYPE_CHECKING:
     from proveout.engine.compiled import Compiled

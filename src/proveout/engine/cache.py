@@ -20,11 +20,12 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from proveout.coding import to_json
 from proveout.compiler import CompiledGraph
 from proveout.compiler.profile import Profile
 from proveout.folders import default_folder
 from proveout.program import Program
-from proveout.types import Coverage, DeviceSpec, OpStatus, Settings, to_json, versions
+from proveout.types import Coverage, DeviceSpec, OpStatus, Settings, versions
 
 LIMIT_BYTES = 2 << 30
 """When the folder grows beyond this, the files that were used longest ago go."""

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from proveout.coding import to_json
 from proveout.errors import UsageError, unknown
 from proveout.measure import histogram, series, statistics, steady
 from proveout.measure.outcome import Outcome, Stamps, WorkerRun
 from proveout.measure.sheet import MS, Report, Sheet
 from proveout.measure.statistics import CURVE, Estimate, Summary
-from proveout.types import to_json
 
 SCHEMA = 1
 RESOURCE_PERCENTS = (0, 50, 90, 95, 99, 100)

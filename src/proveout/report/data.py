@@ -7,9 +7,10 @@ import io
 import json
 import re
 
+from proveout.coding import digest, to_json
 from proveout.report.rows import Report
 from proveout.store import TABLES, comparison_rows, fallback_rows, op_rows, timing_rows, variation_rows
-from proveout.types import SCHEMA, Record, digest, to_json
+from proveout.types import SCHEMA, Record
 
 
 def render_csv(report: Report) -> str:

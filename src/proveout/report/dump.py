@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from proveout.coding import from_json
 from proveout.report.assets import STYLE
 from proveout.report.element import Html, el, join
 from proveout.report.graph import PLACES, draw
-from proveout.types import GraphNode, from_json
+from proveout.types import GraphNode
 
 
 def write_pages(folder: Path) -> Path:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+from proveout.coding import to_json
 from proveout.errors import EnvironmentFault
 from proveout.report.perf_advice import Advice
 from proveout.report.perf_csv import render_csv, render_device_log
 from proveout.report.perf_sheet import Sheet
 from proveout.report.perf_view import document
 from proveout.report.visualizer import write_memory
-from proveout.types import Comparison, to_json
+from proveout.types import Comparison
 
 STAMP = "%Y_%m_%d_%H_%M_%S"
 

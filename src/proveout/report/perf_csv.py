@@ -6,9 +6,10 @@ import csv
 import io
 from collections.abc import Iterator
 
+from proveout.coding import digest
 from proveout.program import Arg
 from proveout.report.perf_sheet import Row, Sheet, plain
-from proveout.types import DeviceSpec, TensorSpec, digest, versions
+from proveout.types import DeviceSpec, TensorSpec, versions
 
 MODELLED = "modelled by proveout"
 DEVICE, HOST_OP = 0, 1 << 31

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+from proveout.coding import to_json
 from proveout.kernels.op_codes import SUFFIX
 from proveout.report.perf_advice import PLACES, Advice
 from proveout.report.perf_sheet import Row, Sheet
 from proveout.report.terminal import UNLIMITED
-from proveout.types import TensorSpec, short_dtype, to_json
+from proveout.types import TensorSpec, short_dtype
 
 MOST_LINES = 40
 

@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from proveout.coding import from_json, to_json
 from proveout.store import Store, machine, write_text
 from proveout.sweep.results import Result
-from proveout.types import from_json, to_json
 
 if TYPE_CHECKING:
     from proveout.sweep.controller import Listener

@@ -10,8 +10,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from proveout.coding import to_json
 from proveout.isolate import run_python
-from proveout.types import Settings, to_json
+from proveout.types import Settings
 
 
 @dataclass(frozen=True)

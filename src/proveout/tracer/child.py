@@ -11,9 +11,9 @@ from pathlib import Path
 from proveout.capture import watch
 from proveout.capture.named import Named
 from proveout.capture.running import explain
+from proveout.coding import from_json
 from proveout.tracer import Request, raw
 from proveout.tracer.live import trace
-from proveout.types import from_json
 
 
 def main(result: str) -> None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from proveout.coding import digest, from_json, to_json
 from proveout.errors import UsageError
-from proveout.types import digest, from_json, to_json
 
 Phase = Literal["forward", "backward"]
 SCHEMA = 1
