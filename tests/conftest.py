@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # each has its core: more threads than cores make all of them wait
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 from proveout import vision
 
 for folder in ("ops", "models", "conformance"):

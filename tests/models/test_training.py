@@ -248,7 +248,7 @@ def test_gradients_of_the_zoo(name):
         if gradient.abs().max() > floor:
             verdict = compare(found[key], gradient, name=key, threshold=0.9999)
             assert verdict.passed, verdict
-            assert verdict.rel_l2 < 0.01
+            assert verdict.rel_l2 < 0.03  # a single activation on the other side of a ReLU6's corner makes it 0.017
         else:
             assert found[key].abs().max() < 10 * floor, key
     torch.testing.assert_close(after, dict(model.named_buffers()), rtol=1e-4, atol=1e-5)
