@@ -76,7 +76,7 @@ def prove_here(job: Job, live: Found | None = None, wanted: Any = None, watch: W
         from proveout.engine.compiled import compile, undisturbed
         from proveout.engine.snapshot import save_calls
 
-        if job.workload.script.endswith(".onnx"):
+        if job.workload.is_onnx:
             return _elsewhere(job, lambda: runtimes.run_onnx(job))
         found = live or capture.load(job.workload)
         torch.manual_seed(job.settings.seed)

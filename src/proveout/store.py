@@ -237,7 +237,7 @@ def row(record: Record) -> Row:
         "status": record.status,
         "reason": record.reason,
         "failure": record.failure,
-        "parameters": job.workload.parameters if job.workload.selector else None,
+        "parameters": job.workload.parameters if job.workload.selector and not job.workload.is_onnx else None,
         "ops_before": coverage and coverage.before,
         "ops_before_unique": coverage and coverage.before_unique,
         "ops_remain": coverage and coverage.remain,

@@ -279,6 +279,11 @@ class Workload:
     def expects_failure(self) -> bool:
         return ("expect", ("fail",)) in self.labels
 
+    @property
+    def is_onnx(self) -> bool:
+        """A file for ONNX Runtime, which runs it as it is, on the CPU; its parameters are not counted."""
+        return self.script.endswith(".onnx")
+
 
 @dataclass(frozen=True)
 class Limits:

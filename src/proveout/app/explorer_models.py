@@ -229,5 +229,14 @@ def _trends(board: Board, found: Sequence[Entry]) -> None:
         return
     subjects = sorted(histories, key=lambda s: -len(histories[s]))
     named = {f"{histories[s][-1].title} · {len(histories[s])} Records · {s[-1]}": histories[s] for s in subjects}
-    picked = st.selectbox("Model", list(named), key="trend", width=520, **links.BOUND)
-    explorer_charts.show_trend(named[picked])
+    picked = st.selectbox(
+        "Model",
+        list(named),
+        None,
+        key="trend",
+        width=520,
+        placeholder="Choose one to follow",
+        **links.BOUND,
+    )
+    if picked:
+        explorer_charts.show_trend(named[picked])

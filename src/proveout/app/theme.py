@@ -41,6 +41,13 @@ _STYLE = """
   line-height: 1.25; overflow-wrap: anywhere; }
 .po-tile .value small { font-size: .9rem; font-weight: 550; }
 .po-tile .note { font-size: .76rem; color: color-mix(in srgb, currentColor 68%, transparent); overflow-wrap: anywhere; }
+.po-bars { display: grid; grid-template-columns: minmax(0, max-content) minmax(0, 1fr); gap: .3rem .6rem;
+  align-items: center; font-size: .8rem; margin: .4rem 0; }
+.po-bars .name { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; text-align: right; }
+.po-bars .line { display: flex; align-items: center; gap: .4rem; font-variant-numeric: tabular-nums; }
+.po-bars .bar { --c: #7788a0; height: 1.15rem; border-radius: .15rem; background-color: var(--c); }
+.po-bars .bar.modelled { background-image: repeating-linear-gradient(135deg, rgba(255, 255, 255, .45) 0 2px,
+  transparent 2px 7px); }
 .po-empty { text-align: center; padding: 3.2rem 1.2rem; border-radius: .9rem;
   border: 1.5px dashed color-mix(in srgb, currentColor 22%, transparent); }
 .po-empty b { display: block; font-size: 1.15rem; margin-bottom: .3rem; }
@@ -66,7 +73,9 @@ _STYLE = """
   .po-tile .value { font-size: 1.2rem; }
 }
 """ + "\n".join(
-    f".po-badge.{tone}, .po-tile.{tone} {{ --c: {colour}; }}" for tone, colour in COLOURS.items() if tone != "plain"
+    f".po-badge.{tone}, .po-tile.{tone}, .po-bars .bar.{tone} {{ --c: {colour}; }}"
+    for tone, colour in COLOURS.items()
+    if tone != "plain"
 )
 
 
@@ -115,6 +124,27 @@ def tiles(found: Sequence[Tile]) -> None:
         for t in found
     )
     st.html(f'<div class="po-tiles">{cells}</div>')
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One bar: what it is of, its share of the longest, the figure beside it and what a pointer on it shows."""
+
+    name: str
+    share: float
+    figure: str
+    title: str = ""
+
+
+def bars(found: Sequence[Bar], tone: Tone) -> None:
+    """Bars under each other; modelled ones are hatched: the kind is never told by colour alone."""
+    cells = "".join(
+        f'<div class="name" title="{escape(b.title)}">{escape(b.name)}</div><div class="line">'
+        f'<div class="bar {tone}" style="width: {85 * b.share:.1f}%" title="{escape(b.title)}"></div>'
+        f"{escape(b.figure)}</div>"
+        for b in found
+    )
+    st.html(f'<div class="po-bars">{cells}</div>')
 
 
 def empty(title: str, text: str, command: str = "") -> None:

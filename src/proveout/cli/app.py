@@ -7,11 +7,12 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
@@ -98,31 +99,29 @@ def serving(store: Path, cwd: Path | None = None, environment: Mapping[str, str]
     source = str(Path(__file__).parents[2])
     paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
     env = {**os.environ, **(environment or {}), "PYTHONPATH": os.pathsep.join(paths)}
-    server = subprocess.Popen(
-        command_line(port, str(store), None, True),
-        cwd=cwd,
-        env=env,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.STDOUT,
-    )
-    try:
-        address = f"http://{ADDRESS}:{port}"
-        _wait(f"{address}/_stcore/health")
-        yield address
-    finally:
-        server.terminate()
-        server.wait()
+    with tempfile.TemporaryFile("w+") as log:
+        command = command_line(port, str(store), None, True)
+        server = subprocess.Popen(command, cwd=cwd, env=env, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            address = f"http://{ADDRESS}:{port}"
+            _wait(server, f"{address}/_stcore/health", log)
+            yield address
+        finally:
+            server.terminate()
+            server.wait()
 
 
-def _wait(address: str) -> None:
+def _wait(server: subprocess.Popen[bytes], address: str, log: TextIO) -> None:
     import urllib.request
 
     deadline = time.monotonic() + START_S
-    while True:
+    while time.monotonic() < deadline and server.poll() is None:
         try:
             urllib.request.urlopen(address, timeout=1).close()
             return
-        except OSError as error:
-            if time.monotonic() > deadline:
-                raise EnvironmentFault(f"the app did not start within {START_S:g} s.") from error
+        except OSError:
             time.sleep(0.1)
+    log.seek(0)
+    said = (log.read().strip().splitlines() or ["it said nothing"])[-1]
+    how = f"did not start within {START_S:g} s" if server.poll() is None else f"ended with code {server.returncode}"
+    raise EnvironmentFault(f"the app's server {how}: {said}")

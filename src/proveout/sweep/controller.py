@@ -229,11 +229,11 @@ def _selected(discovery: Discovery, script: Path, selectors: tuple[str, ...]) ->
 
 
 def _job(asked: Asked, workload: Workload, device: str, settings: Settings) -> Job:
-    onnx = workload.script.endswith(".onnx")  # as it is: there is nothing to compile
+    onnx = workload.is_onnx
     return Job(
         workload,
         "cpu" if onnx else device,
-        settings,
+        dataclasses.replace(settings, precision="model") if onnx else settings,
         asked.do,
         iterations=0 if asked.duration_s else asked.iterations,
         warmup=asked.warmup,
