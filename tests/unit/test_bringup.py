@@ -164,7 +164,7 @@ import json, os, signal, sys
 from pathlib import Path
 from proveout.bringup import STAGES, Asked, Folder
 from proveout.bringup.flow import find_stage, run_stages
-from proveout.types import from_json
+from proveout.coding import from_json
 
 request = json.loads(sys.stdin.read())
 stage = find_stage(request["killed"])
