@@ -21,6 +21,7 @@ from proveout.coding import to_json
 from proveout.types import Limits
 
 AWKWARD = Path(__file__).parents[1] / "data" / "awkward"
+SOURCE = str(Path(__file__).parents[2] / "src")
 LIMIT = 0.05
 
 BERT = """
@@ -60,6 +61,7 @@ def main() -> int:
     options = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "sitecustomize.py").write_text("from proveout import vision\nvision.serve()\n")
         scripts = {AWKWARD / "functions_and_methods.py": "", AWKWARD / "generates.py": ""}
         for name, source in {"bert": BERT, "many_layers": MANY_LAYERS, "training": TRAINING}.items():
             path = Path(folder, f"{name}.py")
@@ -68,8 +70,8 @@ def main() -> int:
         for script, arguments in scripts.items():
             alone, watched = [], []
             for _ in range(options.rounds):
-                alone.append(spent([str(script), *arguments.split()]))
-                watched.append(spent(child(script, arguments, folder)))
+                alone.append(spent([str(script), *arguments.split()], folder))
+                watched.append(spent(child(script, arguments, folder), folder))
             rows.append(row(script.stem, alone, watched))
             line = "{script:24} {alone_cpu_s:7.2f} s alone {watched_cpu_s:7.2f} s watched {added:+7.1%}"
             print(line.format(**rows[-1]), flush=True)
@@ -92,13 +94,14 @@ def child(script: Path, arguments: str, folder: str) -> list[str]:
     return ["-m", "proveout.capture.child", json.dumps(asked), f"{folder}/found.json"]
 
 
-def spent(words: list[str]) -> tuple[float, float]:
-    """(processor seconds, wall seconds) of one Python process."""
+def spent(words: list[str], folder: str) -> tuple[float, float]:
+    """(processor seconds, wall seconds) of one Python process. Both kinds import torchvision by `proveout.vision`: beside
+    a CPU build of torch it cannot be imported otherwise."""
     started = time.perf_counter()
     pid = os.posix_spawn(
         sys.executable,
         [sys.executable, *words],
-        {**os.environ, "OMP_NUM_THREADS": "1"},
+        {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([folder, SOURCE])},
         file_actions=[(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_WRONLY, 0) for fd in (1, 2)],
     )
     _, status, used = os.wait4(pid, 0)

@@ -130,8 +130,9 @@ def print_traceback(raised: BaseException) -> None:
 def is_users(script: Path, filename: str) -> bool:
     """Whether a file is the user's: below the script's folder, and no library installed there."""
     folder = f"{script.parent}{os.sep}"
-    below = filename.removeprefix(folder)
-    return filename.startswith(folder) and not {"site-packages", "dist-packages"} & set(below.split(os.sep))
+    if not filename.startswith(folder):
+        return False
+    return not {"site-packages", "dist-packages"} & set(filename[len(folder) :].split(os.sep))
 
 
 def location(script: Path, frame: FrameType | None) -> str:
