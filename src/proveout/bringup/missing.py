@@ -70,7 +70,7 @@ def run(subject: Subject, files: Files) -> Found:
         files.text(file, _issue(line, subject, repro, proof))
         rows.append({**_figures(line), "file": file, "repro": proof})
     files.text("missing.md", _page(subject, lines, rows))
-    total = sum(line.count for line in lines)
+    total, kinds = sum(line.count for line in lines), len({line.aten for line in lines})
     if not lines:
         return Found("no op stays on the host", data={"lines": [], "verified": 0})
     worst = lines[0]
@@ -78,7 +78,7 @@ def run(subject: Subject, files: Files) -> Found:
     findings.append(f"{verified} of {len(lines)} issue texts hold a repro that was run here and gives the same reason")
     saved = f", {worst.saved_ns / 1e3:.3g} µs modelled" if worst.saved_ns else ""
     return Found(
-        f"{total} ops of {len({line.aten for line in lines})} kinds stay on the host",
+        "1 op stays on the host" if total == 1 else f"{total} ops stay on the host, of {kinds} kind{'s'[: kinds > 1]}",
         tuple(findings),
         f"Most worth changing: {worst.aten}{saved}. {worst.fix}",
         data={"lines": rows, "verified": verified},
