@@ -95,8 +95,8 @@ def child(script: Path, arguments: str, folder: str) -> list[str]:
 
 
 def spent(words: list[str], folder: str) -> tuple[float, float]:
-    """(processor seconds, wall seconds) of one Python process. Both kinds import torchvision by `proveout.vision`: beside
-    a CPU build of torch it cannot be imported otherwise."""
+    """(processor seconds, wall seconds) of one Python process. Both kinds get at torchvision by `proveout.vision`:
+    beside a CPU build of torch it cannot be imported otherwise."""
     started = time.perf_counter()
     pid = os.posix_spawn(
         sys.executable,

@@ -1,9 +1,9 @@
 """PyTorch's own operator samples: nothing crashes and nothing is wrong; what PyTorch does oddly is an xfail.
 
 In `make test`: the first sample of every operator without Dynamo, in float32 and bfloat16 where it takes them; a third
-of them on two chips; and one sample of a seeded choice of operators through `torch.compile`. The whole table is for when
-it changed: tens of thousands of samples, tens of minutes on two cores, sharded by xdist. What one run finished, the next
-one does not run again while the sources are the same:
+of them on two chips; and one sample of a seeded choice of operators through `torch.compile`. The whole table is for
+when it changed: tens of thousands of samples, tens of minutes on two cores, sharded by xdist. What one run finished,
+the next one does not run again while the sources are the same:
 
     python -m pytest -n 2 -m whole_table tests/ops
 """
