@@ -1,9 +1,9 @@
 """PyTorch's own operator samples: nothing crashes and nothing is wrong; what PyTorch does oddly is an xfail.
 
-In `make test`: the first sample of every operator without Dynamo, in float32 and bfloat16 where it takes them; a third
-of them on two chips; and one sample of a seeded choice of operators through `torch.compile`. The whole table is for
-when it changed: tens of thousands of samples, tens of minutes on two cores, sharded by xdist. What one run finished,
-the next one does not run again while the sources are the same:
+In `make test`: the first samples of every operator and dtype without Dynamo, and one sample of a seeded choice of
+operators through `torch.compile`. The whole table is for when the table changed: tens of thousands of samples, tens of
+minutes on two cores, sharded by xdist. What one run finished, the next one does not run again while the sources are the
+same:
 
     python -m pytest -n 2 -m whole_table tests/ops
 """
@@ -26,10 +26,9 @@ from proveout.devices.registry import find
 from proveout.devices.sim import Sim
 
 pytestmark = pytest.mark.slow
-SAMPLES = 1
+SAMPLES = 2
 GROUPS = 60
 CHOICE = 80
-FLOATS = ("float32", "bfloat16")
 BAD = ("wrong", "crash")
 
 
@@ -41,17 +40,13 @@ def one_thread():
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_first_samples_compute_what_eager_computes(group):
     bad = []
-    for name in names()[group::GROUPS]:
-        taken = dtypes_of(name)
-        for dtype in [d for d in taken if d in FLOATS] or taken:
-            if (name, dtype) not in KNOWN:
-                bad += [o for o in run_op(name, dtype, SAMPLES) if o.state in BAD]
+    for name, dtype in itertools.product(names()[group::GROUPS], DTYPES):
+        if (name, dtype) not in KNOWN:
+            bad += [o for o in run_op(name, dtype, SAMPLES) if o.state in BAD]
     assert not bad
 
 
-@pytest.mark.parametrize(
-    "group", [pytest.param(n, marks=[pytest.mark.whole_table] if n % 3 else []) for n in range(GROUPS)]
-)
+@pytest.mark.parametrize("group", range(GROUPS))
 def test_two_chips_compute_what_eager_computes(group, monkeypatch):
     """Most samples have odd batches, so the last row is repeated; those that mix their batch stay on one chip."""
     monkeypatch.setattr(opinfo, "SIM", Sim("n300"))
