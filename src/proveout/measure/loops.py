@@ -21,6 +21,8 @@ from proveout.measure.stamps import ORDER, NoRoom, StampWriter
 OnError = Literal["fail", "continue", "retry"]
 RETRIES = 3
 PIECE_NS = 200_000_000
+BLOCKS = 64
+"""In a piece; see `_blocks`."""
 KEPT_OUTPUTS = 8
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -189,12 +191,12 @@ def _plain(
     until = last - 1 if capture else last
     if len(args) == 1 and not kwargs:
         (x,) = args
-        for row in range(first, until):
-            call(x)
-            end = now()
-            view[row] = end
-            if end >= deadline:
-                return row + 1, True, None, None
+        for rows in _blocks(first, until):
+            for row in rows:
+                call(x)
+                view[row] = now()
+            if view[rows[-1]] >= deadline:
+                return rows[-1] + 1, True, None, None
     else:
         for row in range(first, until):
             call(*args, **kwargs)
@@ -210,6 +212,14 @@ def _plain(
     return last, end >= deadline, output, caller.arguments
 
 
+def _blocks(first: int, last: int) -> Iterator[range]:
+    """The rows of a piece in blocks of a few milliseconds at most, or of one slow call: the clock is compared with the
+    deadline after each."""
+    step = max(1, (last - first) // BLOCKS)
+    for begin in range(first, last, step):
+        yield range(begin, min(begin + step, last))
+
+
 def _drawn(
     caller: Caller, writer: StampWriter, first: int, last: int, deadline: int, capture: bool
 ) -> tuple[int, bool, Any, Any]:
@@ -222,19 +232,20 @@ def _drawn(
     kwargs: dict[str, Any] = {}
     output, at = None, 2 * first - 2
     try:
-        for at, (args, kwargs) in zip(range(2 * first, 2 * last, 2), source):  # in this order, or an input is lost
-            view[at] = now()
-            output = call(*args, **kwargs) if kwargs else call(*args)
-            end = now()
-            view[at + 1] = end
-            if end >= deadline:
+        for rows in _blocks(first, last):
+            starts = range(2 * rows[0], 2 * rows[-1] + 1, 2)
+            for at, (args, kwargs) in zip(starts, source):  # in this order, or an input is lost
+                view[at] = now()
+                output = call(*args, **kwargs) if kwargs else call(*args)
+                view[at + 1] = now()
+            if at < starts[-1]:
+                raise Exhausted
+            if view[at + 1] >= deadline:
                 return at // 2 + 1, True, output, (args, kwargs)
     except Exception:
         if at >= 2 * first and not view[at + 1]:  # the call raised, not the source
             caller.pending = (args, kwargs), 0
         raise
-    if at < 2 * last - 2:
-        raise Exhausted
     return last, False, output, (args, kwargs)
 
 
