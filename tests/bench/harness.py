@@ -131,8 +131,8 @@ def linear(two_stamps: bool) -> Callable[[int], float]:
         model, x = torch.nn.Linear(8, 8).eval(), torch.randn(1, 8)
         with torch.no_grad():
             ours(model, x, 2000)
-            calls = 20_000
-            return ratio(lambda: bare_untimed(model, x, calls), lambda: ours(model, x, calls, two_stamps), repeats)
+            calls = 30_000
+            return ratio(lambda: bare_untimed(model, x, calls), lambda: ours(model, x, calls, two_stamps), 3 * repeats)
 
     return row
 
@@ -141,7 +141,7 @@ def four_layers(repeats: int) -> float:
     model, x = layers(), torch.randn(8, 512)
     with torch.no_grad():
         ours(model, x, 200)
-        return ratio(lambda: bare_untimed(model, x, 500), lambda: ours(model, x, 500), repeats)
+        return ratio(lambda: bare_untimed(model, x, 500), lambda: ours(model, x, 500), 3 * repeats)
 
 
 # ------------------------------------------------------------------------------------------- whole benchmarks

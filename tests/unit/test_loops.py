@@ -13,7 +13,7 @@ from proveout.measure.stamps import StampWriter, read_calls
 FAR = 1 << 62
 
 
-def run(tmp_path, count, *, model_fails=(), source_fails=(), on_error="fail", postprocess=None, limit=None):
+def run(tmp_path, count, *, model_fails=(), source_fails=(), on_error="fail", postprocess=None, limit=None, keep=None):
     """Call a model on the numbers below `count`; it, or what hands them out, raises the first time it meets some."""
     seen, failing, broken = [], set(model_fails), set(source_fails)
 
@@ -40,10 +40,11 @@ def run(tmp_path, count, *, model_fails=(), source_fails=(), on_error="fail", po
             failing.discard(number)
             raise ValueError(f"not {number}")
         seen.append(number)
+        return number
 
     caller = Caller(model, None, Source(), postprocess=postprocess)
     writer = StampWriter(tmp_path / "stamps", caller.columns)
-    ran = loops.measure(caller, writer, start_ns=0, deadline_ns=FAR, limit=limit, on_error=on_error)
+    ran = loops.measure(caller, writer, start_ns=0, deadline_ns=FAR, limit=limit, on_error=on_error, keep=keep)
     writer.close()
     assert len(read_calls(tmp_path / "stamps", caller.columns).ends_ns) == len(seen) == ran.calls
     return seen, ran
@@ -59,6 +60,12 @@ class TestInputsOneByOne:
     def test_a_limit_takes_no_input_more(self, tmp_path, postprocess):
         seen, _ = run(tmp_path, 100, postprocess=postprocess, limit=37)
         assert seen == list(range(37))
+
+    def test_an_output_that_is_kept_is_that_of_its_input(self, tmp_path, postprocess):
+        seen, ran = run(tmp_path, 100, model_fails={3}, on_error="retry", postprocess=postprocess, keep=lambda x: x)
+        assert seen == list(range(100))
+        assert ran.outputs
+        assert all(arguments == ((output,), {}) for arguments, output in ran.outputs)
 
     def test_a_call_that_raised_is_tried_again_with_its_own_input(self, tmp_path, postprocess):
         seen, ran = run(tmp_path, 20, model_fails={0, 7, 19}, on_error="retry", postprocess=postprocess)

@@ -227,26 +227,38 @@ def _drawn(
     assert caller.source is not None
     call, now, view = caller.call, clock, writer.view
     again, caller.pending = caller.pending, None
-    source = caller.source if again is None else itertools.chain([again[0]], caller.source)
+    source = iter(caller.source if again is None else itertools.chain([again[0]], caller.source))
     args: Any = None
     kwargs: dict[str, Any] = {}
     output, at = None, 2 * first - 2
     try:
-        for rows in _blocks(first, last):
+        for rows in _blocks(first, last - 1 if capture else last):
             starts = range(2 * rows[0], 2 * rows[-1] + 1, 2)
             for at, (args, kwargs) in zip(starts, source):  # in this order, or an input is lost
                 view[at] = now()
-                output = call(*args, **kwargs) if kwargs else call(*args)
+                if kwargs:
+                    call(*args, **kwargs)
+                else:
+                    call(*args)
                 view[at + 1] = now()
             if at < starts[-1]:
                 raise Exhausted
             if view[at + 1] >= deadline:
-                return at // 2 + 1, True, output, (args, kwargs)
+                return at // 2 + 1, True, None, None
+        if not capture:
+            return last, False, None, None
+        given = next(source, None)
+        if given is None:
+            raise Exhausted
+        at, (args, kwargs) = 2 * last - 2, given
+        view[at] = now()
+        output = call(*args, **kwargs)
+        view[at + 1] = now()
+        return last, view[at + 1] >= deadline, output, given
     except Exception:
         if at >= 2 * first and not view[at + 1]:  # the call raised, not the source
             caller.pending = (args, kwargs), 0
         raise
-    return last, False, output, (args, kwargs)
 
 
 def _general(
