@@ -10,7 +10,7 @@ import pytest
 import torch
 from quick_runs import quick
 
-from proveout.app import weights
+from proveout.app import data, weights
 from proveout.app.prepare import NextToken, answer_span, padded, prepare
 from proveout.app.runs import Run, trouble
 from proveout.app.tasks import STAGES, TASKS, Inputs
@@ -148,6 +148,18 @@ def test_without_the_cpu_nothing_is_timed_on_it(tmp_path):
     run.wait(120)
     assert {what for what, _, _ in run.seen().samples} == {"simulation"}
     assert run.seen().record.timing("eager") is None
+
+
+@pytest.mark.slow
+def test_what_ran_can_be_looked_into_without_another_command(tmp_path):
+    run = Run(quick("digits", tmp_path, baseline=False))
+    run.wait(120)
+    board = data.board(tmp_path / "cache")
+    (entry,) = board.entries
+    assert not board.unreadable
+    found = data.recorded(board.with_programs(entry), entry.programs)
+    assert [one.program.fingerprint for one in found] == list(entry.programs)
+    assert data.sheet(entry, found).rows
 
 
 @pytest.mark.slow

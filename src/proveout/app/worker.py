@@ -94,12 +94,15 @@ def run(request: Request, folder: Path) -> None:
         request.timeout_s,
         baseline=request.baseline,
     )
+    store = Store(request.cache_dir)
+    # Its Programs stay, so that the explorer can show memory, performance and graph of it.
+    job = dataclasses.replace(job, artifacts=str((store.folder / "programs" / job.key).absolute()))
     events.tell("job", job=to_json(job), tokens=prepared.tokens)
     iterate = _Iteration(prepared.iterate, events)
     record = prove_here(job, Found(workload, prepared.model, (), prepared.inputs, iterate=iterate), watch=events)
     for place, times in iterate.first_token_ns.items():
         events.tell("first token", place=place, ns=times[request.warmup :])
-    Store(request.cache_dir).write(record)
+    store.write(record)
     events.tell("record", record=to_json(record))
 
 
