@@ -230,9 +230,18 @@ def gradients(model, function, inputs):
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
+@pytest.fixture
+def two_threads():
+    """MobileNetV2's gradients are further off (PCC 0.99986) where its sums are made by one thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
-def test_gradients_of_the_zoo(name):
+def test_gradients_of_the_zoo(name, two_threads):
     model, inputs = MODELS[name]()
     model.train()
     inputs = batch_of(inputs)
@@ -246,10 +255,9 @@ def test_gradients_of_the_zoo(name):
     floor = NEGLIGIBLE * max(float(g.abs().max()) for g in wanted.values())
     for key, gradient in wanted.items():
         if gradient.abs().max() > floor:
-            # Rounding may put one activation on the other side of a ReLU6's corner: 0.99986 and 0.017 in MobileNetV2.
-            verdict = compare(found[key], gradient, name=key, threshold=0.9995)
+            verdict = compare(found[key], gradient, name=key, threshold=0.9999)
             assert verdict.passed, verdict
-            assert verdict.rel_l2 < 0.03
+            assert verdict.rel_l2 < 0.01
         else:
             assert found[key].abs().max() < 10 * floor, key
     torch.testing.assert_close(after, dict(model.named_buffers()), rtol=1e-4, atol=1e-5)
