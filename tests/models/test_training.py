@@ -232,8 +232,8 @@ def gradients(model, function, inputs):
 
 @pytest.fixture
 def two_threads():
-    """The order of sums that the bounds hold for: rounding may put an activation of MobileNetV2 beyond a ReLU6's corner,
-    and eager's own gradients then differ from float64's by 0.02 (inputs changed by 1e-7 show it)."""
+    """The order of sums that the bounds hold for. Rounding may put an activation of MobileNetV2 beyond a ReLU6's
+    corner, and eager's own gradients are then 0.02 off float64's: inputs changed by 1e-7 show it."""
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield
