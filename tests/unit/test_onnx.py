@@ -55,3 +55,9 @@ def test_a_broken_file_fails_with_what_the_runtime_says(folder, capsys):
     row = row_of(["benchmark", "bad.onnx"], capsys)
     assert (row["exit"], row["status"]) == (1, "failed")
     assert "Protobuf parsing failed" in row["reason"]
+
+
+def test_a_device_that_it_would_not_run_on_is_refused(folder, capsys):
+    (folder / "any.onnx").write_bytes(b"")
+    assert main(["benchmark", "any.onnx", "--device", "sim:p150"]) == 2
+    assert "ONNX Runtime runs any.onnx on the CPU; leave --device sim:p150 out." in capsys.readouterr().err

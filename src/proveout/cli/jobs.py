@@ -8,7 +8,7 @@ from pathlib import Path
 from proveout.cli.output import colour, emit, emit_json, note
 from proveout.cli.progress import Progress
 from proveout.cli.request import Request, check, chosen_scripts
-from proveout.errors import EnvironmentFault
+from proveout.errors import EnvironmentFault, UsageError
 from proveout.runtimes import check_runtime
 from proveout.store import Store, fallback_rows
 from proveout.sweep import Asked, Do, Local, Result, Workers, sweep
@@ -30,6 +30,8 @@ def run(
     check_folder(dump, "--dump DIR")
     scripts = chosen_scripts(request.scripts, request.search_dir, request.all_scripts, request.labels)
     check_runtime(runtime, [script for script, _ in scripts])
+    if all(script.suffix == ".onnx" for script, _ in scripts) and request.device not in ("sim", "cpu"):
+        raise UsageError(f"ONNX Runtime runs {scripts[0][0].name} on the CPU; leave --device {request.device} out.")
     asked = Asked(
         checked.store,
         checked.targets,
