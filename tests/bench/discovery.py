@@ -1,23 +1,26 @@
-"""What watching adds to a script's run time: the same scripts alone and watched, turn about, each in a new process.
+"""What watching adds to a script's run time: the same scripts alone and watched, each in a new process.
 
-    python tests/bench/discovery.py [--rounds 5] [--json FILE]
+    python tests/bench/discovery.py [--rounds 10] [--json FILE]
 
-The claim is below 5 % of the script's own time. Processor time is compared, which other work on the machine disturbs
-less than wall time; both are shown.
+The claim is below 5 % of the scripts' own time. Processor time is compared, which other work on the machine disturbs
+less than wall time. A script's two runs are neighbours, first one before the other and then the other before the one,
+so that a machine that slows down favours neither; the interval is that of `proveout.measure.compare`. A first round,
+not counted, leaves the compiled bytecode that an installed package has.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from proveout.coding import to_json
+from proveout.measure.compare import compare
 from proveout.types import Limits
 
 AWKWARD = Path(__file__).parents[1] / "data" / "awkward"
@@ -56,36 +59,42 @@ for _ in range(300):
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    rows = []
+    spent_ns: dict[str, dict[str, list[int]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "sitecustomize.py").write_text("from proveout import vision\nvision.serve()\n")
-        scripts = {AWKWARD / "functions_and_methods.py": "", AWKWARD / "generates.py": ""}
+        scripts = [AWKWARD / "functions_and_methods.py", AWKWARD / "generates.py"]
         for name, source in {"bert": BERT, "many_layers": MANY_LAYERS, "training": TRAINING}.items():
-            path = Path(folder, f"{name}.py")
-            path.write_text(source)
-            scripts[path] = ""
-        for script, arguments in scripts.items():
-            alone, watched = [], []
-            for _ in range(options.rounds):
-                alone.append(spent([str(script), *arguments.split()], folder))
-                watched.append(spent(child(script, arguments, folder), folder))
-            rows.append(row(script.stem, alone, watched))
-            line = "{script:24} {alone_cpu_s:7.2f} s alone {watched_cpu_s:7.2f} s watched {added:+7.1%}"
-            print(line.format(**rows[-1]), flush=True)
+            scripts.append(Path(folder, f"{name}.py"))
+            scripts[-1].write_text(source)
+        for number in range(1 + options.rounds):
+            for script in scripts:
+                words = {"alone": [str(script)], "watched": child(script, folder)}
+                for way in sorted(words, reverse=bool(number % 2)):
+                    sample = spent(words[way], folder)
+                    if number:
+                        spent_ns.setdefault(script.stem, {}).setdefault(way, []).append(sample)
+            print(f"round {number} of {options.rounds}", file=sys.stderr, flush=True)
+    spent_ns["all"] = {
+        way: [sum(round_) for round_ in zip(*(samples[way] for samples in spent_ns.values()))]
+        for way in ("alone", "watched")
+    }
+    rows = [row(name, **samples) for name, samples in spent_ns.items()]
+    for each in rows:
+        line = "{script:24} {alone_cpu_s:7.2f} s alone   {added:+6.1%} watched (95 %: {low:+.1%} to {high:+.1%})"
+        print(line.format(**each))
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1))
-    total = sum(r["watched_cpu_s"] for r in rows) / sum(r["alone_cpu_s"] for r in rows) - 1
-    print(f"{'all':24} {total:+.1%} of processor time (claim: below {LIMIT:.0%})")
-    return 0 if total < LIMIT else 1
+    print(f"claim: all below {LIMIT:+.0%}")
+    return 0 if float(rows[-1]["added"]) < LIMIT else 1
 
 
-def child(script: Path, arguments: str, folder: str) -> list[str]:
+def child(script: Path, folder: str) -> list[str]:
     asked = {
         "script": str(script),
-        "script_args": arguments,
+        "script_args": "",
         "max_depth": 0,
         "weights": "",
         "timeout_s": 600.0,
@@ -94,33 +103,31 @@ def child(script: Path, arguments: str, folder: str) -> list[str]:
     return ["-m", "proveout.capture.child", json.dumps(asked), f"{folder}/found.json"]
 
 
-def spent(words: list[str], folder: str) -> tuple[float, float]:
-    """(processor seconds, wall seconds) of one Python process. Both kinds get at torchvision by `proveout.vision`:
+def spent(words: list[str], folder: str) -> int:
+    """Processor time of one Python process in ns. Both kinds get at torchvision by `proveout.vision`:
     beside a CPU build of torch it cannot be imported otherwise."""
-    started = time.perf_counter()
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([folder, SOURCE])}
     pid = os.posix_spawn(
         sys.executable,
         [sys.executable, *words],
-        {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([folder, SOURCE])},
+        environment,
         file_actions=[(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_WRONLY, 0) for fd in (1, 2)],
     )
     _, status, used = os.wait4(pid, 0)
     if status:
         raise SystemExit(f"{' '.join(words)} ended with {os.waitstatus_to_exitcode(status)}")
-    return used.ru_utime + used.ru_stime, time.perf_counter() - started
+    return round((used.ru_utime + used.ru_stime) * 1e9)
 
 
-def row(script: str, alone: list[tuple[float, float]], watched: list[tuple[float, float]]) -> dict[str, float | str]:
-    """The least of each: what is added by other work on the machine is never negative."""
-    cpu = [min(sample[0] for sample in samples) for samples in (alone, watched)]
-    wall = [statistics.median(sample[1] for sample in samples) for samples in (alone, watched)]
+def row(script: str, alone: list[int], watched: list[int]) -> dict[str, float | str]:
+    ratio = compare([[sample] for sample in alone], [[sample] for sample in watched]).ratio
     return {
         "script": script,
-        "alone_cpu_s": cpu[0],
-        "watched_cpu_s": cpu[1],
-        "added": cpu[1] / cpu[0] - 1,
-        "alone_wall_s": wall[0],
-        "watched_wall_s": wall[1],
+        "alone_cpu_s": statistics.median(alone) / 1e9,
+        "added": (ratio.value or math.nan) - 1,
+        "low": (ratio.low or math.nan) - 1,
+        "high": (ratio.high or math.nan) - 1,
     }
 
 

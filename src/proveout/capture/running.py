@@ -59,11 +59,13 @@ def run_script(script: Path, script_args: str = "") -> tuple[ModuleType, BaseExc
 
 def source_files(script: Path) -> list[tuple[str, str]]:
     """(path seen from the script's folder, digest) of the script and of the modules beside it that are imported."""
-    files = {str(script), *(str(getattr(module, "__file__", None) or "") for module in list(sys.modules.values()))}
+    files = {str(getattr(module, "__file__", None) or "") for module in list(sys.modules.values())}
+    folder = str(script.parent)
+    beside = {file for file in files if file.startswith(folder) and file.endswith(".py")}
     return [
         (_relative(script, file), file_digest(Path(file)))
-        for file in sorted(files)
-        if file.endswith(".py") and is_users(script, file) and os.path.isfile(file)
+        for file in sorted(beside | {str(script)})
+        if is_users(script, file) and os.path.isfile(file)
     ]
 
 
