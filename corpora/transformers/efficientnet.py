@@ -35,6 +35,8 @@ model = EfficientNetForImageClassification(config).eval()
 for part in model.modules():
     if isinstance(part, torch.nn.Conv2d):
         torch.nn.init.kaiming_normal_(part.weight)  # with transformers' start, the signal dies out on its way
+    elif isinstance(part, torch.nn.BatchNorm2d):
+        torch.nn.init.ones_(part.weight)
 inputs = {
     "pixel_values": torch.randn(batch_size, num_channels, height, width),
 }

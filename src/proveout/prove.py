@@ -154,10 +154,15 @@ def prove_here(job: Job, live: Found | None = None, wanted: Any = None, watch: W
                     timings.append(measure.measured(name, place, _once(found, call), note=note, **how))
 
         wrong = [c for c in comparisons if not c.passed and c.scope == "output"]
+        reason = ""
+        if wrong:
+            with undisturbed(model, (args, kwargs)):
+                whose = check.eager_in(job.settings.precision, model, args, kwargs, reference, wrong[0])
+            reason = f"output {wrong[0].name}: {wrong[0].reason}{whose}"
         return Record(
             job,
             status="failed" if wrong else "passed",
-            reason=f"output {wrong[0].name}: {wrong[0].reason}" if wrong else "",
+            reason=reason,
             failure="numerics" if wrong else "",
             coverage=coverage,
             comparisons=tuple(comparisons),

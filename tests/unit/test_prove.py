@@ -167,8 +167,30 @@ def test_wrong_numerics_fail_with_the_output_and_its_pcc(script):
     record = prove_here(Job(script(LINEAR), settings=settings, do=("run",)))
     assert (record.status, record.failure) == ("failed", "numerics")
     assert record.reason.startswith("output output: PCC 0.99")
-    assert record.reason.endswith("is below 1.0")
+    assert "is below 1.0; PyTorch's eager mode in bfloat16 gives PCC 0.99" in record.reason
     assert record.coverage.before > 0
+
+
+@pytest.mark.parametrize(
+    ("forward", "words"),
+    [
+        ("return 1 + 1e-2 * self.linear(x)", "is below 0.99; PyTorch's eager mode in bfloat16 gives PCC 0."),
+        ("return (1.003 + 0 * self.linear(x)) - 1", "; PyTorch's eager mode in bfloat16 is not close either"),
+        (
+            "assert x.dtype == torch.float32\nreturn 1 + 1e-2 * self.linear(x)",
+            "is below 0.99; PyTorch's eager mode cannot run it in bfloat16 (AssertionError)",
+        ),
+    ],
+)
+def test_where_bfloat16_is_to_blame_the_reason_says_what_pytorch_makes_of_it(script, forward, words):
+    record = prove_here(Job(script(of_class(forward)), settings=Settings(precision="bfloat16"), do=("run",)))
+    assert (record.status, record.failure) == ("failed", "numerics")
+    assert words in record.reason
+
+
+def test_a_model_in_its_own_precision_is_not_compared_with_another(script):
+    record = prove_here(Job(script(LINEAR), settings=Settings(pcc=1.1), do=("run",)))
+    assert record.reason == "output output: PCC 1.000000 is below 1.1"
 
 
 def test_a_model_that_raises_at_our_call_fails_as_a_script(script):

@@ -68,9 +68,11 @@ def _floats(found: torch.Tensor, wanted: torch.Tensor, threshold: float) -> tupl
     rel_l2 = float(difference.norm()) / norm if norm else (0.0 if max_abs == 0 else None)
     pcc = pearson(got, want)
     if pcc is None:
-        scale = float(want.abs().max()) or 1.0
-        close = torch.allclose(got, want, rtol=CLOSE_RTOL, atol=CLOSE_ATOL * scale)
-        return close, "constant: PCC is undefined, closeness decides", (None, rel_l2, max_abs)
+        largest = float(want.abs().max())
+        if torch.allclose(got, want, rtol=CLOSE_RTOL, atol=CLOSE_ATOL * (largest or 1.0)):
+            return True, "constant: PCC is undefined, closeness decides", (None, rel_l2, max_abs)
+        reason = f"constant: PCC is undefined, and values up to {largest:.3g} are off by up to {max_abs:.3g}"
+        return False, reason, (None, rel_l2, max_abs)
     if pcc < threshold:
         return False, f"PCC {pcc:.6f} is below {threshold}", (pcc, rel_l2, max_abs)
     if rel_l2 is not None and rel_l2 > SCALE_LIMIT:
