@@ -84,6 +84,15 @@ def test_the_newest_record_of_each_subject_stands_for_its_history(tmp_path):
     assert len(explorer_models.chosen(board, explorer_models.Wanted(latest=False))) == 24
 
 
+def test_one_model_in_two_corpora_is_two_subjects(tmp_path):
+    write(tmp_path, real("conv"), "one")
+    other = real("conv")
+    other["job"]["workload"]["script"] = "/elsewhere/other_corpus/conv.py"
+    write(tmp_path, other, "two")
+    board = data.board(tmp_path)
+    assert len(explorer_models.chosen(board, explorer_models.Wanted())) == 2
+
+
 def test_the_board_filters_and_sorts(tmp_path):
     board = data.board(many(tmp_path, 48))
     wanted = explorer_models.Wanted(text="ATTENTION", devices=("cpu",), latest=False)

@@ -285,6 +285,20 @@ def test_a_script_below_this_folder_is_named_from_it(tmp_path: Path, monkeypatch
     assert script_name({"script": "/elsewhere/bert.py"}) == "/elsewhere/bert.py"
 
 
+def test_models_of_one_name_from_two_corpora_are_told_apart() -> None:
+    one = make_record()
+    moved = dataclasses.replace(one.job.workload, script="/elsewhere/other_corpus/linear.py")
+    two = dataclasses.replace(one, job=dataclasses.replace(one.job, workload=moved))
+    both, alone = of(one, two), of(one)
+    assert "| Model | Corpus | Device |" in markdown.render(both)
+    assert re.findall(r"^\| \[linear\]\(<[^|]*\| ([a-z_]+) \|", markdown.render(both), re.MULTILINE) == [
+        "models",
+        "other_corpus",
+    ]
+    assert "other_corpus" in html.render(both)
+    assert "Corpus" not in "".join(markdown.supported_models(alone, "models"))
+
+
 def test_at_a_glance_counts_by_corpus_and_device() -> None:
     dry = make_record("dry")
     dry = dataclasses.replace(dry, job=dataclasses.replace(dry.job, do=("compile",)))

@@ -41,10 +41,10 @@ class Entry:
 
     @functools.cached_property
     def subject(self) -> tuple[str, ...]:
-        """What Records must share to be points of one trend: the model with its shapes, the device, the numbers, the
-        machine and what was done."""
+        """What Records must share to be points of one trend: the model with its shapes, its script (by folder and
+        name: stores travel), the device, the numbers, the machine and what was done."""
         flat = self.row
-        script = flat["script"].rpartition("/")[2]
+        script = "/".join(flat["script"].split("/")[-2:])
         return (flat["model"], script, flat["selector"], flat["device"], numbers(flat), flat["did"], flat["machine"])
 
     @property

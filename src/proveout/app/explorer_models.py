@@ -13,7 +13,7 @@ from proveout.app import data, explorer_charts, links, tables, theme
 from proveout.app.data import Board, Entry
 from proveout.app.options import store
 from proveout.app.tables import Column
-from proveout.report.rows import STATUS, numbers, pcc_text, status_words
+from proveout.report.rows import STATUS, corpus, numbers, pcc_text, status_words
 from proveout.store import Row
 from proveout.types import Kind
 
@@ -22,6 +22,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 COLUMNS = [
     Column("state", "Status", width=130, help="✓ it ran and every output is close enough; see the page for why."),
     Column("model", "Model", width="medium", pinned=True, help="Click a name to open its page."),
+    Column("corpus", "Corpus", width="small", help="The folder of the model's script."),
     Column("device", "Device", width="small"),
     Column("numbers", "Numbers", help="Precision, the weights' format and, on sim, the numerics."),
     Column("coverage", "Off the host", "share", help="Share of ATen ops that no longer run on the host."),
@@ -128,6 +129,7 @@ def _row(board: Board, entry: Entry) -> Row:
         **kinds,
         **{name: values if len(values) > 1 else None for name, values in trends.items()},
         "state": f"{words.mark} {words.words}",
+        "corpus": corpus(flat),
         "numbers": numbers(flat),
         "coverage": entry.coverage,
         "eager_ms": flat["original_ms"] if flat["original_kind"] == "measured" else None,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import PurePath
 
 from proveout.report.data import OP_COLUMNS, page_name
 from proveout.report.ledger import caveat, figures, heading
 from proveout.report.rows import (
-    COLUMNS,
     NOTHING,
     OP_STATE,
     Report,
+    columns_for,
+    corpus,
     count,
     number,
     numbers,
@@ -50,9 +50,9 @@ def at_a_glance(report: Report) -> list[str]:
     """A line for each corpus and device."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for flat in report.rows:
-        groups.setdefault((PurePath(flat["script"]).parent.name, flat["device"]), []).append(flat)
+        groups.setdefault((corpus(flat), flat["device"]), []).append(flat)
     rows = []
-    for (corpus, device), found in sorted(groups.items()):
+    for (folder, device), found in sorted(groups.items()):
         ran = [flat for flat in found if flat["status"] == "passed" and flat["did"] != "compile"]
         pcc = min((flat["pcc"] for flat in ran if flat["pcc"] is not None), default=None)
         before, remain = (sum(flat[key] or 0 for flat in found) for key in ("ops_before", "ops_remain"))
@@ -60,7 +60,7 @@ def at_a_glance(report: Report) -> list[str]:
         compiled = sum(flat["status"] == "passed" for flat in found) - len(ran)
         share = f"{100 * (before - remain) / before:.1f}" if before else ""
         counts = [count(n) or "" for n in (len(found), len(ran), expected, compiled)]
-        rows.append([escape(corpus), escape(device), *counts, pcc_text(pcc) or "", share])
+        rows.append([escape(folder), escape(device), *counts, pcc_text(pcc) or "", share])
     return [
         "## At a glance",
         table(list(GLANCE_COLUMNS), rows, [False, False, *[True] * (len(GLANCE_COLUMNS) - 2)]),
@@ -70,7 +70,7 @@ def at_a_glance(report: Report) -> list[str]:
 
 def supported_models(report: Report, pages: str) -> list[str]:
     """The table of models and the explanation of its columns. `pages`: where the models' pages are."""
-    columns = [c for c in COLUMNS if "markdown" in c.places]
+    columns = columns_for("markdown", report.rows)
     rows = [
         [_link(record, pages), *(escape(c.text(flat)) for c in columns[1:])]
         for record, flat in zip(report.records, report.rows, strict=True)
@@ -113,7 +113,7 @@ def render_model(record: Record, flat: Row) -> str:
         "Machine": flat["machine"],
         "Made": flat["created"],
     }
-    told = [c for c in COLUMNS if "markdown" in c.places and c.key not in ("model", "device", "status", "reason")]
+    told = [c for c in columns_for("markdown", [flat]) if c.key not in ("model", "device", "status", "reason")]
     rows = [[name, escape(value.strip())] for name, value in facts.items() if value]
     rows += [[c.title, escape(c.text(flat))] for c in told if c.value(flat) != NOTHING]
     parts = [

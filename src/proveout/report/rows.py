@@ -85,6 +85,8 @@ class Column:
     """The order in which a narrow terminal gives columns up; 0 keeps it."""
     places: tuple[Place, ...] = ("terminal", "markdown", "html")
     empty: str = NOTHING
+    distinguishes: bool = False
+    """It is there to tell rows apart, and left out where all have the same value."""
 
     def value(self, flat: Row) -> str:
         """The value alone, or what stands for none."""
@@ -116,6 +118,11 @@ def script_name(flat: Row) -> str:
     """A script as seen from the folder the report is made in, where it lies below it: reports travel."""
     script = PurePath(flat["script"])
     return script.relative_to(Path.cwd()).as_posix() if script.is_relative_to(Path.cwd()) else str(script)
+
+
+def corpus(flat: Row) -> str:
+    """The folder that a model's script lies in."""
+    return PurePath(flat["script"]).parent.name
 
 
 def count(value: int | None) -> str | None:
@@ -157,6 +164,10 @@ COLUMNS = [
     Column(
         "Model", "Model", "model", lambda r: r["model"],
         "Name of the model, as its script calls it.", numeric=False,
+    ),
+    Column(
+        "Corpus", "Corpus", "script", corpus,
+        "The folder of the model's script.", numeric=False, places=("markdown", "html"), distinguishes=True,
     ),
     Column(
         "Device", "Device", "device", lambda r: f"{r['device']} {numbers(r)}",
@@ -234,8 +245,14 @@ COLUMNS = [
 
 
 def columns_for(place: Place, rows: Sequence[Row]) -> list[Column]:
-    """The columns of one place that have something to say about these rows."""
-    return [c for c in COLUMNS if place in c.places and any(c.value(flat) != NOTHING for flat in rows)]
+    """The columns of one place for these rows. Markdown has the empty ones too: there the columns are a format."""
+    return [
+        c
+        for c in COLUMNS
+        if place in c.places
+        and (place == "markdown" or any(c.value(flat) != NOTHING for flat in rows))
+        and not (c.distinguishes and len({c.value(flat) for flat in rows}) < 2)
+    ]
 
 
 def counts(report: Report) -> dict[Status, int]:
