@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from proveout.capture import How
-from proveout.errors import EnvironmentFault
+from proveout.errors import EnvironmentFault, UsageError
 from proveout.store import Store
 from proveout.sweep import Asked, sweep
 from proveout.sweep.tasks import Find, Prove
@@ -111,6 +112,24 @@ def test_a_node_lost_in_the_middle_loses_no_record_and_no_job(cluster: Any, tmp_
 
     again = sweep(asked, scripts, Cluster(cluster.address, store), Told())
     assert all(r.from_cache for r in again)
+
+
+@pytest.mark.parametrize("address", ["nowhere", "nowhere:", ":6379", "localhost:none", "localhost:65536"])
+def test_an_address_that_is_none_is_refused(address: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--ray takes auto or HOST:PORT, not"):
+        Cluster(address, Store(tmp_path))
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_an_address_that_nobody_listens_at_is_told_at_once(scheme: str, tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"{scheme}127.0.0.1:{free.getsockname()[1]}"
+        began = time.monotonic()
+        with pytest.raises(EnvironmentFault, match=r"no Ray cluster answers at .*Connection refused.*ray start --head"):
+            Cluster(address, Store(tmp_path))
+    assert time.monotonic() - began < 5
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_node_without_the_store_sends_its_record_back(cluster: Any, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from proveout import cli
-from proveout.capture import Found
+from proveout.capture import Found, discover
 from proveout.capture.named import named
 from proveout.errors import UsageError
 from proveout.report.histogram import histogram
@@ -190,5 +190,8 @@ def test_a_name_that_transformers_does_not_know_is_answered_with_the_nearest() -
     pytest.importorskip("transformers")
     from proveout.capture.from_transformers import build
 
-    with pytest.raises(SystemExit, match="Near: bert"):
+    with pytest.raises(UsageError, match="Near: bert"):
         build("brt", {})
+    (asked,) = named(["brt"])
+    told = discover(asked.script, script_args=asked.script_args).error
+    assert told.startswith("'brt' is no script of the corpora, no architecture of transformers")

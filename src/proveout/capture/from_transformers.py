@@ -17,6 +17,8 @@ from typing import Any
 import torch
 import transformers
 
+from proveout.errors import UsageError
+
 SIZES = {"batch_size": 1, "max_seq_length": 128}
 AUDIO_SAMPLES = 25600
 
@@ -31,7 +33,7 @@ def main(name: str, *pairs: str) -> None:
 
 
 def build(name: str, settings: dict[str, Any]) -> Any:
-    """The model; a name that means nothing ends the script with the nearest ones, a model too large with its size."""
+    """The model; a name that means nothing is refused with the nearest ones, a model too large with its size."""
     if name in transformers.CONFIG_MAPPING:
         config = transformers.AutoConfig.for_model(name, **settings)
         return _checked(name, lambda: transformers.AutoModel.from_config(config))
@@ -45,10 +47,10 @@ def build(name: str, settings: dict[str, Any]) -> Any:
     except (OSError, ValueError, AttributeError):
         near = difflib.get_close_matches(name, list(transformers.CONFIG_MAPPING), n=3)
         hint = f" Near: {', '.join(near)}." if near else ""
-        sys.exit(
+        raise UsageError(
             f"{name!r} is no script of the corpora, no architecture of transformers {transformers.__version__} and no "
             f"checkpoint cached on this machine.{hint} List scripts: proveout models list"
-        )
+        ) from None
 
 
 def _checked(name: str, make: Callable[[], Any]) -> Any:
@@ -57,7 +59,7 @@ def _checked(name: str, make: Callable[[], Any]) -> Any:
         size = sum(p.numel() * p.element_size() for p in make().parameters())
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if 2 * size > memory:
-        sys.exit(
+        raise UsageError(
             f"{name} at its published size has {size / 1e9:.0f} GB of parameters, and this machine"
             f" {memory / 1e9:.0f} GB of memory. Make it smaller: --script-args num_hidden_layers=2"
         )

@@ -96,6 +96,8 @@ def explain(script: Path, raised: BaseException | None, ran: bool) -> str:
         if raised and raised.code:
             return f"{script.name} exited with {raised.code!r} {when}. Its log says more."
         return f"{script.name} ran no model. A script must build a torch.nn.Module and call it: model(inputs)."
+    if isinstance(raised, UsageError) and str(script).startswith(_OURS):  # no line of the user's is to blame
+        return str(raised)
     kind, message = type(raised).__name__, " ".join(str(raised).split())
     if isinstance(raised, SyntaxError):
         line = f"{_relative(script, raised.filename or script.name)}:{raised.lineno}"

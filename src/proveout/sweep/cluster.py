@@ -12,6 +12,7 @@ import datetime
 import functools
 import os
 import secrets
+import socket
 import tempfile
 import time
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proveout.errors import EnvironmentFault
+from proveout.errors import EnvironmentFault, UsageError
 from proveout.store import Store, replacing
 from proveout.sweep.cores import claim
 from proveout.sweep.results import Result, keep
@@ -39,6 +40,8 @@ SLOTS_FOR_CPU = 2
 """Tasks under way for each CPU: one runs, one waits, so that no CPU waits for the controller."""
 LOOK_S = 2.0
 """How old an answer about the cluster's size may be."""
+KNOCK_S = 10.0
+"""How long an address may take to accept a connection."""
 CHIP = "chip"
 """The custom resource that a node with Tenstorrent chips offers: ray start --resources '{"chip": 4}'."""
 
@@ -58,6 +61,8 @@ class Cluster:
 
     def __init__(self, address: str, store: Store, scripts: Sequence[Path] = ()) -> None:
         self._ray = _ray()
+        if not self._ray.is_initialized():
+            _knock(address)
         self._store = store
         self._modules = libraries(scripts)
         self._mark = store.folder.absolute() / f".shared-{secrets.token_hex(8)}"
@@ -68,10 +73,7 @@ class Cluster:
                 self._ray.init(address=address, log_to_driver=False, logging_level="ERROR")
             except (ConnectionError, ValueError, RuntimeError) as error:
                 self._mark.unlink()
-                raise EnvironmentFault(
-                    f"no Ray cluster answers at {address!r}: {str(error).splitlines()[0]}"
-                    " Start one (ray start --head), or use --jobs N on this machine."
-                ) from error
+                raise _nobody(address, str(error).splitlines()[0]) from error
         self._remote = self._ray.remote(work)
         self._open: dict[Future[Any], Any] = {}
         self._looked, self._cluster = 0.0, dict[str, float]()
@@ -183,6 +185,26 @@ def _lost(task: Task, store: Store, error: Exception) -> Result | Discovery:
 def _crashed(job: Job, reason: str) -> Record:
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return Record(job, "failed", reason=reason, failure="crash", created=now)
+
+
+def _knock(address: str) -> None:
+    """Refuse an address that nobody listens at: Ray itself would try for minutes."""
+    if address in ("auto", "local"):
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise UsageError(f"--ray takes auto or HOST:PORT, not {address!r}.")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_S).close()
+    except OSError as error:
+        raise _nobody(address, f"{error.strerror or error}.") from error
+
+
+def _nobody(address: str, why: str) -> EnvironmentFault:
+    return EnvironmentFault(
+        f"no Ray cluster answers at {address!r}: {why}"
+        " Start one (ray start --head), or use --jobs N on this machine."
+    )
 
 
 def _ray() -> Any:
