@@ -202,8 +202,7 @@ def _knock(address: str) -> None:
 
 def _nobody(address: str, why: str) -> EnvironmentFault:
     return EnvironmentFault(
-        f"no Ray cluster answers at {address!r}: {why}"
-        " Start one (ray start --head), or use --jobs N on this machine."
+        f"no Ray cluster answers at {address!r}: {why} Start one (ray start --head), or use --jobs N on this machine."
     )
 
 
