@@ -225,6 +225,7 @@ def row(record: Record) -> Row:
         "key": job.key,
         "model": job.workload.name,
         "script": job.workload.script,
+        "script_args": job.workload.script_args,
         "selector": job.workload.selector,
         "class_name": job.workload.class_name,
         "device": job.device,
@@ -347,9 +348,9 @@ def _median_ms(timing: Timing | None) -> float | None:
 
 _COLUMNS = {
     "records": """
-        key varchar, model varchar, script varchar, selector varchar, class_name varchar, device varchar,
-        precision varchar, weights varchar, numerics varchar, runtime varchar, random_weights varchar, did varchar,
-        status varchar, reason varchar, failure varchar, parameters bigint,
+        key varchar, model varchar, script varchar, script_args varchar, selector varchar, class_name varchar,
+        device varchar, precision varchar, weights varchar, numerics varchar, runtime varchar, random_weights varchar,
+        did varchar, status varchar, reason varchar, failure varchar, parameters bigint,
         ops_before bigint, ops_before_unique bigint, ops_remain bigint, ops_remain_unique bigint,
         transfers bigint, graphs bigint, pcc double, accuracy double, accuracy_eager double,
         original_ms double, original_kind varchar, compiled_ms double, compiled_kind varchar, host_ms double,

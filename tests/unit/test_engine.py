@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import threading
 import weakref
 
@@ -419,6 +420,23 @@ def test_every_compilation_in_a_process_is_compiled_however_many_there_were():
     x = torch.randn(2, 4)
     made = [proveout.compile(torch.nn.Linear(4, 4).eval(), (x,)) for _ in range(10)]
     assert [len(compiled.programs) for compiled in made] == [1] * 10
+
+
+def test_a_graph_break_inside_a_library_names_its_file_as_on_every_machine(tmp_path, monkeypatch):
+    package = tmp_path / "lib" / "site-packages" / "breaking"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(
+        "import torch\ndef step(x):\n    torch._dynamo.graph_break()\n    return x + 1\n"
+    )
+    monkeypatch.syspath_prepend(package.parent)
+    step = importlib.import_module("breaking").step
+
+    class Calls(nn.Module):
+        def forward(self, x):
+            return step(x * 2)
+
+    (cut,) = proveout.compile(Calls(), (torch.ones(2, 2),)).coverage.graph_breaks
+    assert cut.startswith("breaking/__init__.py:3: ")
 
 
 def test_a_function_that_dynamo_gives_up_is_a_graph_break_with_its_reason():

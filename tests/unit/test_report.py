@@ -285,6 +285,17 @@ def test_a_script_below_this_folder_is_named_from_it(tmp_path: Path, monkeypatch
     assert script_name({"script": "/elsewhere/bert.py"}) == "/elsewhere/bert.py"
 
 
+def test_a_model_s_name_says_what_its_script_was_given() -> None:
+    """`--small` is another size: its figures must not be taken for the published model's."""
+    one = make_record()
+    small = dataclasses.replace(one.job.workload, script_args="--small")
+    found = of(dataclasses.replace(one, job=dataclasses.replace(one.job, workload=small)))
+    for render in (*report.FORMATS.values(), terminal.render):
+        assert "--small" in render(found)
+        assert "--small" not in render(of(one)).replace("`--small`", "")
+    assert "| [linear --small](<models/" in markdown.render(found)
+
+
 def test_models_of_one_name_from_two_corpora_are_told_apart() -> None:
     one = make_record()
     moved = dataclasses.replace(one.job.workload, script="/elsewhere/other_corpus/linear.py")

@@ -11,7 +11,7 @@ from proveout.app.data import Board, Entry
 from proveout.app.options import store
 from proveout.app.tables import Column
 from proveout.report import ledger
-from proveout.report.rows import count, number, numbers, pcc_text, status_words
+from proveout.report.rows import called, count, number, numbers, pcc_text, status_words
 from proveout.store import Row, comparison_rows, fallback_rows, op_rows, timing_rows, variation_rows
 from proveout.types import Record
 
@@ -54,7 +54,7 @@ def _chosen(board: Board) -> Entry | None:
 
 def _heading(board: Board, entry: Entry) -> None:
     flat, words = entry.row, status_words(entry.row)
-    theme.head(flat["model"], flat["class_name"] or flat["script"])
+    theme.head(called(flat), flat["class_name"] or flat["script"])
     parts = [
         theme.badge(f"{words.mark} {words.words}", TONES[flat["status"]]),
         theme.badge(flat["device"]),
@@ -130,6 +130,7 @@ def _facts(entry: Entry, record: Record) -> dict[str, str | None]:
     stages = ", ".join(f"{stage} {number(seconds)} s" for stage, seconds in record.compile_s)
     return {
         "Script": flat["script"],
+        "Arguments": flat["script_args"],
         "Selector": flat["selector"],
         "Inputs": ", ".join(f"{name}: {spec}" for name, spec in workload.inputs),
         "Parameters": count(flat["parameters"]),

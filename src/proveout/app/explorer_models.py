@@ -13,7 +13,7 @@ from proveout.app import data, explorer_charts, links, tables, theme
 from proveout.app.data import Board, Entry
 from proveout.app.options import store
 from proveout.app.tables import Column
-from proveout.report.rows import STATUS, corpus, numbers, pcc_text, status_words
+from proveout.report.rows import STATUS, called, corpus, numbers, pcc_text, status_words
 from proveout.store import Row
 from proveout.types import Kind
 
@@ -127,6 +127,7 @@ def _row(board: Board, entry: Entry) -> Row:
     return {
         **flat,
         **kinds,
+        "model": called(flat),
         **{name: values if len(values) > 1 else None for name, values in trends.items()},
         "state": f"{words.mark} {words.words}",
         "corpus": corpus(flat),

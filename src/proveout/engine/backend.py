@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +28,8 @@ from proveout.program import Device
 from proveout.types import Settings
 
 OPTIONS = ("device", "settings")
+_LIBRARIES = re.compile(r"^.*/(?:site|dist)-packages/")
+"""The part of an installed file's path that differs between machines."""
 
 
 def backend(gm: GraphModule, example_inputs: list[torch.Tensor], *, options: Any = None, **rest: Any) -> Any:
@@ -137,7 +140,7 @@ def _graph_break(gm: GraphModule) -> list[str]:
     if why is None or not why.graph_break:
         return []
     frame = why.user_stack[-1] if why.user_stack else None
-    place = f"{frame.filename}:{frame.lineno}" if frame else "unknown line"
+    place = f"{_LIBRARIES.sub('', frame.filename)}:{frame.lineno}" if frame else "unknown line"
     return [f"{place}: {str(why.reason).strip().splitlines()[0]}"]
 
 

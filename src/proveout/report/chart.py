@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from proveout.report.element import Html, el, join
-from proveout.report.rows import number
+from proveout.report.rows import called, number
 from proveout.store import Row
 from proveout.types import Kind
 
@@ -95,7 +95,7 @@ def _bar(flat: Row, y: int, width: float) -> Html:
     return el(
         "g",
         el("title", f"{flat['model']} on {flat['device']}: {label}"),
-        el("text", flat["model"], el("tspan", f"  {flat['device']}", class_="dim"), x=0, y=y + 14),
+        el("text", called(flat), el("tspan", f"  {flat['device']}", class_="dim"), x=0, y=y + 14),
         el("rect", x=0, y=y + 19, width=f"{width:.2f}%", height=14, rx=3, class_=f"bar {kind}"),
         el("text", label, x=f"{width:.2f}%", dx=6, y=y + 30, class_="value"),
     )

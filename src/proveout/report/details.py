@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from proveout.report.data import page_name
 from proveout.report.element import Html, el, join
 from proveout.report.ledger import caveat, figures, heading, sentences
-from proveout.report.rows import NOTHING, OP_STATE, Report, count, number, numbers, pcc_text, script_name, status_words
+from proveout.report.rows import (
+    NOTHING,
+    OP_STATE,
+    Report,
+    called,
+    count,
+    number,
+    numbers,
+    pcc_text,
+    script_name,
+    status_words,
+)
 from proveout.store import Row, comparison_rows, op_rows, timing_rows, variation_rows
 from proveout.types import Record
 
@@ -41,7 +52,7 @@ def status_chip(flat: Row) -> Html:
 def _model(record: Record, flat: Row, anchor: str) -> Html:
     summary = el(
         "summary",
-        el("b", flat["model"]),
+        el("b", called(flat)),
         el("span", f"{flat['device']} · {numbers(flat)}", class_="hint"),
         status_chip(flat),
     )

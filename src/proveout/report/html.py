@@ -17,6 +17,7 @@ from proveout.report.rows import (
     STATUS,
     Column,
     Report,
+    called,
     columns_for,
     counts,
     numbers,
@@ -181,7 +182,7 @@ def _cell(column: Column, flat: Row, page: str) -> Html:
 
 def _model_cell(flat: Row, page: str) -> Html:
     lines = [
-        el("a", flat["model"], href=f"#{page}"),
+        el("a", called(flat), href=f"#{page}"),
         el("small", flat["class_name"] or PurePath(flat["script"]).name),
     ]
     if flat["reason"]:

@@ -11,6 +11,7 @@ from proveout.report.rows import (
     NOTHING,
     OP_STATE,
     Report,
+    called,
     columns_for,
     corpus,
     count,
@@ -72,7 +73,7 @@ def supported_models(report: Report, pages: str) -> list[str]:
     """The table of models and the explanation of its columns. `pages`: where the models' pages are."""
     columns = columns_for("markdown", report.rows)
     rows = [
-        [_link(record, pages), *(escape(c.text(flat)) for c in columns[1:])]
+        [_link(record, flat, pages), *(escape(c.text(flat)) for c in columns[1:])]
         for record, flat in zip(report.records, report.rows, strict=True)
     ]
     return [
@@ -96,7 +97,7 @@ def op_status(report: Report, pages: str) -> list[str]:
         "\n".join(f"**{name}**: {explain}  " for name, explain in OP_COLUMNS.items()),
     ]
     for record, flat in zip(report.records, report.rows, strict=True):
-        parts += [f"#### {_link(record, pages)} on {escape(flat['device'])}", _ops(record)]
+        parts += [f"#### {_link(record, flat, pages)} on {escape(flat['device'])}", _ops(record)]
     return parts
 
 
@@ -117,7 +118,7 @@ def render_model(record: Record, flat: Row) -> str:
     rows = [[name, escape(value.strip())] for name, value in facts.items() if value]
     rows += [[c.title, escape(c.text(flat))] for c in told if c.value(flat) != NOTHING]
     parts = [
-        f"# {escape(flat['model'])}",
+        f"# {escape(called(flat))}",
         table(["what", "value"], rows, [False, False]),
         "## Op conversion status",
         _ops(record),
@@ -131,8 +132,8 @@ def render_model(record: Record, flat: Row) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _link(record: Record, pages: str) -> str:
-    return f"[{escape(record.job.workload.name)}](<{pages}/{page_name(record)}.md>)"
+def _link(record: Record, flat: Row, pages: str) -> str:
+    return f"[{escape(called(flat))}](<{pages}/{page_name(record)}.md>)"
 
 
 def _section(title: str, content: str) -> list[str]:

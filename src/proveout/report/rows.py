@@ -120,6 +120,11 @@ def script_name(flat: Row) -> str:
     return script.relative_to(Path.cwd()).as_posix() if script.is_relative_to(Path.cwd()) else str(script)
 
 
+def called(flat: Row) -> str:
+    """A model's name and what its script was given, which may be another size: `bert --small`."""
+    return f"{flat['model']} {flat['script_args']}".rstrip()
+
+
 def corpus(flat: Row) -> str:
     """The folder that a model's script lies in."""
     return PurePath(flat["script"]).parent.name
@@ -162,12 +167,13 @@ def numbers(flat: Row) -> str:
 
 COLUMNS = [
     Column(
-        "Model", "Model", "model", lambda r: r["model"],
-        "Name of the model, as its script calls it.", numeric=False,
+        "Model", "Model", "model", called,
+        "Name of the model, and the arguments that its script was given; `--small` is a reduced size, not the "
+        "published one.", numeric=False,
     ),
     Column(
         "Corpus", "Corpus", "script", corpus,
-        "The folder of the model's script.", numeric=False, places=("markdown", "html"), distinguishes=True,
+        "The folder of the model's script.", numeric=False, drop=1, distinguishes=True,
     ),
     Column(
         "Device", "Device", "device", lambda r: f"{r['device']} {numbers(r)}",
