@@ -613,6 +613,19 @@ def test_attention_is_left_alone_in_float32_and_where_eager_rounds():
     stays("fuse_attention", attention(), HALF, "model")
 
 
+def test_attention_written_as_einsums_is_attention():
+    class Einsums(torch.nn.Module):
+        def forward(self, q, k, v):
+            weights = torch.softmax(torch.einsum("bhlk,bhtk->bhlt", q, k) * 0.25, -1)
+            return torch.einsum("bhlt,bhtv->bhlv", weights, v)
+
+    operands = tuple(torch.randn(2, 3, 40, 32) for _ in range(3))
+    compiled = proveout.compile(Einsums(), operands, device="sim", settings={"precision": "bfloat16"})
+    kernels = [s.kernel for s in compiled.program.body if s.kernel not in ("ttnn.deallocate", "ttnn.from_torch")]
+    assert kernels == [SDPA, "ttnn.to_torch"]
+    torch.testing.assert_close(compiled(*operands), Einsums()(*operands), rtol=0.05, atol=0.02)
+
+
 def test_attention_whose_weights_are_asked_for_stays():
     stays("fuse_attention", attention(), HALF, fetch="y w")
 

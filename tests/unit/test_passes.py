@@ -400,6 +400,76 @@ def test_cancel_keeps_a_transpose_of_a_square():
     assert show(cancel(parse(text))) == show(parse(text))
 
 
+def moved(shape, *moves):
+    """A Program that makes these moves one after the other."""
+    steps = [
+        f"%m{i + 1} = ttnn.{kernel}(input_tensor=%m{i}, {'dims' if kernel == 'permute' else 'shape'}={to})"
+        for i, (kernel, to) in enumerate(moves)
+    ]
+    head = [f"input x float32 {shape}", f"%m0 = ttnn.from_torch(tensor=%x, {SEND})"]
+    return parse("\n".join([*head, *steps, f"%y = ttnn.to_torch(tensor=%m{len(moves)}, {FETCH})", "return %y"]))
+
+
+def calls(program):
+    return [(s.kernel, s.attr("dims") or s.attr("shape")) for s in program.body[1:-1]]
+
+
+def test_a_permute_that_moves_only_dimensions_of_size_1_is_a_reshape():
+    program = moved((2, 1, 5), ("permute", (1, 0, 2)), ("reshape", (10,)))
+    assert calls(prune(cancel(program))) == [("ttnn.reshape", (10,))]
+    back = moved((2, 5), ("reshape", (2, 5, 1)), ("permute", (0, 2, 1)), ("reshape", (2, 5)))
+    assert calls(prune(cancel(back))) == []
+
+
+def test_a_permute_alone_stays_one():
+    """As a reshape it would cost the same, and other passes look for permutes."""
+    assert calls(cancel(moved((2, 1, 5), ("permute", (1, 0, 2))))) == [("ttnn.permute", (1, 0, 2))]
+
+
+def test_dimensions_of_size_1_are_added_after_a_permute():
+    program = moved((2, 3, 5), ("reshape", (2, 3, 5, 1)), ("permute", (0, 2, 3, 1)), ("reshape", (2, 5, 3)))
+    assert calls(prune(cancel(program))) == [("ttnn.permute", (0, 2, 1))]
+
+
+def test_a_reshape_that_joins_dimensions_stays_before_a_permute():
+    program = moved((2, 3, 5), ("reshape", (6, 5)), ("permute", (1, 0)))
+    assert calls(prune(cancel(program))) == calls(program)
+
+
+@st.composite
+def chains(draw):
+    """A shape with dimensions of size 1, and moves that add, drop, join and permute dimensions."""
+    start = shape = tuple(draw(st.lists(st.sampled_from([1, 1, 2, 3]), min_size=1, max_size=4)))
+    moves = []
+    for kind in draw(st.lists(st.sampled_from(["add", "drop", "join", "permute", "permute"]), max_size=6)):
+        place = draw(st.integers(0, len(shape)))
+        if kind == "permute":
+            dims = tuple(draw(st.permutations(range(len(shape)))))
+            shape = tuple(shape[d] for d in dims)
+            moves.append(("permute", dims))
+            continue
+        if kind == "add" and len(shape) < 6:
+            shape = (*shape[:place], 1, *shape[place:])
+        elif kind == "drop" and len(shape) > 1 and 1 in shape:
+            shape = (*shape[: shape.index(1)], *shape[shape.index(1) + 1 :])
+        elif kind == "join" and place + 1 < len(shape):
+            shape = (*shape[:place], shape[place] * shape[place + 1], *shape[place + 2 :])
+        moves.append(("reshape", shape))
+    return start, moves
+
+
+@quick
+@given(chains())
+def test_cancel_makes_chains_of_moves_no_longer_and_changes_no_number(chain):
+    shape, moves = chain
+    program = moved(shape, *moves)
+    x = torch.arange(float(torch.Size(shape).numel())).reshape(shape)
+    after = prune(cancel(program))
+    verify(after, infer)
+    assert len(after.body) <= len(program.body)
+    assert torch.equal(run(after, x)[0], run(program, x)[0])
+
+
 def test_cancel_joins_reshapes_and_drops_one_that_changes_nothing():
     program = parse(f"""
         input x float32 (2, 3, 5)

@@ -272,7 +272,8 @@ def program_passes(
     if profile.target == "ttnn":
         policy = Policy(chip, settings)
         formulas, products = ([partial(fusion, policy=policy) for fusion in row] for row in (FORMULAS, PRODUCTS))
-        passes = [partial(lift_matmul, policy=policy), *moves]
+        lift = partial(lift_matmul, policy=policy)
+        passes = [lift, cancel, prune, lift, *moves]  # the chains of an einsum hide its product's shape
         if chip is not None:
             passes.append(partial(layouts, chip=chip, settings=settings))
         passes.append(hoist)
