@@ -18,8 +18,10 @@ PROCESSES = 3
 PER_NODE_MS, CACHED_SHARE = 5.0, 0.10
 CHILD = """
 import json, sys, torch
-from transformers import BertConfig, BertModel
 import proveout
+from proveout import vision
+vision.serve()  # transformers imports torchvision, which cannot be imported beside a CPU build of torch otherwise
+from transformers import BertConfig, BertModel
 torch.manual_seed(0)
 model = BertModel(BertConfig(num_hidden_layers=int(sys.argv[1]))).eval()
 compiled = proveout.compile(model, torch.ones(1, 128, dtype=torch.long), dry_run=True)
