@@ -286,6 +286,61 @@ def test_fold_batch_norm_leaves_others_alone(function):
     assert lines(after) == lines(before)
 
 
+def normalised_rows(x, w, b, gamma, beta, mean, var):
+    y = torch.ops.aten.addmm(b, x, torch.ops.aten.t(w))
+    return torch.ops.aten._native_batch_norm_legit_no_training(y, gamma, beta, mean, var, 0.1, 1e-3)[0]
+
+
+def linear_arguments():
+    torch.manual_seed(0)
+    vectors = [torch.randn(6) for _ in range(4)]
+    return torch.randn(4, 6), torch.randn(6, 6), *vectors, torch.rand(6) + 0.5
+
+
+def test_fold_batch_norm_moves_it_into_a_linear_layer():
+    arguments = linear_arguments()
+    before = traced(normalised_rows, *arguments)
+    after = fold_batch_norm(traced(normalised_rows, *arguments))
+    targets = [str(n.target) for n in after.graph.nodes if n.op == "call_function"]
+    assert not any("batch_norm" in t for t in targets)
+    assert targets[-1] == "aten.addmm.default"
+    assert len([n for n in after.graph.nodes if n.meta.get("prepares")]) == len(targets) - 1
+    same_numbers(before, after, *arguments)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, w, b, *rest: normalised_rows(x, w, b[:1], *rest),
+        lambda x, w, *rest: normalised_rows(x, w * 2, *rest),
+        lambda x, w, b, *rest: normalised_rows(x, w, b, *rest) + torch.ops.aten.addmm(b, x, torch.ops.aten.t(w)),
+        lambda x, w, b, g, be, m, v: torch.ops.aten._native_batch_norm_legit_no_training(
+            torch.ops.aten.addmm(b, x, w), g, be, m, v, 0.1, 1e-3
+        )[0],
+        lambda x, w, b, g, be, m, v: torch.ops.aten._native_batch_norm_legit_no_training(
+            torch.ops.aten.addmm(b, x, torch.ops.aten.t(w), alpha=2), g, be, m, v, 0.1, 1e-3
+        )[0],
+    ],
+    ids=["one bias for all", "weights made in the graph", "a second reader", "no linear layer", "a factor"],
+)
+def test_fold_batch_norm_leaves_what_is_nearly_a_linear_layer(function):
+    before = share_repeated(traced(function, *linear_arguments()))
+    before.graph.eliminate_dead_code()
+    after = fold_batch_norm(share_repeated(traced(function, *linear_arguments())))
+    assert lines(after) == lines(before)
+
+
+def test_a_batch_norm_of_rows_fills_no_tile_with_one_number():
+    torch.manual_seed(0)
+    norm = torch.nn.BatchNorm1d(40).eval()
+    norm.running_mean.uniform_(-1, 1)
+    norm.running_var.uniform_(0.5, 2)
+    rows = torch.randn(48, 40)
+    compiled = proveout.compile(norm, (rows,), device="sim", settings={"precision": "bfloat16"})
+    assert {len(compiled.program.specs[n].shape) for s in compiled.program.body for n in s.outputs} == {2}
+    torch.testing.assert_close(compiled(rows), norm(rows).detach(), rtol=0.02, atol=0.03)
+
+
 PERMUTES = f"""
     input x float32 (2, 3, 5)
     %a = ttnn.from_torch(tensor=%x, {SEND})

@@ -75,12 +75,21 @@ def lower_batch_norm(
     momentum: float,
     eps: float,
 ) -> tuple[Value | None, ...]:
-    """The kernel takes [N, C, H, W]; other ranks are brought to it and back."""
+    """The kernel takes [N, C, H, W]; other ranks are brought to it and back, but for rows: as [N, C, 1, 1] each of
+    their numbers would fill a tile. They are scaled and shifted in float32, as eager has it inside."""
     if b.used(1) or b.used(2):
         raise Refused("the saved statistics of an inference batch norm are empty")
     n, c, *rest = input.shape
-    height = math.prod(rest[:-1]) if rest else 1
-    x = b.reshape(input, (n, c, height, rest[-1] if rest else 1))
+    if not rest:
+        scale = _inverse_root(b, _row(b, running_var), eps)
+        if weight is not None:
+            scale = b.call("ttnn.multiply", input_tensor_a=scale, input_tensor_b=_row(b, weight))
+        rows = b.call("ttnn.subtract", input_tensor_a=b.cast(input, "float32"), input_tensor_b=_row(b, running_mean))
+        rows = b.call("ttnn.multiply", input_tensor_a=rows, input_tensor_b=scale)
+        if bias is not None:
+            rows = b.call("ttnn.add", input_tensor_a=rows, input_tensor_b=_row(b, bias))
+        return b.cast(rows, input.dtype), None, None
+    x = b.reshape(input, (n, c, math.prod(rest[:-1]), rest[-1]))
     given = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
     parameters: dict[str, Any] = {k: b.reshape(b.cast(v, input.dtype), (1, c, 1, 1)) for k, v in given.items() if v}
     out = b.call("ttnn.batch_norm", input=x, eps=eps, **parameters)
@@ -145,6 +154,10 @@ def _moments(b: Builder, x: Value, dims: tuple[int, ...]) -> tuple[Value, Value]
 def _inverse_root(b: Builder, variance: Value, eps: float) -> Value:
     safe = b.call("ttnn.add", input_tensor_a=variance, input_tensor_b=float(eps))
     return b.call("ttnn.rsqrt", input_tensor=safe)
+
+
+def _row(b: Builder, parameter: Value) -> Value:
+    return b.reshape(b.cast(parameter, "float32"), (1, *parameter.shape))
 
 
 def _affine(b: Builder, x_NCL: Value, weight: Value | None, bias: Value | None) -> Value:
