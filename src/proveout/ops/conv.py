@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from proveout.ops.samples import randn
 from proveout.ops.table import Builder, Op, Refused, Sample, Value
 from proveout.ops.training import maxima_and_indices
-from proveout.ops.window import convolved, grad_input, window_of
+from proveout.ops.window import convolved, frames, grad_input, window_of
 from proveout.program import Name
 
 Ints = Sequence[int]
@@ -31,23 +31,30 @@ def lower_convolution(
     output_padding: Ints,
     groups: int,
 ) -> Value:
-    """ttnn convolves in two dimensions, and one is two with a height of one; the rest are products of slices."""
+    """ttnn convolves in two dimensions. One is two with a height of one, three are two with the times that a window
+    sees as channels; the rest are products of slices."""
     num = weight.rank - 2
     stride, padding, dilation, output_padding = (
         tuple(given) * num if len(given) == 1 else given for given in (stride, padding, dilation, output_padding)
     )
     beyond = any(p > d * (k - 1) for p, d, k in zip(padding, dilation, weight.shape[2:]))
-    apart = weight.rank == 4 and _halo_bytes(input, weight, padding, dilation) > HALO_LIMIT
-    if weight.rank == 5 or (transposed and (groups != 1 or beyond)) or (apart and not transposed):
+    apart = not transposed and num == 2 and _halo_bytes(input, weight, padding, dilation) > HALO_LIMIT
+    if apart or (transposed and (groups != 1 or beyond)) or (num == 3 and (transposed or groups != 1)):
         return _from_slices(b, input, weight, bias, stride, padding, dilation, transposed, groups)
-    if weight.rank == 3:
+    n, out_channels, *spatial = b.out.shape
+    if num == 1:
         input = b.reshape(input, (*input.shape[:2], 1, input.shape[2]))
         weight = b.reshape(weight, (*weight.shape[:2], 1, weight.shape[2]))
         stride, padding, dilation = (1, *stride), (0, *padding), (1, *dilation)
         output_padding = (0, *output_padding)
-    n, c, h, w = input.shape
+        spatial = [1, *spatial]
+    elif num == 3:
+        input = frames(b, input, window_of(input, b.out, weight, stride, padding, dilation))
+        turned = b.permute(weight, (0, 2, 1, 3, 4))
+        weight = b.reshape(turned, (out_channels, input.shape[1], *turned.shape[3:]))
+        stride, padding, dilation = stride[1:], padding[1:], dilation[1:]
+    batch, c, h, w = input.shape
     kh, kw = weight.shape[2:]
-    out_channels = b.out.shape[1]
     attrs: dict[str, Any] = {"bias_tensor": b.reshape(bias, (1, 1, 1, out_channels))} if bias else {}
     if transposed:
         attrs["output_padding"] = tuple(output_padding)
@@ -58,7 +65,7 @@ def lower_convolution(
         device=Name("device"),
         in_channels=c,
         out_channels=out_channels,
-        batch_size=n,
+        batch_size=batch,
         input_height=h,
         input_width=w,
         kernel_size=(kh, kw),
@@ -69,7 +76,6 @@ def lower_convolution(
         dtype=b.dtype(input.dtype),
         **attrs,
     )
-    spatial = b.out.shape[2:] if len(b.out.shape) == 4 else (1, b.out.shape[2])
     return b.reshape(_unflat(b, out, n, spatial), b.out.shape)
 
 
@@ -84,8 +90,8 @@ def _from_slices(
     transposed: bool,
     groups: int,
 ) -> Value:
-    """Three dimensions, taps too far apart for one core's memory, or what ttnn.conv_transpose2d is not known to take:
-    groups, padding beyond the kernel's reach.
+    """Groups in three dimensions, taps too far apart for one core's memory, or what ttnn.conv_transpose2d is not known
+    to take: three dimensions, groups, padding beyond the kernel's reach.
 
     In float32, as eager rounds once at the end.
     """
@@ -119,7 +125,8 @@ def _flat(b: Builder, x: Value) -> Value:
 
 
 def _unflat(b: Builder, x: Value, n: int, spatial: Ints) -> Value:
-    return b.permute(b.reshape(x, (n, *spatial, x.shape[-1])), (0, 3, 1, 2))
+    last = len(spatial) + 1
+    return b.permute(b.reshape(x, (n, *spatial, x.shape[-1])), (0, last, *range(1, last)))
 
 
 def _pair(values: Ints, default: Ints = ()) -> tuple[int, int]:
@@ -261,6 +268,9 @@ def convolution_samples() -> Iterator[Sample]:
     yield case("grouped", (2, 8, 7, 7), (12, 4, 3, 3), groups=2)
     yield case("one dimension", (2, 4, 20), (6, 4, 5), stride=2, pad=2)
     yield case("three dimensions", (1, 2, 5, 5, 5), (3, 2, 2, 2, 2))
+    yield case("three dimensions, strided and padded", (2, 3, 6, 7, 8), (4, 3, 3, 3, 3), stride=2, pad=1)
+    yield case("three dimensions, dilated", (1, 3, 7, 7, 7), (4, 3, 3, 2, 2), bias=False, dil=2)
+    yield case("patches of a film", (2, 3, 4, 8, 8), (5, 3, 2, 4, 4), stride=4)
     yield case("three dimensions, grouped", (2, 4, 5, 6, 7), (6, 2, 2, 3, 3), stride=2, pad=1, groups=2)
     box = (randn(1, 2, 3, 4, 3), randn(2, 3, 2, 3, 2), randn(3), [2, 1, 2], [1, 1, 0], [1, 1, 1], True, [0, 0, 1], 1)
     yield Sample(box, name="transposed, three dimensions")

@@ -56,6 +56,19 @@ def convolved(b: Builder, x: Value, weight: Value, w: Window, groups: int) -> Va
     return channels_first(b, b.reshape(out, (out_channels, x.shape[0], *w.out)))
 
 
+def frames(b: Builder, x: Value, w: Window) -> Value:
+    """[batch, in, time, …] -> [batch · outputs in time, places in time · in, …]: with the times that a window sees as
+    channels, a convolution in three dimensions is one in two."""
+    time, kernel, stride, edge, step = (v[0] for v in (w.size, w.kernel, w.stride, w.padding, w.dilation))
+    reach = (w.out[0] - 1) * stride + (kernel - 1) * step + 1
+    around = lower_pad(b, x, [0, 0, 0, 0, edge, max(0, reach - time - edge)], 0)
+    size, across = (w.out[0], *w.size[1:]), (stride, 1, 1)
+    seen = [_at(b, around, (place * step, 0, 0), size, across) for place in range(kernel)]
+    stacked = seen[0] if kernel == 1 else b.call("ttnn.concat", tensors=tuple(seen), dim=1)
+    n, channels = stacked.shape[:2]
+    return b.reshape(b.permute(stacked, (0, 2, 1, 3, 4)), (n * size[0], channels, *size[1:]))
+
+
 def grad_input(b: Builder, grad: Value, weight: Value, w: Window, groups: int) -> Value:
     """[batch, out, …] back through the weight -> [batch, in, …]; also a transposed convolution."""
     out_channels, per_group = weight.shape[:2]
