@@ -31,8 +31,10 @@ def lower_convolution(
     output_padding: Ints,
     groups: int,
 ) -> Value:
-    """ttnn convolves in two dimensions. One is two with a height of one, three are two with the times that a window
-    sees as channels; the rest are products of slices."""
+    """ttnn convolves in two dimensions; one is two with a height of one, three are two with times as channels.
+
+    The rest are products of slices.
+    """
     num = weight.rank - 2
     stride, padding, dilation, output_padding = (
         tuple(given) * num if len(given) == 1 else given for given in (stride, padding, dilation, output_padding)

@@ -75,8 +75,10 @@ def lower_batch_norm(
     momentum: float,
     eps: float,
 ) -> tuple[Value | None, ...]:
-    """The kernel takes [N, C, H, W]; other ranks are brought to it and back, but for rows: as [N, C, 1, 1] each of
-    their numbers would fill a tile. They are scaled and shifted in float32, as eager has it inside."""
+    """The kernel takes [N, C, H, W]; other ranks are brought to it and back, but rows are scaled and shifted.
+
+    As [N, C, 1, 1] each of their numbers would fill a tile. In float32, as eager has it inside.
+    """
     if b.used(1) or b.used(2):
         raise Refused("the saved statistics of an inference batch norm are empty")
     n, c, *rest = input.shape
