@@ -145,5 +145,5 @@ def test_the_table_of_models_is_downloaded_whole(visit):
         page.get_by_role("button", name="Download CSV").first.click()
     text = Path(download.value.path()).read_text()
     head, *lines = text.splitlines()
-    assert head.startswith("state,model,device")
+    assert head.startswith("state,model,corpus,device")
     assert len(lines) == 5

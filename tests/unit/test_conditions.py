@@ -96,6 +96,12 @@ def test_processor_time_becomes_per_cent_of_one_core():
     assert series([]) == ()
 
 
+def test_an_interval_that_the_end_cut_short_has_no_per_cent():
+    rows = [(0.0, 1.0), (0.5, 1.25), (1.0, 1.5), (1.006, 1.51)]
+    lines = [f'{{"t": {t}, "cpu_s": {spent}, "rss_bytes": 5}}' for t, spent in rows]
+    assert dict(series(lines))["cpu_percent"] == (50.0, 50.0)
+
+
 def test_energy_counters_that_wrap_go_on(tmp_path, monkeypatch):
     zone = tmp_path / "intel-rapl:0"
     zone.mkdir()

@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import IO, Any
 
 INTERVAL_S = 0.5
+PROMPT = 0.05
+"""The share of an interval that a reading may take."""
 RAPL = Path("/sys/class/powercap")
 Series = tuple[tuple[str, tuple[float, ...]], ...]
 
@@ -59,7 +61,8 @@ class Resources:
 
 
 def series(lines: Iterable[str]) -> Series:
-    """Per cent of one core from processor time; the rest as it was read. Half a last line is left out."""
+    """Per cent of one core from processor time; the rest as it was read. Half a last line is left out, and the per cent
+    of the last interval, which the end cut short: the kernel counts in ticks, and a few ms may hold several."""
     rows = []
     for line in lines:
         try:
@@ -67,7 +70,8 @@ def series(lines: Iterable[str]) -> Series:
         except ValueError:
             break
     columns: dict[str, list[float]] = {}
-    for before, now in itertools.pairwise(rows):
+    pairs = list(itertools.pairwise(rows))
+    for before, now in pairs[:-1] or pairs:
         passed = max(now["t"] - before["t"], 1e-9)
         columns.setdefault("cpu_percent", []).append(max(0.0, 100 * (now["cpu_s"] - before["cpu_s"]) / passed))
     for row in rows:
@@ -89,14 +93,17 @@ def main(words: Sequence[str]) -> None:
     open_until_closed = True
     while open_until_closed:
         open_until_closed = not select.select([sys.stdin], [], [], interval if spent else 0)[0]
-        rss = 0
-        for pid in _family(pids):
-            stat = _stat(pid)
-            if stat:
-                spent[pid] = (int(stat[11]) + int(stat[12])) / ticks
-                rss += int(stat[21]) * page
+        for _ in range(3):  # a reading that was interrupted does not belong to its time
+            rss, began = 0, time.perf_counter()
+            for pid in _family(pids):
+                stat = _stat(pid)
+                if stat:
+                    spent[pid] = (int(stat[11]) + int(stat[12])) / ticks
+                    rss += int(stat[21]) * page
+            if time.perf_counter() - began < PROMPT * interval:
+                break
         spent.setdefault(0, 0.0)
-        row: dict[str, float] = {"t": time.perf_counter(), "cpu_s": sum(spent.values()), "rss_bytes": rss}
+        row: dict[str, float] = {"t": began, "cpu_s": sum(spent.values()), "rss_bytes": rss}
         row["mem_percent"] = 100 * rss / total
         joules = [value for value in (rapl.joules(), nvml.joules() if nvml else None) if value is not None]
         if joules:
