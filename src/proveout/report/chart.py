@@ -94,7 +94,7 @@ def _bar(flat: Row, y: int, width: float) -> Html:
     label = f"{number(flat['compiled_ms'])} ms {kind}"
     return el(
         "g",
-        el("title", f"{flat['model']} on {flat['device']}: {label}"),
+        el("title", f"{called(flat)} on {flat['device']}: {label}"),
         el("text", called(flat), el("tspan", f"  {flat['device']}", class_="dim"), x=0, y=y + 14),
         el("rect", x=0, y=y + 19, width=f"{width:.2f}%", height=14, rx=3, class_=f"bar {kind}"),
         el("text", label, x=f"{width:.2f}%", dx=6, y=y + 30, class_="value"),
