@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo app test test-interop interop-tools check bench lint clean
+.PHONY: help demo app test test-interop interop-tools check bench faults lint clean
 
 help:
 	@echo "make demo    install, then compile, check, time and bring up models on the embedded chip; leaves demo/report.html"
@@ -11,11 +11,13 @@ help:
 	@echo "make test-interop   only those that hand our exports to the real tt-perf-report and ttnn-visualizer"
 	@echo "make check   the quick part of it (about 2 minutes)"
 	@echo "make bench   the benchmarks: ratios measured in one run"
+	@echo "make faults  breaks things on purpose and writes what is lost to docs/reference/faults.md (about 20 minutes)"
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[corpora]'
+	@$(BIN)/python -c "import shutil, sysconfig; shutil.copy('src/proveout_vision.pth', sysconfig.get_paths()['purelib'])"
 	@touch $@
 
 .venv/installed-test: .venv/installed
@@ -50,6 +52,7 @@ app: .venv/installed-app
 # All of PyTorch's operator samples are left out of it (tens of minutes); a run that stops goes on where it was:
 #   .venv/bin/python -m pytest -n 2 -m whole_table tests/ops
 # So are nine tenths of the corpora's scripts: -m whole_corpora tests/corpora
+# And the long runs of the fuzzers, thousands of seeds each: -m fuzz tests/fuzz
 test: .venv/installed-test lint interop-tools
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests
 
@@ -80,6 +83,9 @@ bench: .venv/installed-test
 	$(BIN)/python tests/bench/harvest.py
 	$(BIN)/python tests/bench/harness.py
 	$(BIN)/python tests/bench/sweep.py
+
+faults: .venv/installed-test
+	$(BIN)/python tests/faults/faults.py
 
 clean:
 	rm -rf .venv .venv-interop demo build dist src/*.egg-info

@@ -12,7 +12,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # each has its core: more threads than 
 
 from proveout import vision
 
-for folder in ("ops", "models", "conformance"):
+for folder in ("ops", "models", "conformance", "fuzz"):
     sys.path.insert(0, str(Path(__file__).parent / folder))
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")

@@ -19,7 +19,7 @@ from typing import Any
 from playwright.sync_api import Page, TimeoutError, sync_playwright
 
 from proveout.app import data
-from proveout.cli.app import serving
+from proveout.cli.verbs.app import serving
 
 HERE = Path(__file__).parent
 SELFTEST = HERE.parents[1] / "corpora" / "selftest"

@@ -8,9 +8,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from proveout import compat
+
 if TYPE_CHECKING:
-    from proveout import cpu, cuda, model_index, sim, torch
     from proveout.api import Benchmark, benchmark_model, benchmark_script
+    from proveout.compat import torch_ttnn
+    from proveout.compat.neuronperf import cpu, cuda, model_index, sim, torch
     from proveout.devices.registry import open_device
     from proveout.engine.compiled import Compiled, compile
     from proveout.measure.benchmarking import benchmark
@@ -18,10 +21,10 @@ if TYPE_CHECKING:
     from proveout.measure.evaluation import evaluate
     from proveout.measure.generation import benchmark_generation
     from proveout.measure.metrics import BaseEvalMetric, list_metrics, register_metric, register_metric_from_existing
-    from proveout.measure.outcome import Load
     from proveout.measure.reports import get_report_by_tag, get_reports
     from proveout.program import Program
     from proveout.report.bench import print_reports, write_csv, write_html, write_json, write_trace
+    from proveout.serving import Load
     from proveout.store import Store
     from proveout.types import Job, Record, Settings, Timing, Workload
 
@@ -39,7 +42,7 @@ _HOMES = {
     "evaluate": "proveout.measure.evaluation",
     "get_report_by_tag": "proveout.measure.reports",
     "get_reports": "proveout.measure.reports",
-    "Load": "proveout.measure.outcome",
+    "Load": "proveout.serving",
     "list_metrics": "proveout.measure.metrics",
     "print_reports": "proveout.report.bench",
     "register_metric": "proveout.measure.metrics",
@@ -56,12 +59,12 @@ _HOMES = {
     "Timing": "proveout.types",
     "Workload": "proveout.types",
 }
-_MODULES = ("cpu", "cuda", "model_index", "mxnet", "sim", "tensorflow", "torch")
+compat.install()
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
+    if name in compat.NAMES:
         return importlib.import_module(f"proveout.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'proveout' has no attribute {name!r}")
@@ -100,6 +103,7 @@ __all__ = [
     "register_metric_from_existing",
     "sim",
     "torch",
+    "torch_ttnn",
     "write_csv",
     "write_html",
     "write_json",

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proveout.capture import Found, How, resolve
+from proveout.capture.identity import workload_of
+from proveout.devices.registry import DEFAULT, HOST, find, settings_for
 from proveout.errors import UsageError
 from proveout.prove import prove_here
 from proveout.store import Store
 from proveout.sweep import Asked, Local, sweep
 from proveout.sweep.results import Rebuild, Result
-from proveout.types import Job, Limits, Record, Runtime, Settings, Timing
+from proveout.types import Job, Limits, Record, Runtime, Settings, Timing, Workload
 
 if TYPE_CHECKING:
     from torch import nn
@@ -89,17 +91,20 @@ def benchmark_script(
     names = [script] if isinstance(script, (str, Path)) else list(script)
     folders = [search_dir] if isinstance(search_dir, str) else list(search_dir)
     scripts = resolve([str(name) for name in names], folders)
-    place, chosen = _target("cpu" if runtime != "proveout" and device == "sim" else device, settings)
+    place, chosen = _target(HOST if runtime != "proveout" and device == DEFAULT else device, settings)
     asked = Asked(
         Store(cache_dir),
         ((place, chosen),),
-        ("check", "benchmark"),
+        Job(
+            Workload("", "", ""),
+            do=("check", "benchmark"),
+            iterations=iterations or 0,
+            timeout_s=timeout_s,
+            duration_s=0.0 if iterations else duration_s,
+            runtime=runtime,
+        ),
         How(script_args, small, max_depth, weights),
         rebuild,
-        timeout_s,
-        iterations=iterations or 0,
-        duration_s=0.0 if iterations else duration_s,
-        runtime=runtime,
     )
     asked.store.check_writable()
     return [Benchmark(r.record) for r in sweep(asked, scripts, Local(jobs, [s for s, _ in scripts]), _Silent())]
@@ -118,11 +123,9 @@ def benchmark_model(
 ) -> Benchmark:
     """Compile, check and time a live model in this process, on the inputs of one call: a dict of keyword arguments,
     a tuple of positional ones, or a single value."""
-    from proveout.capture.identity import workload_of
-
     args, kwargs = _split(inputs)
     workload = workload_of(model, args, kwargs, name)
-    place, chosen = _target("cpu" if runtime != "proveout" and device == "sim" else device, settings)
+    place, chosen = _target(HOST if runtime != "proveout" and device == DEFAULT else device, settings)
     job = Job(
         workload,
         place,
@@ -145,16 +148,10 @@ def _split(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _target(device: str, settings: Settings | Mapping[str, Any] | None) -> tuple[str, Settings]:
-    """The device's full name and the settings, with the precision that its chip computes in unless told otherwise."""
-    from proveout.devices.registry import ALIASES, find
-
+    """The device's full name, and its settings."""
     if "," in device:
         raise UsageError(f"one device a call, not {device!r}; call again for another.")
-    info = find(device)
-    if isinstance(settings, Settings):
-        return ALIASES.get(device, device), settings
-    precision = {"ttnn": "bfloat16", "torch": "model"}[info.target]
-    return ALIASES.get(device, device), Settings.of({"precision": precision, **(settings or {})})
+    return find(device).name, settings_for(device, settings)
 
 
 class _Silent:

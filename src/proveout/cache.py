@@ -6,14 +6,17 @@ import fnmatch
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from proveout.clock.timing import judged
+from proveout.columns.table import row
+from proveout.columns.words import Row
 from proveout.errors import UsageError, unknown
-from proveout.store import Row, Store, read_record, row
-from proveout.types import Record
+from proveout.store import Store, read_record
+from proveout.types import SCHEMA, Record
 
 REMADE = ("programs", "discoveries")
 """Folders inside a cache that can be made again: compiled Programs, and what scripts were found to hold."""
@@ -79,6 +82,12 @@ def clean(store: Store, older_than_days: float | None = None, unreadable: bool =
         limit = datetime.now(UTC) - timedelta(days=older_than_days)
         goes += [f for path, record in _readable(store) if _made(record, path) < limit for f in _files(path)]
     return _remove(goes)
+
+
+def upgrade(store: Store) -> list[Path]:
+    """Rewrite every Record of an older schema in this one, its samples judged; the files that were."""
+    old = [(path, record) for path, record in _readable(store) if record.schema != SCHEMA]
+    return [store.write_at(path, replace(record, timings=tuple(map(judged, record.timings)))) for path, record in old]
 
 
 def stats(store: Store) -> dict[str, Any]:

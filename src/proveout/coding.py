@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -47,12 +48,15 @@ def _decoder(hint: Any) -> Callable[[Any], Any]:
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         return _dataclass_decoder(hint)
+    if hint is object:  # read by someone else
+        return lambda data: data
     if origin is tuple:
         decoders = [_decoder(a) for a in args if a is not ...]
         return _list_decoder(decoders[0], args[0]) if args[1:] == (...,) else _tuple_decoder(decoders)
+    if origin is dict:
+        return _object_decoder
     if origin in (Union, _types.UnionType):
-        inner = _decoder(next(a for a in args if a is not type(None)))
-        return lambda data: None if data is None else inner(data)
+        return _union_decoder([a for a in args if a is not type(None)], type(None) in args)
     return _scalar_decoder(hint, args if origin is Literal else ())
 
 
@@ -98,11 +102,32 @@ def _list_decoder(inner: Callable[[Any], Any], hint: Any) -> Callable[[Any], Any
     return decode
 
 
+def _object_decoder(data: Any) -> Any:
+    """JSON that is kept as it is."""
+    if not isinstance(data, dict):
+        raise ValueError(f" expected an object, found {type(data).__name__}")
+    return data
+
+
 def _tuple_decoder(inners: list[Callable[[Any], Any]]) -> Callable[[Any], Any]:
     def decode(data: Any) -> Any:
         if not isinstance(data, list) or len(data) != len(inners):
             raise ValueError(f" is not a list of {len(inners)}")
         return tuple(inner(value) for inner, value in zip(inners, data))
+
+    return decode
+
+
+def _union_decoder(hints: list[Any], optional: bool) -> Callable[[Any], Any]:
+    decoders = [_decoder(hint) for hint in hints]
+
+    def decode(data: Any) -> Any:
+        if data is None and optional:
+            return None
+        for inner in decoders[:-1]:
+            with contextlib.suppress(ValueError):
+                return inner(data)
+        return decoders[-1](data)
 
     return decode
 

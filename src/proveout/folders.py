@@ -1,11 +1,17 @@
-"""Where Proveout keeps things on disk."""
+"""Where Proveout keeps things on disk, and how their files are called."""
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 
 def default_folder() -> Path:
     """Records and compiled Programs, unless the user says otherwise: `$PROVEOUT_CACHE`, or a folder below the home."""
     return Path(os.environ.get("PROVEOUT_CACHE") or "~/.cache/proveout").expanduser()
+
+
+def file_name(text: str, otherwise: str = "model") -> str:
+    """A name of the user's, such as a model's, that is fit for a file or folder."""
+    return re.sub(r"[^\w.@-]+", "-", text).strip("-.") or otherwise

@@ -1,11 +1,18 @@
-"""Runs anything risky in a child process: a deadline, a memory limit, a log, and one kill for its whole group."""
+"""Runs anything risky in a child process: a deadline, a memory limit, a log, and an end for all that it starts.
+
+Between us and such a child stands a small process of ours that inherits whatever the child leaves behind (a child
+subreaper), also what moved to a session of its own: when the child ends, everything below it does.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import json
 import os
 import resource
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -17,12 +24,12 @@ from typing import IO, Any, Protocol
 
 LOG_LINES, LOG_BYTES = 40, 1 << 20
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _libc = ctypes.CDLL(None)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ChildExit:
     """How a child ended. `log` holds the last lines it printed, stdout and stderr together."""
 
     returncode: int | None
@@ -67,7 +74,7 @@ class Runner(Protocol):
         timeout_s: float,
         memory_bytes: int | None = None,
         environment: Mapping[str, str] | None = None,
-    ) -> Outcome: ...
+    ) -> ChildExit: ...
 
 
 def run_python(
@@ -80,12 +87,12 @@ def run_python(
     environment: Mapping[str, str] | None = None,
     log: Path | None = None,
     started: Callable[[int], None] = lambda pid: None,
-) -> Outcome:
+) -> ChildExit:
     """Run `python -m module arguments…` in its own process group and wait for it.
 
-    The group is killed at the deadline, on Ctrl-C and on any other way out, so nothing outlives this call. It is also
-    killed when the calling thread ends. `log` is where the child prints, for those who read along; `started` is told
-    its process id, with which `kill_group` ends it early.
+    All that it started is killed at the deadline, on Ctrl-C and on any other way out, so nothing outlives this call. It
+    is also killed when the calling thread ends. `log` is where the child prints, for those who read along; `started` is
+    told its process id, with which `kill_group` ends it early.
     """
 
     parent, began = os.getpid(), time.monotonic()
@@ -100,11 +107,83 @@ def run_python(
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **(environment or {})},
                 start_new_session=True,
-                preexec_fn=lambda: confine(parent, memory_bytes),
+                preexec_fn=lambda: supervise(parent, memory_bytes),
             )
             started(child.pid)
             timed_out = _wait(child, timeout_s)
-        return Outcome(child.returncode, time.monotonic() - began, timed_out, last_lines(log))
+        return ChildExit(child.returncode, time.monotonic() - began, timed_out, last_lines(log))
+
+
+def supervise(parent: int, memory_bytes: int | None) -> None:
+    """In a new child: go on as a child of that, in a session of its own. The first stays, as the one that inherits all
+    orphans below it; it ends them when the second ends, or when `parent` does, and then ends as the second did."""
+    alone = _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:  # it died before we asked
+        os._exit(1)
+    ours = os.getpid()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        confine(ours, memory_bytes)
+        if alone:
+            os.write(2, b"proveout: this system has no child subreaper; detached processes may outlive the script\n")
+        return
+    os.closerange(3, 1 << 16)  # a pipe that we hold open would seem to have a writer
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+
+    def on_end(number: int, frame: object) -> None:
+        kill_below(ours)
+        os._exit(128 + number)
+
+    signal.signal(signal.SIGTERM, on_end)
+    status = _waited_for(pid)
+    kill_below(ours)
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL) if -code not in (signal.SIGKILL, signal.SIGSTOP) else None
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os.kill(ours, -code)
+    os._exit(code if code >= 0 else 1)
+
+
+def _waited_for(pid: int) -> int:
+    """How a child ended; orphans that come to us meanwhile are buried."""
+    while True:
+        found, status = os.waitpid(-1, 0)
+        if found == pid:
+            return status
+
+
+def kill_below(pid: int, patience_s: float = 10.0) -> None:
+    """End every process that descends from this one, also those that start while we do so."""
+    give_up = time.monotonic() + patience_s
+    while (below := descendants(pid)) and time.monotonic() < give_up:
+        for one in below:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(one, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            while pid == os.getpid() and os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        time.sleep(0.005)
+
+
+def descendants(pid: int) -> list[int]:
+    """The living processes below one, nearest first; none where the system has no /proc."""
+    parents: dict[int, list[int]] = {}
+    for name in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
+        with contextlib.suppress(OSError, IndexError), open(f"/proc/{name}/stat", "rb") as line:
+            state, parent = line.read().rpartition(b")")[2].split()[:2]
+            if state != b"Z":
+                parents.setdefault(int(parent), []).append(int(name))
+    found, queue = [], [pid]
+    while queue:
+        below = parents.get(queue.pop(0), [])
+        found += below
+        queue += below
+    return found
 
 
 def confine(parent: int, memory_bytes: int | None) -> None:
@@ -116,6 +195,28 @@ def confine(parent: int, memory_bytes: int | None) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
 
 
+ANSWER_BYTES = 256 << 20
+
+
+def read_answer(path: Path) -> Any:
+    """What a child left for us: one JSON value of a size that can be. A script may have written it instead of our own
+    code, so whoever reads it checks what it holds; ValueError says what is wrong with the file itself."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ValueError("the worker left something that is not a file")
+            data = file.read(ANSWER_BYTES + 1)
+        if len(data) > ANSWER_BYTES:
+            raise ValueError(f"the worker left more than {ANSWER_BYTES >> 20} MiB")
+        return json.loads(data)
+    except OSError as error:
+        raise ValueError(f"the worker's answer cannot be read: {error.strerror}") from None
+    except (RecursionError, UnicodeDecodeError):
+        raise ValueError("the worker left something that is not JSON") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"the worker left something that is not JSON: {error}") from None
+
+
 def last_lines(log: Path) -> str:
     """The end of a log, read without holding all of a very long one."""
     with log.open("rb") as file:
@@ -123,9 +224,9 @@ def last_lines(log: Path) -> str:
         return "\n".join(file.read().decode(errors="replace").splitlines()[-LOG_LINES:])
 
 
-def run_command(command: str, *, output: IO[str], timeout_s: float, environment: Mapping[str, str]) -> Outcome:
+def run_command(command: str, *, output: IO[str], timeout_s: float, environment: Mapping[str, str]) -> ChildExit:
     """Run a shell's command line in its own process group; what it prints goes to `output` as it comes."""
-    started = time.monotonic()
+    parent, started = os.getpid(), time.monotonic()
     child = subprocess.Popen(
         command,
         shell=True,
@@ -134,9 +235,10 @@ def run_command(command: str, *, output: IO[str], timeout_s: float, environment:
         stderr=subprocess.STDOUT,
         env={**os.environ, **environment},
         start_new_session=True,
+        preexec_fn=lambda: supervise(parent, None),
     )
     timed_out = _wait(child, timeout_s)
-    return Outcome(child.returncode, time.monotonic() - started, timed_out, "")
+    return ChildExit(child.returncode, time.monotonic() - started, timed_out, "")
 
 
 def _wait(child: subprocess.Popen[Any], timeout_s: float) -> bool:
@@ -152,8 +254,7 @@ def _wait(child: subprocess.Popen[Any], timeout_s: float) -> bool:
 
 
 def kill_group(pid: int) -> None:
-    """End every process of a child's group; already gone is fine."""
-    try:
+    """End a child with everything below it, and its group; already gone is fine."""
+    kill_below(pid)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return

@@ -149,8 +149,9 @@ def _landlock(places: Sequence[str], version: int) -> None:
     # Removing and making of every kind are bits 4 to 12; renaming between folders came with version 2, truncation 3.
     rights = _WRITE_FILE | sum(1 << bit for bit in range(4, 13))
     rights |= (1 << 13 if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
-    handled = ctypes.c_uint64(rights)
-    ruleset = _called(_libc.syscall(_CREATE_RULESET, ctypes.byref(handled), ctypes.c_size_t(8), ctypes.c_uint32(0)))
+    # From version 6 on, signals and abstract sockets stay inside too; tracing does in every version.
+    handled = struct.pack("=QQQ", rights, 0, 3 if version >= 6 else 0)[: 24 if version >= 6 else 8]
+    ruleset = _called(_libc.syscall(_CREATE_RULESET, handled, ctypes.c_size_t(len(handled)), ctypes.c_uint32(0)))
     for place in places:
         parent = os.open(place, os.O_PATH | os.O_CLOEXEC)
         allowed = rights if os.path.isdir(place) else rights & (_WRITE_FILE | _TRUNCATE)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, Union
+from typing import Any, Literal, Protocol, TypeVar, Union
 
 import safetensors
 
@@ -25,7 +25,12 @@ from proveout.coding import from_json, to_json
 from proveout.errors import UsageError
 from proveout.types import DeviceSpec, Origin, Settings, TensorSpec
 
-SCHEMA = 3
+SCHEMA = 4
+READS = (3, SCHEMA)
+"""3 wrote configs as text: of its Programs, those without one are read."""
+T = TypeVar("T")
+MAX_DEPTH = 32
+"""How deep a saved argument may be nested."""
 FROM_TORCH, TO_TORCH, DEALLOCATE = "ttnn.from_torch", "ttnn.to_torch", "ttnn.deallocate"
 FROM_DEVICE, TO_DEVICE = "ttnn.from_device", "ttnn.to_device"
 
@@ -50,8 +55,51 @@ class Name:
         return self.text
 
 
+@dataclass(frozen=True)
+class Construct:
+    """An object that is made from arguments, `ttnn.Conv2dConfig(weights_dtype=ttnn.bfloat8_b)`: prints as that code.
+
+    It says how a call is made, and holds no value of the Program."""
+
+    name: str
+    args: tuple[tuple[str, Arg], ...] = ()
+    """By name; those that go by place come first and have an empty one."""
+
+    @staticmethod
+    def of(name: str, *by_place: Arg, **by_name: Arg) -> Construct:
+        return Construct(name, (*(("", arg) for arg in by_place), *by_name.items()))
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(f'{k}={code(v)}' if k else code(v) for k, v in self.args)})"
+
+    def __getitem__(self, place: int) -> Arg:
+        return self.by_place[place]
+
+    @property
+    def by_place(self) -> tuple[Arg, ...]:
+        return tuple(arg for name, arg in self.args if not name)
+
+    @property
+    def by_name(self) -> dict[str, Arg]:
+        return {name: arg for name, arg in self.args if name}
+
+    def inside(self, name: str) -> Iterator[Construct]:
+        """Every Construct of this name in its arguments, however deep."""
+        for _, arg in self.args:
+            for one in arg if isinstance(arg, tuple) else (arg,):
+                if isinstance(one, Construct):
+                    yield from (one,) if one.name == name else one.inside(name)
+
+
 Scalar = None | bool | int | float | complex | str
-Arg = Union[Ref, Name, Scalar, tuple["Arg", ...]]  # noqa: UP007  (the forward reference forbids |)
+Arg = Union[Ref, Name, Construct, Scalar, tuple["Arg", ...]]  # noqa: UP007  (the forward reference forbids |)
+
+
+def code(arg: Arg) -> str:
+    """An argument that holds no value of a Program as Python; several are a list, as ttnn takes them."""
+    if isinstance(arg, tuple):
+        return f"[{', '.join(map(code, arg))}]"
+    return str(arg) if isinstance(arg, (Name, Construct)) else repr(arg)
 
 
 @dataclass(frozen=True)
@@ -135,7 +183,7 @@ class Program:
     @functools.cached_property
     def fingerprint(self) -> str:
         """The same on every machine for the same calls: source lines do not count, constants do."""
-        payload = self.to_json()
+        payload = {**self.to_json(), "schema": READS[0]}  # how Programs are saved does not change what they are
         del payload["name"], payload["origins"]
         order = {name: f"{i}" for i, name in enumerate(self.specs)}
         for step in payload["setup"] + payload["body"]:
@@ -226,43 +274,102 @@ class Program:
 
     @staticmethod
     def load(folder: str | Path) -> Program:
-        """Read what `save` wrote."""
+        """Read what `save` wrote. That its Steps make sense is `kernels.accept`'s to say."""
         path = Path(folder) / "program.json"
         try:
             data = json.loads(path.read_text())
             read: Any = safetensors.deserialize
-            raw = dict(read((path.parent / "constants.safetensors").read_bytes()))
-        except (OSError, ValueError, safetensors.SafetensorError) as error:
+            raw = {name: bytes(value["data"]) for name, value in read(_constants_of(path).read_bytes())}
+        except (OSError, ValueError, RecursionError, safetensors.SafetensorError) as error:
             raise UsageError(f"{folder} does not hold a saved Program: {error}.") from error
         found = data.get("schema") if isinstance(data, dict) else None
-        if found != SCHEMA:
-            raise UsageError(f"{path} has schema {found}; this version reads {SCHEMA}. Compile the model again.")
-
-        return Program.from_json(data, {name: bytes(found["data"]) for name, found in raw.items()})
+        if found not in READS or type(found) is not int:
+            reads = " and ".join(map(str, READS))
+            raise UsageError(f"{path} has schema {found!r}; this version reads {reads}. Compile the model again.")
+        try:
+            return Program.from_json(data, raw)
+        except ValueError as error:
+            raise UsageError(f"{folder} does not hold a saved Program: {error}.") from error
 
     @staticmethod
-    def from_json(data: dict[str, Any], raw: Mapping[str, bytes]) -> Program:
-        """The inverse of `to_json`, given the constants' bytes."""
-        specs = [from_json(TensorSpec, s) for s in data["specs"]]
-        origins = [from_json(Origin, o) for o in data["origins"]]
+    def from_json(data: Any, raw: Mapping[str, bytes]) -> Program:
+        """The inverse of `to_json`, given the constants' bytes; ValueError says what does not fit."""
+        wire = from_json(_ProgramJson, data)
+        specs, origins = wire.specs, wire.origins
 
-        def decode(step: dict[str, Any]) -> Step:
-            attrs = tuple((k, _decode(v)) for k, v in step["attrs"])
-            return Step(step["kernel"], attrs, tuple(step["outputs"]), origins[step["origin"]], step["reason"])
+        def decode(step: _StepJson) -> Step:
+            attrs = tuple((k, _decode(v)) for k, v in step.attrs)
+            return Step(step.kernel, attrs, step.outputs, _at(origins, step.origin, "origin"), step.reason)
 
-        return Program(
-            name=data["name"],
-            target=data["target"],
-            inputs=tuple(data["inputs"]),
-            weights=tuple(data["weights"]),
-            constants=tuple(Constant(n, raw[n]) for n in data["constants"]),
-            outputs=tuple(_decode(o) for o in data["outputs"]),
-            setup=tuple(decode(s) for s in data["setup"]),
-            body=tuple(decode(s) for s in data["body"]),
-            specs={n: specs[i] for n, i in data["values"]},
-            chips=data["chips"],
-            state=tuple((weight, value) for weight, value in data["state"]),
+        missing = [name for name in wire.constants if name not in raw]
+        if missing:
+            raise ValueError(f"constant {missing[0]!r} has no bytes")
+        program = Program(
+            name=wire.name,
+            target=wire.target,
+            inputs=wire.inputs,
+            weights=wire.weights,
+            constants=tuple(Constant(n, raw[n]) for n in wire.constants),
+            outputs=tuple(_decode(o) for o in wire.outputs),
+            setup=tuple(decode(s) for s in wire.setup),
+            body=tuple(decode(s) for s in wire.body),
+            specs={n: _at(specs, i, "spec") for n, i in wire.values},
+            chips=wire.chips,
+            state=wire.state,
         )
+        for name in program.names():
+            if name not in program.specs:
+                raise ValueError(f"value {name!r} has no spec")
+        return program
+
+    def names(self) -> Iterator[str]:
+        """Every value that is given, made, used or returned, as often as that happens."""
+        yield from (*self.inputs, *self.weights, *(c.name for c in self.constants))
+        for step in self.steps:
+            yield from (*step.uses, *step.outputs)
+        yield from (name for pair in self.state for name in pair)
+        yield from (ref.name for ref in refs(self.outputs))
+
+
+def _constants_of(path: Path) -> Path:
+    return path.parent / "constants.safetensors"
+
+
+@dataclass(frozen=True)
+class _StepJson:
+    """A Step as `program.json` has it."""
+
+    kernel: str
+    attrs: tuple[tuple[str, object], ...]
+    outputs: tuple[str, ...]
+    origin: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class _ProgramJson:
+    """`program.json`; attributes' values are decoded by `_DECODE`."""
+
+    schema: int
+    name: str
+    target: Literal["ttnn", "torch"]
+    chips: int
+    inputs: tuple[str, ...]
+    weights: tuple[str, ...]
+    constants: tuple[str, ...]
+    outputs: tuple[object, ...]
+    setup: tuple[_StepJson, ...]
+    body: tuple[_StepJson, ...]
+    state: tuple[tuple[str, str], ...]
+    values: tuple[tuple[str, int], ...]
+    specs: tuple[TensorSpec, ...]
+    origins: tuple[Origin, ...]
+
+
+def _at(values: Sequence[T], index: int, what: str) -> T:
+    if not 0 <= index < len(values):
+        raise ValueError(f"there is no {what} {index}")
+    return values[index]
 
 
 class Device(Protocol):
@@ -410,6 +517,8 @@ def _encode(arg: Arg) -> Any:
         return {"ref": arg.name}
     if isinstance(arg, Name):
         return {"name": arg.text}
+    if isinstance(arg, Construct):
+        return {"construct": [arg.name, [[k, _encode(v)] for k, v in arg.args]]}
     if isinstance(arg, tuple):
         return [_encode(a) for a in arg]
     if isinstance(arg, float) and not math.isfinite(arg):
@@ -419,21 +528,54 @@ def _encode(arg: Arg) -> Any:
     return arg
 
 
-def _decode(data: Any) -> Arg:
+def _decode(data: Any, depth: int = 0) -> Arg:
+    if depth > MAX_DEPTH:
+        raise ValueError("an argument is nested too deeply")
     if isinstance(data, list):
-        return tuple(_decode(d) for d in data)
+        return tuple(_decode(d, depth + 1) for d in data)
     if not isinstance(data, dict):
         return data  # type: ignore[no-any-return]
-    (kind, value), *_ = data.items()
-    match kind:
-        case "ref":
-            return Ref(value)
-        case "name":
-            return Name(value)
-        case "float":
-            return float(value)
-        case _:
-            return complex(*map(float, value))
+    if len(data) != 1:
+        raise ValueError(f"an argument is an object with the keys {sorted(data)}")
+    ((kind, value),) = data.items()
+    if kind not in _DECODE:
+        raise ValueError(f"an argument is of the unknown kind {kind!r}")
+    return _DECODE[kind](value, depth)
+
+
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is where a text belongs")
+    return value
+
+
+def _complex(value: Any) -> complex:
+    if not isinstance(value, list) or len(value) != 2:
+        raise ValueError(f"{value!r} is not a complex number")
+    return complex(*(float(_string(part)) for part in value))
+
+
+def _name(value: Any, depth: int) -> Name:
+    if "(" in _string(value):
+        raise ValueError(f"{value!r} is a config as text, as older versions saved it. Compile the model again")
+    return Name(value)
+
+
+def _construct(value: Any, depth: int) -> Construct:
+    if not isinstance(value, list) or len(value) != 2 or not isinstance(value[1], list):
+        raise ValueError(f"{value!r} is not a config")
+    pairs = [pair if isinstance(pair, list) and len(pair) == 2 else (None, None) for pair in value[1]]
+    return Construct(_string(value[0]), tuple((_string(key), _decode(arg, depth + 1)) for key, arg in pairs))
+
+
+_DECODE: dict[str, Callable[[Any, int], Arg]] = {
+    "ref": lambda value, depth: Ref(_string(value)),
+    "name": _name,
+    "construct": _construct,
+    "float": lambda value, depth: float(_string(value)),
+    "complex": lambda value, depth: _complex(value),
+}
+"""The kinds of values that JSON has no notation for, as `_encode` writes them."""
 
 
 def _rename(data: Any, order: Mapping[str, str]) -> Any:
@@ -441,6 +583,8 @@ def _rename(data: Any, order: Mapping[str, str]) -> Any:
     if isinstance(data, dict):
         if set(data) == {"ref"}:
             return {"ref": order[data["ref"]]}
+        if set(data) == {"construct"}:
+            return {"name": str(_decode(data))}  # as its text was once kept: what was compiled keeps its fingerprint
         return {k: _rename(v, order) for k, v in data.items()}
     if isinstance(data, list):
         return [_rename(v, order) for v in data]

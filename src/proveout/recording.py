@@ -15,6 +15,7 @@ from typing import Any
 
 from proveout.coding import from_json, to_json
 from proveout.errors import UsageError
+from proveout.kernels.accept import load_program
 from proveout.program import Program
 from proveout.types import DeviceSpec, Fallback, Settings
 
@@ -102,8 +103,8 @@ def _read(folder: Path) -> Recorded:
             device=document["device"],
             chip=from_json(DeviceSpec, document["chip"]),
             settings=from_json(Settings, document["settings"]),
-            program=Program.load(folder),
-            alternatives=tuple((s, Program.load(folder / f"alternative{i}")) for i, s in enumerate(settings)),
+            program=load_program(folder),
+            alternatives=tuple((s, load_program(folder / f"alternative{i}")) for i, s in enumerate(settings)),
             fallbacks=tuple(from_json(Fallback, line) for line in document["fallbacks"]),
             calls=len(calls.read_text().split()) if calls.exists() else 1,
         )

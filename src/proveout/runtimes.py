@@ -1,63 +1,185 @@
-"""Runs models by other means than our compiler, to compare with: eager PyTorch, Inductor, ONNX Runtime."""
+"""What can run a model, as one table: our compiler, eager PyTorch, its ATen graphs, Inductor, ONNX Runtime."""
 
 from __future__ import annotations
 
 import importlib.util
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proveout.errors import CaptureError, EnvironmentFault
-from proveout.types import Comparison, Job, Runtime, Timing
+from proveout import recording
+from proveout.devices.registry import find
+from proveout.errors import CaptureError, EnvironmentFault, unknown
+from proveout.types import Coverage, Job, OpStatus, Runtime
 
 if TYPE_CHECKING:
     from proveout.capture import Found
+    from proveout.engine.compiled import Compiled
 
-Call = Callable[[], Any]
 
-NEEDS: dict[Runtime, tuple[str, ...]] = {"ort": ("onnxruntime", "onnx", "onnxscript")}
-"""Packages beyond PyTorch's own."""
+@dataclass(frozen=True)
+class Candidate:
+    """A model that a runtime has made ready: how it is called, what its time is named, and what is known besides."""
+
+    call: Callable[..., Any]
+    what: str = "compiled"
+    device: str = "cpu"
+    compiled: Compiled | None = None
+    """Where it is our compiler's."""
+    coverage: Callable[[], Coverage] = Coverage
+    """Its ops, once it was called."""
+    timed: bool = True
+    """Whether a call's time says something: not on a mock, which computes nothing."""
+    tensors_only: bool = False
+    """It gives the output tensors in their order, without the model's own structure."""
+
+
+Prepare = Callable[[Job, "Found", Path, Callable[[str], None]], Candidate]
+"""(job, model and inputs, a scratch folder, what to tell each pass of a compiler)."""
+
+
+@dataclass(frozen=True)
+class RuntimeRow:
+    """One line of RUNTIMES: how a model is made ready, and the packages that takes beyond PyTorch's own."""
+
+    prepare: Prepare
+    needs: tuple[str, ...] = ()
 
 
 def check_runtime(runtime: Runtime, files: Sequence[Path] = ()) -> None:
     """Refuse what this machine cannot do; a file that is ONNX already needs no exporter."""
     onnx = [file for file in files if file.suffix == ".onnx"]
-    needed = NEEDS.get(runtime, ()) or (("onnxruntime",) if onnx else ())
+    needed = RUNTIMES[runtime].needs or (("onnxruntime",) if onnx else ())
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
         what = "--runtime ort" if runtime == "ort" else onnx[0].name
         raise EnvironmentFault(f"{what} needs {' and '.join(missing)}. Run: pip install {' '.join(missing)}")
 
 
-@dataclass(frozen=True)
-class Ran:
-    """What another runtime gave."""
-
-    comparisons: tuple[Comparison, ...] = ()
-    timings: tuple[Timing, ...] = ()
-
-
-def run_model(job: Job, found: Found, eager: Callable[..., Any]) -> Ran:
-    """Check a model against eager mode and time both."""
-    from proveout import check
-
-    original: Call = lambda: eager(*found.args, **found.kwargs)  # noqa: E731
-    if job.runtime == "eager":
-        return Ran(timings=_timings(job, {"eager": original}))
-    with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
-        call = _inductor(found) if job.runtime == "inductor" else _exported(found, Path(folder))
-        wanted, got = _tensors(original()), _tensors(call())
-        comparisons = tuple(check.compare_outputs(got, wanted, job.settings.pcc))
-        return Ran(comparisons, _timings(job, {"eager": original, "compiled": call}))
+def canonical(backend: str) -> Runtime:
+    """A runtime's own name for any of its names; an unknown one is refused."""
+    name = ALIASES.get(backend, backend)
+    for known in RUNTIMES:
+        if name == known:
+            return known
+    raise unknown("backend", backend, [*RUNTIMES, *ALIASES])
 
 
-def run_onnx(job: Job) -> Ran:
-    """Time an ONNX file as it is, on seeded inputs; there is nothing to compare it with."""
+def _proveout(job: Job, found: Found, folder: Path, after_pass: Callable[[str], None]) -> Candidate:
+    from proveout.engine.compiled import compile
+
+    record = Path(job.artifacts) if "perf" in job.do and job.artifacts else None
+    if record is not None:
+        recording.clear(record)
+    compiled = compile(
+        found.module,
+        device=job.device,
+        settings=job.settings,
+        dry_run=job.do == ("compile",),
+        dump=job.dump or None,
+        record=record,
+        call=(found.args, found.kwargs),
+        after_pass=after_pass,
+    )
+    if not compiled.graphs and compiled.coverage.graph_breaks:
+        raise CaptureError(f"PyTorch captured nothing of the model: {'; '.join(compiled.coverage.graph_breaks)}")
+    times = find(job.device).times
+    what = "simulation" if times == "modelled" else "compiled"
+    return Candidate(compiled, what, compiled.device, compiled, lambda: compiled.coverage, timed=times != "none")
+
+
+def _eager(job: Job, found: Found, folder: Path, after_pass: Callable[[str], None]) -> Candidate:
+    return Candidate(quiet(found.module), "eager")
+
+
+def _inductor(job: Job, found: Found, folder: Path, after_pass: Callable[[str], None]) -> Candidate:
+    import torch
+
+    return Candidate(quiet(found.module, torch.compile(found.module, backend="inductor")))
+
+
+def _stat(job: Job, found: Found, folder: Path, after_pass: Callable[[str], None]) -> Candidate:
+    """The ATen graphs as PyTorch gives them, run unchanged, and their ops."""
+    import torch
+
+    from proveout.tracer.stat import Stat
+
+    stat = Stat()
+
+    def coverage() -> Coverage:
+        nodes = [node for graph in stat.graphs for node in graph.nodes]
+        return Coverage(tuple(OpStatus(n.name, n.op, "host") for n in nodes), num_graphs=len(stat.graphs))
+
+    return Candidate(quiet(found.module, torch.compile(found.module, backend=stat)), coverage=coverage)
+
+
+def _ort(job: Job, found: Found, folder: Path, after_pass: Callable[[str], None]) -> Candidate:
+    """The model exported to ONNX; a file that is ONNX already runs as it is, on the inputs it was found with."""
+    import torch
+
+    if job.workload.is_onnx:
+        session: Any = found.module
+        return Candidate(lambda **feed: session.run(None, feed), tensors_only=True)
+    path = folder / "model.onnx"
+    with torch.no_grad():
+        exported = torch.onnx.export(found.module, found.args, kwargs=found.kwargs, dynamo=True, verbose=False)
+    assert exported is not None
+    exported.save(str(path))
+    session = open_onnx(path)
+    names = [value.name for value in session.get_inputs()]
+
+    def call(*args: Any, **kwargs: Any) -> list[Any]:
+        feed = dict(zip(names, (tensor.detach().numpy() for tensor in tensors((args, kwargs)))))
+        return [torch.from_numpy(value) for value in session.run(None, feed)]
+
+    given = len(tensors((found.args, found.kwargs)))
+    if len(names) != given:
+        raise CaptureError(f"the exported model takes {len(names)} inputs where the call gave {given} tensors.")
+    return Candidate(call, tensors_only=True)
+
+
+RUNTIMES: dict[Runtime, RuntimeRow] = {
+    "proveout": RuntimeRow(_proveout),
+    "eager": RuntimeRow(_eager),
+    "inductor": RuntimeRow(_inductor),
+    "stat": RuntimeRow(_stat),
+    "ort": RuntimeRow(_ort, ("onnxruntime", "onnx", "onnxscript")),
+}
+ALIASES = {"torch_ttnn": "proveout", "torch_stat": "stat"}
+"""The names that the original TTNN backend's tools gave them."""
+
+
+def quiet(model: Any, call: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """A model as a Compiled runs it: without autograd unless it is being trained."""
+    import torch
+
+    function = model if call is None else call  # a compiled module is false where its own has no length
+
+    def quietly(*args: Any, **kwargs: Any) -> Any:
+        with torch.enable_grad() if model.training else torch.no_grad():
+            return function(*args, **kwargs)
+
+    return quietly
+
+
+def tensors(value: Any) -> list[Any]:
+    """The tensors of a structure, in order."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+# ------------------------------------------------------------------------------------------------ ONNX files
+
+
+def found_onnx(job: Job) -> Found:
+    """An ONNX file as a session with seeded inputs; there is nothing to compare it with."""
+    from proveout.capture import Found
+
     session = open_onnx(Path(job.workload.script))
-    feed = example_feed(session, job.settings.seed)
-    return Ran(timings=_timings(job, {"compiled": lambda: session.run(None, feed)}))
+    return Found(job.workload, session, (), example_feed(session, job.settings.seed))
 
 
 def open_onnx(path: Path) -> Any:
@@ -86,51 +208,3 @@ NUMPY_OF_ONNX = {
     "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16", "tensor(int64)": "int64",
     "tensor(int32)": "int32", "tensor(uint8)": "uint8", "tensor(int8)": "int8", "tensor(bool)": "bool",
 }  # fmt: skip
-
-
-def _inductor(found: Found) -> Call:
-    import torch
-
-    compiled = torch.compile(found.module, backend="inductor")
-
-    def call() -> Any:
-        with torch.enable_grad() if found.module.training else torch.no_grad():
-            return compiled(*found.args, **found.kwargs)
-
-    return call
-
-
-def _exported(found: Found, folder: Path) -> Call:
-    import torch
-
-    path = folder / "model.onnx"
-    with torch.no_grad():
-        exported = torch.onnx.export(found.module, found.args, kwargs=found.kwargs, dynamo=True, verbose=False)
-    assert exported is not None
-    exported.save(str(path))
-    session = open_onnx(path)
-    tensors = _tensors((found.args, found.kwargs))
-    names = [value.name for value in session.get_inputs()]
-    if len(names) != len(tensors):
-        raise CaptureError(f"the exported model takes {len(names)} inputs where the call gave {len(tensors)} tensors.")
-    feed = {name: tensor.detach().numpy() for name, tensor in zip(names, tensors)}
-    return lambda: [torch.from_numpy(value) for value in session.run(None, feed)]
-
-
-def _tensors(value: Any) -> list[Any]:
-    import torch
-    from torch.utils._pytree import tree_leaves
-
-    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
-
-
-def _timings(job: Job, calls: dict[str, Call]) -> tuple[Timing, ...]:
-    from proveout import measure
-
-    if "benchmark" not in job.do:
-        return ()
-    share = job.duration_s / len(calls)
-    return tuple(
-        measure.measured(what, "cpu", call, iterations=job.iterations, warmup=job.warmup, duration_s=share)
-        for what, call in calls.items()
-    )

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import platform
 import re
 import secrets
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from proveout.coding import from_json, to_json
+from proveout.columns.table import COLUMNS, row
+from proveout.columns.words import Row
 from proveout.errors import EnvironmentFault, UsageError
 from proveout.folders import default_folder
-from proveout.types import SCHEMA, Coverage, Job, MemoryUse, Record, Timing
+from proveout.types import SCHEMA, Job, Record, Timing
 
 SAMPLES_IN_JSON = 1000
 """Samples of one timing that its JSON file keeps; the Parquet file beside it always holds all."""
 
-Row = dict[str, Any]
+READ = (1, SCHEMA)
+"""Schemas that this version reads; it writes the last."""
+
 BadFile = tuple[Path, str]
 
 
@@ -49,9 +55,12 @@ class Store:
 
     def write(self, record: Record) -> Path:
         """Keep one Record: its samples first, its JSON last, each complete or not there at all."""
-        path = self.path(record.job)
+        return self.write_at(self.path(record.job), record)
+
+    def write_at(self, path: Path, record: Record) -> Path:
+        """The same under a name that another machine or version gave it."""
         kept = [dataclasses.replace(t, samples_ns=t.samples_ns[:SAMPLES_IN_JSON]) for t in record.timings]
-        document = to_json(dataclasses.replace(record, timings=tuple(kept)))
+        document = to_json(dataclasses.replace(record, timings=tuple(kept), schema=SCHEMA))
         text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
         with self._faults():
             if record.timings:
@@ -143,7 +152,16 @@ def _write_samples(path: Path, timings: Sequence[Timing]) -> None:
             )
             connection.execute(f"copy samples to '{quoted}' (format parquet, use_tmp_file false)")
         except duckdb.IOException as error:
-            raise OSError(_first_line(error)) from error
+            raise _of_the_disk(error) from error
+
+
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOENT)
+
+
+def _of_the_disk(error: BaseException) -> OSError:
+    """What the system said to DuckDB, without DuckDB's words around it."""
+    code = next((code for code in _DISK if os.strerror(code) in str(error)), errno.EIO)
+    return OSError(code, os.strerror(code))
 
 
 def _read_samples(path: Path) -> dict[tuple[str, str, str], tuple[int, ...]]:
@@ -176,13 +194,29 @@ def read_record(path: Path) -> Record:
         raise _BadRecord(f"is not JSON: {_first_line(error)}") from None
     if not isinstance(data, dict):
         raise _BadRecord(f"holds a JSON {type(data).__name__}, not a Record")
-    if data.get("schema") != SCHEMA:
-        raise _BadRecord(f"has schema {data.get('schema')}; this version reads {SCHEMA}")
+    if data.get("schema") not in READ:
+        known = " and ".join(map(str, READ))
+        raise _BadRecord(f"has schema {data.get('schema')}; this version reads {known}")
     try:
         record = from_json(Record, data)
+        record = record if record.schema == SCHEMA else _from_schema_1(record)
     except ValueError as error:
         raise _BadRecord(f"is not a Record: {error}") from None
     return _with_all_samples(record, path.with_suffix(".parquet"))
+
+
+def _from_schema_1(record: Record) -> Record:
+    """Predictions had their interval among the conditions; nobody had judged what was measured."""
+
+    def timing(old: Timing) -> Timing:
+        known = dict(old.conditions)
+        if old.kind != "modelled":
+            return old
+        bounds = (float(known["low_ns"]), float(known["high_ns"])) if {"low_ns", "high_ns"} <= known.keys() else None
+        others = tuple((name, value) for name, value in old.conditions if name not in ("low_ns", "high_ns"))
+        return dataclasses.replace(old, conditions=others, interval_ns=bounds, verdict="predicted")
+
+    return dataclasses.replace(record, timings=tuple(map(timing, record.timings)))
 
 
 def _with_all_samples(record: Record, parquet: Path) -> Record:
@@ -213,56 +247,6 @@ def _first_line(error: BaseException) -> str:
 
 
 # --------------------------------------------------------------------------------------------- tables
-
-
-def row(record: Record) -> Row:
-    """One Record as flat columns: what reports print and the table `records` holds; None is unknown."""
-    job, memory = record.job, record.memory
-    coverage = record.coverage if record.coverage != Coverage() else None
-    modelled = memory != MemoryUse()
-    original, compiled = record.timing("eager"), record.timing("compiled")
-    return {
-        "key": job.key,
-        "model": job.workload.name,
-        "script": job.workload.script,
-        "script_args": job.workload.script_args,
-        "selector": job.workload.selector,
-        "class_name": job.workload.class_name,
-        "device": job.device,
-        "precision": job.settings.precision,
-        "weights": job.settings.weights if not job.settings.overrides else "mixed",
-        "numerics": job.settings.numerics if job.device.startswith("sim") else None,
-        "runtime": job.runtime,
-        "random_weights": ", ".join(job.workload.random_weights) or None,
-        "did": "+".join(job.do),
-        "status": record.status,
-        "reason": record.reason,
-        "failure": record.failure,
-        "parameters": job.workload.parameters if job.workload.selector and not job.workload.is_onnx else None,
-        "ops_before": coverage and coverage.before,
-        "ops_before_unique": coverage and coverage.before_unique,
-        "ops_remain": coverage and coverage.remain,
-        "ops_remain_unique": coverage and coverage.remain_unique,
-        "transfers": coverage and coverage.num_transfers,
-        "graphs": coverage and coverage.num_graphs,
-        "pcc": record.pcc,
-        "accuracy": record.accuracy,
-        "accuracy_eager": record.accuracy_eager,
-        "original_ms": _median_ms(original),
-        "original_kind": original and original.kind,
-        "compiled_ms": _median_ms(compiled),
-        "compiled_kind": compiled and compiled.kind,
-        "host_ms": _median_ms(record.timing("simulation")),
-        "compile_s": sum(seconds for _, seconds in record.compile_s) if record.compile_s else None,
-        "l1_peak_bytes": memory.l1_peak_bytes if modelled else None,
-        "dram_peak_bytes": memory.dram_peak_bytes if modelled else None,
-        "weight_bytes": memory.weight_bytes if modelled else None,
-        "fits": memory.fits if modelled else None,
-        "created": record.created,
-        "machine": dict(record.environment).get("machine", ""),
-        "labels": json.dumps(dict(to_json(job.workload.labels)), ensure_ascii=False),
-        "settings": json.dumps(to_json(job.settings)),
-    }
 
 
 def op_rows(record: Record) -> list[Row]:
@@ -302,16 +286,21 @@ def variation_rows(record: Record) -> list[Row]:
 
 
 def timing_rows(record: Record) -> list[Row]:
-    """One row for each timing; measured and modelled ones are rows of their own."""
+    """One row for each timing; measured and modelled ones are rows of their own. A modelled time is one value, not a
+    sample: it stands once, as the median."""
     return [
         {
             "what": t.what,
             "kind": t.kind,
             "device": t.device,
             "median_ns": t.median_ns if t.samples_ns else None,
-            "mean_ns": t.mean_ns if t.samples_ns else None,
+            "mean_ns": t.mean_ns if t.samples_ns and t.kind == "measured" else None,
             "p95_ns": t.p95_ns if t.samples_ns else None,
             "n": len(t.samples_ns),
+            "low_ns": t.interval_ns and t.interval_ns[0],
+            "high_ns": t.interval_ns and t.interval_ns[1],
+            "verdict": t.verdict,
+            "why": t.why,
         }
         for t in record.timings
     ]
@@ -342,26 +331,12 @@ def fallback_rows(record: Record) -> list[Row]:
     return [{"rank": rank, **to_json(line)} for rank, line in enumerate(record.fallbacks, 1)]
 
 
-def _median_ms(timing: Timing | None) -> float | None:
-    return timing.median_ns / 1e6 if timing and timing.samples_ns else None
-
-
 _COLUMNS = {
-    "records": """
-        key varchar, model varchar, script varchar, script_args varchar, selector varchar, class_name varchar,
-        device varchar, precision varchar, weights varchar, numerics varchar, runtime varchar, random_weights varchar,
-        did varchar, status varchar, reason varchar, failure varchar, parameters bigint,
-        ops_before bigint, ops_before_unique bigint, ops_remain bigint, ops_remain_unique bigint,
-        transfers bigint, graphs bigint, pcc double, accuracy double, accuracy_eager double,
-        original_ms double, original_kind varchar, compiled_ms double, compiled_kind varchar, host_ms double,
-        compile_s double,
-        l1_peak_bytes bigint, dram_peak_bytes bigint, weight_bytes bigint, fits boolean, created varchar,
-        machine varchar, labels varchar, settings varchar""",
     "ops": "key varchar, model varchar, aten varchar, state varchar, reason varchar, count bigint",
     "variations": """key varchar, model varchar, aten varchar, state varchar, reason varchar, inputs varchar,
         count bigint, pcc double""",
     "timings": """key varchar, model varchar, what varchar, kind varchar, device varchar, median_ns double,
-        mean_ns double, p95_ns double, n bigint""",
+        mean_ns double, p95_ns double, n bigint, low_ns double, high_ns double, verdict varchar, why varchar""",
     "comparisons": """key varchar, model varchar, scope varchar, name varchar, pcc double,
         accumulated_pcc double, rel_l2 double, max_abs double, threshold double, passed boolean,
         reason varchar, module varchar, source varchar""",
@@ -371,7 +346,8 @@ _COLUMNS = {
         neighbours varchar[], together_transfers bigint, together_ns bigint""",
 }
 TABLES: dict[str, dict[str, str]] = {
-    table: dict(column.split() for column in text.split(",")) for table, text in _COLUMNS.items()
+    "records": {column.name: column.sql for column in COLUMNS},
+    **{table: dict(column.split() for column in text.split(",")) for table, text in _COLUMNS.items()},
 }
 """The tables that `query` offers: each column with its type."""
 
@@ -386,22 +362,73 @@ _ROWS: dict[str, Callable[[Record], list[Row]]] = {
 
 
 def query(records: Sequence[Record], sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """The answer's columns and rows; a mistake in the SQL is a UsageError that lists what there is to ask."""
+    """The answer's columns and rows; a mistake in the SQL is a UsageError that lists what there is to ask.
+
+    It only reads, and only the tables: no file, no network, no extension, no setting, and not for ever."""
     import duckdb
 
-    with duckdb.connect() as connection:
+    _check_query(sql)
+    with duckdb.connect(config=_CLOSED) as connection:
         for table, columns in TABLES.items():
             declared = ", ".join(f"{name} {kind}" for name, kind in columns.items())
             connection.execute(f"create table {table} ({declared})")
             if re.search(rf"\b{table}\b", sql, re.IGNORECASE):
                 _fill(connection, table, records)
+        connection.execute("set enable_external_access = false")
+        connection.execute("set lock_configuration = true")
+        timer = threading.Timer(QUERY_LIMIT_S, connection.interrupt)
+        timer.daemon = True
+        timer.start()
         try:
             answer = connection.execute(sql)
             names = [name for name, *_ in answer.description or ()]
-            return names, answer.fetchall() if names else []
+            rows = answer.fetchmany(QUERY_LIMIT_ROWS + 1) if names else []
+        except duckdb.InterruptException as error:
+            raise UsageError(f"the query took more than {QUERY_LIMIT_S:g} s. Ask for less.") from error
+        except duckdb.PermissionException as error:
+            raise UsageError("a query reads the tables and nothing else: no files, no extensions.") from error
         except duckdb.Error as error:
-            there = "; ".join(f"{table} ({', '.join(columns)})" for table, columns in TABLES.items())
-            raise UsageError(f"{_first_line(error)} Tables: {there}.") from error
+            raise UsageError(f"{_first_line(error)} {_what_there_is()}") from error
+        finally:
+            timer.cancel()
+    if len(rows) > QUERY_LIMIT_ROWS:
+        raise UsageError(f"the query gives more than {QUERY_LIMIT_ROWS:,} rows. Add a limit, or ask for less.")
+    return names, rows
+
+
+QUERY_LIMIT_S = 30.0
+QUERY_LIMIT_ROWS = 1_000_000
+_CLOSED = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "python_enable_replacements": "false",
+    "temp_directory": "",
+    "memory_limit": "2GB",
+}
+"""DuckDB as `query` opens it; what is outside is shut off once the tables are filled."""
+_READS = frozenset({"SELECT", "EXPLAIN", "MULTI"})
+"""The kinds of statements that only read; MULTI is what DuckDB makes of a pivot."""
+
+
+def _check_query(sql: str) -> None:
+    import duckdb
+
+    try:
+        kinds = [statement.type.name for statement in duckdb.extract_statements(sql)]
+    except duckdb.Error as error:
+        raise UsageError(f"{_first_line(error)} {_what_there_is()}") from error
+    if not kinds:
+        raise UsageError(f"the query is empty. {_what_there_is()}")
+    strange = [kind for kind in kinds if kind not in _READS]
+    if strange or len(kinds) > 1:
+        what = f"{strange[0].lower()} changes something" if strange else f"these are {len(kinds)} queries"
+        raise UsageError(f"{what}; give one query that reads, such as: select model, status from records")
+
+
+def _what_there_is() -> str:
+    there = "; ".join(f"{table} ({', '.join(columns)})" for table, columns in TABLES.items())
+    return f"Tables: {there}."
 
 
 def _fill(connection: Any, table: str, records: Sequence[Record]) -> None:

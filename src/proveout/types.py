@@ -14,14 +14,21 @@ from typing import Any, Literal, Union
 
 from proveout.coding import digest, hints_of, to_json
 from proveout.errors import UsageError, unknown
+from proveout.reasons import Reason
+from proveout.serving import Configuration
 
-SCHEMA = 1
-"""Version of the Record format on disk."""
+SCHEMA = 2
+"""Version of the Record format on disk; the store reads schema 1 too, whose times have neither interval nor verdict."""
 
 Layout = Literal["row_major", "tile"]
 Buffer = Literal["host", "dram", "l1"]
 Sharding = Literal["interleaved", "height", "width", "block"]
 Kind = Literal["measured", "modelled"]
+Judgement = Literal["steady", "unsteady", "too few", "predicted", "not judged"]
+"""What samples are worth: the median stands; it does not; there are too few to say; a model gave it; nobody looked."""
+
+PROMISED: dict[Kind, float] = {"measured": 0.95, "modelled": 0.8}
+"""How often the truth lies in a timing's interval: in that of a clock's median, and in that of a prediction."""
 
 TILE = 32
 
@@ -274,6 +281,8 @@ class Workload:
     """Why the model can be timed but not compiled; empty where it can."""
     source: str = ""
     """Digest of the script and the modules beside it that it imports."""
+    mode: Literal["inference", "training"] = "inference"
+    """How the model is run: in training only where its script takes gradients, whatever mode it was left in."""
 
     @property
     def expects_failure(self) -> bool:
@@ -298,7 +307,17 @@ class Limits:
     """Whether it may write below its working folder only."""
 
 
-Runtime = Literal["proveout", "eager", "inductor", "ort"]
+Runtime = Literal["proveout", "eager", "inductor", "stat", "ort"]
+Do = Literal["compile", "run", "export", "check", "benchmark", "perf", "serve", "trace"]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a trace writes down: the ATen graphs as PyTorch gives them (`orig`) or the compiled Programs."""
+
+    orig: bool = False
+    backward: bool = False
+    profile: bool = False
 
 
 @dataclass(frozen=True)
@@ -308,7 +327,7 @@ class Job:
     workload: Workload
     device: str = "sim"
     settings: Settings = Settings(precision="bfloat16")
-    do: tuple[Literal["compile", "run", "export", "check", "benchmark", "perf"], ...] = ("check", "benchmark")
+    do: tuple[Do, ...] = ("check", "benchmark")
     """`compile` alone runs nothing on the device; the others compile too."""
     iterations: int = 20
     warmup: int = 3
@@ -326,12 +345,20 @@ class Job:
     """Keep no compiled Programs, only the Record."""
     baseline: bool = True
     """Time eager mode on this machine too."""
+    serve: Configuration | None = None
+    """How the model is served where that is what is benchmarked: `proveout.benchmark` and NeuronPerf's names."""
+    enough_s: float | None = None
+    """Seconds that may be added to `iterations` of what is measured, until there are enough calls to judge."""
+    trace: Trace | None = None
+    """What to write down where the model is traced; into `artifacts`."""
 
     @property
     def key(self) -> str:
         """Names the Record: changes whenever the model, its shapes, a setting or a version that matters does."""
         w = self.workload
-        apart = ("workload", "timeout_s", "artifacts", "dump", "limits", "lean")
+        apart = ["workload", "timeout_s", "artifacts", "dump", "limits", "lean"]
+        younger = ("serve", "trace", "enough_s")  # than most Records
+        apart += [name for name in younger if getattr(self, name) is None]
         doing = {k: v for k, v in to_json(self).items() if k not in apart}
         # The last folder tells two scripts of one name apart; more of the path would tie Records to a machine.
         script = "/".join(w.script.split("/")[-2:])
@@ -361,13 +388,22 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Timing:
-    """Raw samples of one quantity. `kind` says whether a clock or a model produced them; the two never mix."""
+    """Raw samples of one quantity, and what they are worth. `kind` says whether a clock or a model produced them; the
+    two never mix."""
 
     what: str
     kind: Kind
     device: str
     samples_ns: tuple[int, ...]
     conditions: tuple[tuple[str, str], ...] = ()
+    interval_ns: tuple[float, float] | None = None
+    """Where the truth lies: that of the median in 95 % of cases where a clock gave the samples, that of the prediction
+    in 80 % where a model did (PROMISED)."""
+    verdict: Judgement = "not judged"
+    why: str = ""
+    """What speaks against the number and what to do about it; empty where nothing does."""
+    parts: tuple[str, ...] = ()
+    """The Record's other timings that this one is the sum of, by their `what`; it is modelled where one of them is."""
 
     @property
     def median_ns(self) -> float:
@@ -379,10 +415,8 @@ class Timing:
 
     @property
     def p95_ns(self) -> float | None:
-        """None where the sample cannot support a 95th percentile (fewer than 20)."""
-        if self.kind == "modelled":
-            return self.median_ns
-        return self.percentile(0.95) if len(self.samples_ns) >= 20 else None
+        """None where the sample cannot support a 95th percentile (fewer than 20); one modelled value has none."""
+        return self.percentile(0.95) if self.kind == "measured" and len(self.samples_ns) >= 20 else None
 
     def percentile(self, q: float) -> float:
         ordered = sorted(self.samples_ns)
@@ -406,6 +440,8 @@ class OpStatus:
     inputs: str = ""
     module: str = ""
     source: str = ""
+    cause: Reason | None = None
+    """Of an op on the host: the reason's kind and facts, of which `reason` is the sentence. Old Records have none."""
 
 
 @dataclass(frozen=True)
@@ -497,6 +533,8 @@ class Fallback:
     together_transfers: int = 0
     """Fewer transfers if the neighbours converted too."""
     together_ns: int | None = None
+    cause: Reason | None = None
+    """The reason's kind and facts. Old Records have none."""
 
 
 Place = Literal["input", "output", "device", "layout", "transfer", "host"]
@@ -555,6 +593,8 @@ class Record:
     """The fallback ledger: what stays on the host, most worth changing first."""
     environment: tuple[tuple[str, str], ...] = ()
     created: str = ""
+    report: dict[str, Any] | None = None
+    """Of a Job that serves: its figures in NeuronPerf's names, each defined in docs/reference/bench-report.md."""
     schema: int = SCHEMA
 
     @property
@@ -565,6 +605,10 @@ class Record:
 
     def timing(self, what: str) -> Timing | None:
         return next((t for t in self.timings if t.what == what), None)
+
+    def parts(self, timing: Timing) -> tuple[Timing, ...]:
+        """What a total is made of; nothing for a timing that was taken as a whole."""
+        return tuple(t for t in self.timings if t.what in timing.parts)
 
 
 @functools.cache
@@ -580,8 +624,8 @@ def versions() -> dict[str, str]:
 
 
 __all__ = [
-    "Buffer", "Comparison", "Coverage", "DRAM", "DTYPE_BYTES", "DeviceSpec", "Fallback", "GraphNode", "HOST", "Job",
-    "Kind", "L1", "Layout", "Limits", "Memory", "MemoryUse", "OpState", "OpStatus", "Origin", "Place", "Precision",
-    "Record", "Runtime", "SCHEMA", "Settings", "ShardSpec", "Sharding", "Status", "TILE", "TensorSpec", "Timing",
-    "Weights", "Workload", "short_dtype", "versions",
+    "Buffer", "Comparison", "Coverage", "DRAM", "DTYPE_BYTES", "DeviceSpec", "Do", "Fallback", "GraphNode", "HOST",
+    "Job", "Judgement", "Kind", "L1", "Layout", "Limits", "Memory", "MemoryUse", "OpState", "OpStatus", "Origin",
+    "Place", "Precision", "Record", "Runtime", "SCHEMA", "Settings", "ShardSpec", "Sharding", "Status", "TILE",
+    "TensorSpec", "Timing", "Trace", "Weights", "Workload", "short_dtype", "versions",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proveout.cli.app import serving
+from proveout.cli.verbs.app import serving
 
 
 @pytest.fixture(scope="session")

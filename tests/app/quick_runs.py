@@ -16,5 +16,5 @@ def quick(task: str, tmp_path, **changes) -> Request:
         inputs = Inputs(prompt=TASKS[task].defaults.prompt, length=12, new_tokens=3)
     else:
         inputs = Inputs(context="Ann likes rice.", question="What does Ann like?", length=32)
-    given = {"iterations": 1, "warmup": 1, "cache_dir": str(tmp_path / "cache"), **changes}
+    given = {"iterations": 1, "warmup": 1, "enough_s": 0.0, "cache_dir": str(tmp_path / "cache"), **changes}
     return Request(task, given.pop("inputs", inputs), **given)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from proveout import app
-from proveout.cli import app as command
+from proveout.cli.verbs import app as command
 from proveout.errors import EnvironmentFault, UsageError
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 testing = pytest.importorskip("streamlit.testing.v1", reason="needs the extra `app`")
@@ -66,7 +68,17 @@ def record(kind: str) -> Record:
         "passed",
         coverage=Coverage((OpStatus("a", "aten.mm", "converted"), OpStatus("b", "aten.sort", "host", "no row"))),
         comparisons=(Comparison("output", "out", 0.999999, 0.01, 0.1, 0.99, True),),
-        timings=(Timing("eager", "measured", "cpu", (8_000_000,)), Timing("compiled", kind, "sim", (2_000_000,))),
+        timings=(
+            Timing("eager", "measured", "cpu", (8_000_000,), interval_ns=(7.2e6, 8.8e6), verdict="steady"),
+            Timing(
+                "compiled",
+                kind,
+                "sim",
+                (2_000_000,),
+                interval_ns=(1.6e6, 2.4e6),
+                verdict="predicted" if kind == "modelled" else "steady",
+            ),
+        ),
         memory=MemoryUse(2 << 20, 32768, 1 << 20),
         programs=(("abc", 7),),
     )
@@ -78,11 +90,37 @@ def test_a_speed_up_of_a_modelled_time_says_so(kind, unit):
     tiles = {t.name: t for t in results.figures(request, Seen(tokens=10), record(kind))}
     speed_up = tiles["Speed-up against the CPU"]
     assert (speed_up.value, speed_up.unit) == ("4", unit)
+    assert speed_up.note.startswith("3 to 5.5; ")
     assert tiles["Tokens per second"].value == "5,000"
     assert tiles["PCC against eager"].value == "0.99999"
     assert tiles["Op coverage"].value == "50.0%"
     assert tiles["Peak SRAM"].value == "2.00"
     assert tiles["Generation time"].tone == kind
+
+
+@pytest.mark.parametrize(("what", "said"), [("eager", "the CPU's time"), ("compiled", "the device's time")])
+@pytest.mark.parametrize("verdict", ["too few", "unsteady", "not judged"])
+def test_no_speed_up_is_told_of_a_time_that_does_not_stand(what, said, verdict):
+    whole = record("measured")
+    timings = tuple(replace(t, verdict=verdict) if t.what == what else t for t in whole.timings)
+    tile = results.speed_up(whole, *(t for name in ("compiled", "eager") for t in timings if t.what == name))
+    assert (tile.value, tile.unit, tile.note) == ("not told", "", f"{said} {results.AGAINST[verdict]}")
+
+
+def test_a_modelled_time_counts_with_the_measured_part_of_the_host():
+    whole = record("modelled")
+    eager, compiled = whole.timings
+    host = Timing("host", "measured", "cpu", (1_000_000,), interval_ns=None, verdict="too few")
+    compiled = replace(compiled, parts=("device", "host"))
+    tile = results.speed_up(replace(whole, timings=(eager, compiled, host)), compiled, eager)
+    assert (tile.value, tile.note) == ("not told", f"the host's part of the time {results.AGAINST['too few']}")
+
+
+def test_a_device_without_times_is_not_called_measured():
+    nothing = replace(record("measured"), timings=record("measured").timings[:1])
+    shown = "".join(results._badges(Request("text", Inputs()), nothing))
+    assert "no time on sim" in shown
+    assert "measured" not in shown
 
 
 def test_a_modelled_first_token_is_one_of_so_many_equal_calls():

@@ -27,12 +27,14 @@ import numpy as np
 import torch
 
 import proveout
-from proveout.measure import histogram, loops, runs, stamps
-from proveout.measure.conditions import cpu_pressure
+from proveout.clock import histogram, loops, stamps
+from proveout.clock.conditions import cpu_pressure
+from proveout.clock.loops import Caller
+from proveout.measure import runs
 from proveout.measure.grid import usable_cores
-from proveout.measure.loops import Caller
-from proveout.measure.outcome import Configuration, Outcome, WorkerRun
+from proveout.measure.outcome import Outcome, WorkerRun
 from proveout.measure.reports import reports
+from proveout.serving import Configuration
 
 clock = time.perf_counter_ns
 QUIET = 10.0
@@ -319,7 +321,7 @@ def coverage(repeats: int) -> float:
     """Share of simulated runs, neighbours alike, whose 95 % interval of the mean holds the truth."""
     from noise_model import MEDIAN_NS, calls
 
-    from proveout.measure import summarise
+    from proveout.clock import summarise
 
     rng, simulated = np.random.default_rng(1), 1000
     truth = MEDIAN_NS * np.exp(0.1**2 / 2)

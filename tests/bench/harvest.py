@@ -13,9 +13,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from proveout.measure import judge, summarise
-from proveout.measure.outcome import Configuration, Outcome, WorkerRun
+from proveout.clock import judge, summarise
+from proveout.measure.outcome import Outcome, WorkerRun
 from proveout.measure.reports import reports
+from proveout.serving import Configuration
 
 SAMPLES, LIMIT_S, REPEATS = 10_000_000, 1.0, 5
 

@@ -18,7 +18,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "models"))
 from zoo import BIG
 
 import proveout
+from proveout import vision
 
+vision.serve()  # transformers imports torchvision, which cannot be imported beside a CPU build of torch otherwise
 ROUNDS, CALLS = 9, 5
 TARGETS = {"bert_4x256": 1.3}
 

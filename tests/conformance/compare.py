@@ -18,9 +18,10 @@ from typing import Any
 from proveout.chip.specs import CHIPS
 from proveout.chip.time import default_fidelity
 from proveout.kernels.circular import call_peak
-from proveout.kernels.device_ops import device_ops, name_of
+from proveout.kernels.device_ops import device_ops
+from proveout.kernels.op_codes import op_code
 from proveout.kernels.table import LAYOUT_NAMES, MEMORY_NAMES, infer, kernels, refusal, specs_of
-from proveout.program import Name, Ref, Step
+from proveout.program import Construct, Name, Ref, Step
 from proveout.types import DRAM, HOST, L1, DeviceSpec, TensorSpec
 
 DATA = Path(__file__).parents[1] / "data"
@@ -45,6 +46,8 @@ class Verdict:
     expected: int
     predicted: int
     why: str = ""
+    ran: bool = False
+    """Whether both took the call, so that its device operations were compared."""
 
     @property
     def agrees(self) -> bool:
@@ -67,14 +70,19 @@ def compare(row: dict[str, Any]) -> Verdict:
     reason = refusal(kernels()[step.kernel], found)
     verdict = Verdict(row["op"], row["arch"], (reason is None) == (row["status"] == "ok"), True, True, 0, 0)
     if row["status"] == "refused" or reason is not None:
-        return verdict if verdict.accepted else replace(verdict, why=reason or f"ttnn refuses: {row['message']}")
+        return (
+            verdict
+            if verdict.accepted
+            else replace(verdict, why=str(reason) if reason else f"ttnn refuses: {row['message']}")
+        )
     (out,) = infer(step, specs)
     expected = (tuple(row["out_shape"]), row["out_dtype"].lower(), row["out_layout"].lower(), row["out_buffer"].lower())
     ours = (out.shape, out.dtype, out.layout, out.memory.buffer)
-    work = kernels()[step.kernel].work(found, (out,))
+    kernel = kernels()[step.kernel]
+    work = kernel.work(found, (out,))
     fidelity = default_fidelity([s.dtype for s in specs.values()], CHIP[row["arch"]])
-    ops = device_ops(step.kernel, found, (out,), work, fidelity)
-    names = [name_of(op) for op in ops]
+    ops = device_ops(kernel, found, (out,), work, fidelity)
+    names = [op_code(op) for op in ops]
     why = "" if ours == expected else f"{ours}, ttnn {expected}"
     why = why or ("" if names == row["device_ops"] else f"{names}, ttnn {row['device_ops']}")
     return replace(
@@ -84,6 +92,7 @@ def compare(row: dict[str, Any]) -> Verdict:
         expected=row["per_core_peak"],
         predicted=call_peak(ops, (out,), CHIP[row["arch"]]),
         why=why,
+        ran=True,
     )
 
 
@@ -152,7 +161,7 @@ def _conv(row: dict[str, Any]) -> dict[str, Any]:
         "stride": (row["stride"],) * 2,
         "padding": (row["pad"],) * 2,
         "groups": row["groups"],
-        "conv_config": Name(f"ttnn.Conv2dConfig(weights_dtype=ttnn.{DTYPES[row['weights']]})"),
+        "conv_config": Construct.of("ttnn.Conv2dConfig", weights_dtype=Name(f"ttnn.{DTYPES[row['weights']]}")),
     }
 
 

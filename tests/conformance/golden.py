@@ -15,9 +15,9 @@ from typing import Any
 import torch
 import ttnn
 
-from proveout.devices.ttnn import named
+from proveout.devices.ttnn import made
 from proveout.kernels.table import PLACEMENT, call_meaning, kernels, torch_dtype
-from proveout.program import Name, Program, Ref, Step
+from proveout.program import Program, Ref, Step
 from proveout.types import TensorSpec
 
 CALLS_PER_KERNEL = 40
@@ -42,7 +42,7 @@ def on_their_side(arg: Any, tensors: dict[str, torch.Tensor]) -> Any:
         return tensors[arg.name].clone()
     if isinstance(arg, tuple):
         return [on_their_side(a, tensors) for a in arg]
-    return named(arg.text, {"ttnn": ttnn, "torch": torch, "device": None}) if isinstance(arg, Name) else arg
+    return made(arg, {"ttnn": ttnn, "torch": torch, "device": None})
 
 
 def compare(step: Step, program: Program) -> dict[str, Any]:

@@ -80,7 +80,8 @@ def peak_of(loaded: OnTtnn, step: Step, values: dict[str, Any], device: Any) -> 
 def our_peak(step: Step, program: Program, chip: DeviceSpec) -> int:
     """What our rules say about the same figure."""
     specs, outputs = specs_of(step, program.specs), [program.specs[n] for n in step.outputs]
-    ops = device_ops(step.kernel, specs, outputs, kernels()[step.kernel].work(specs, outputs), "HiFi2")
+    kernel = kernels()[step.kernel]
+    ops = device_ops(kernel, specs, outputs, kernel.work(specs, outputs), "HiFi2")
     return call_peak(ops, outputs, MOCKED.get(chip.name, chip))
 
 

@@ -119,9 +119,8 @@ def test_a_popular_model_has_seeded_weights_those_of_a_folder_or_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import torch
-    from transformers import BertModel
-
     from proveout.parser import parse
+    from transformers import BertModel
 
     monkeypatch.syspath_prepend(corpora_folder() / "popular_on_huggingface")
     build = importlib.import_module("_build").build

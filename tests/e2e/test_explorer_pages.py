@@ -13,8 +13,8 @@ from record_stores import many, some
 
 pytest.importorskip("streamlit")
 pytest.importorskip("plotly")
-from proveout.cli.app import serving
-from proveout.measure.conditions import cpu_pressure
+from proveout.cli.verbs.app import serving
+from proveout.clock.conditions import cpu_pressure
 from proveout.store import Store
 from proveout.sweep.controller import Listener
 from proveout.sweep.state import Noted

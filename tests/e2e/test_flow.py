@@ -93,7 +93,11 @@ def test_the_wheel_works_by_itself_corpora_included(tmp_path):
     assert built.returncode == 0, built.stdout[-2000:] + built.stderr[-2000:]
     (wheel,) = tmp_path.glob("*.whl")
     site = tmp_path / "site"
-    zipfile.ZipFile(wheel).extractall(site)
+    held = zipfile.ZipFile(wheel)
+    held.extractall(site)
+    weights = [name for name in held.namelist() if name.endswith(".safetensors")]
+    assert weights == ["proveout/app/weights/digits/model.safetensors"]
+    assert wheel.stat().st_size < 4e6
     libraries = next(p for p in sys.path if p.endswith("site-packages"))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), libraries]), "PROVEOUT_CACHE": str(tmp_path)}
     program = [sys.executable, "-S", "-c", "import sys; from proveout.cli import main; sys.exit(main())"]

@@ -22,6 +22,8 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install 'proveout[r
 
 from proveout.sweep.cluster import Cluster, resources
 
+COMPILE = Job(Workload("", "", ""), do=("compile",))
+
 pytestmark = [pytest.mark.ray, pytest.mark.e2e, pytest.mark.slow]
 
 SCRIPT = """
@@ -99,7 +101,7 @@ def test_a_node_lost_in_the_middle_loses_no_record_and_no_job(cluster: Any, tmp_
     threading.Thread(target=lose_a_node, daemon=True).start()
     store, told = Store(tmp_path / "cache"), Told()
     store.check_writable()
-    asked = Asked(store, (("sim:n150", Settings(precision="bfloat16")),), ("compile",))
+    asked = Asked(store, (("sim:n150", Settings(precision="bfloat16")),), COMPILE)
     scripts = [(tmp_path / f"{name}.py", ()) for name in names]
     results = sweep(asked, scripts, Cluster(cluster.address, store), told)
 
@@ -138,7 +140,7 @@ def test_a_node_without_the_store_sends_its_record_back(cluster: Any, tmp_path: 
     store.check_writable()
     workers = Cluster(cluster.address, store)
     workers._mark.unlink()  # so no node sees it
-    asked = Asked(store, (("sim:n150", Settings()),), ("compile",))
+    asked = Asked(store, (("sim:n150", Settings()),), COMPILE)
     (result,) = sweep(asked, [(tmp_path / "a.py", ())], workers, Told())
     assert result.path == store.path(result.record.job)
     assert result.record.status == "passed"

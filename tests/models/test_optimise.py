@@ -1,4 +1,7 @@
-"""What the optimiser finds for BERT-Base is worth half as much speed again, on inputs that it has not seen."""
+"""What the optimiser finds for BERT-Base is worth a third as much speed again, on inputs that it has not seen.
+
+It was half as much by the time model of before, which held for none but the products' own tables.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,11 @@ FOUND = Settings(
 
 
 @pytest.mark.slow
-def test_bert_base_is_half_as_quick_again_within_the_budget():
+def test_bert_base_is_a_third_quicker_within_the_budget():
     model, inputs = BIG["bert_base"]()
     plain = proveout.compile(model, inputs, settings=BASE, dry_run=True)
     tuned = proveout.compile(model, inputs, settings=FOUND)
-    assert plain.plan.total_ns >= 1.5 * tuned.plan.total_ns
+    assert plain.plan.total_ns >= 1.33 * tuned.plan.total_ns
     other = {"input_ids": torch.randint(3, 30522, (1, 128), generator=torch.Generator().manual_seed(7))}
     with torch.no_grad():
         wanted = model(**other)

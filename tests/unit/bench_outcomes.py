@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from proveout.measure.outcome import Configuration, Load, Outcome, WorkerRun
+from proveout.measure.outcome import Outcome, WorkerRun
+from proveout.serving import Configuration, Load
 
 BEGAN = 5_000_000_000_000
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from fractions import Fraction
 
@@ -19,22 +20,11 @@ def power(n: int) -> Fraction:
     return Fraction(2) ** n
 
 
-def rounded(x: Fraction, bits: int) -> Fraction:
-    """To nearest even with so many bits of significand; a denormal becomes 0."""
-    if x == 0:
-        return x
-    exponent = x.numerator.bit_length() - x.denominator.bit_length()
-    if abs(x) < power(exponent):
-        exponent -= 1
-    exponent = max(exponent, -126)
-    unit = power(exponent - bits + 1)
-    near = round(x / unit) * unit  # Python rounds a Fraction's ties to even
-    return near if abs(near) >= power(-126) else Fraction(0)
-
-
 def pack_group(values: list[float], dtype: str, packer: str) -> tuple[int, list[int]]:
     """One shared exponent, and each element's sign and magnitude as one number."""
     bits = MAGNITUDE_BITS[dtype]
+    if packer == "device":
+        values = [seven_bits(v) for v in values]
     shared = max(fields(v)[1] for v in values)
     return shared, [_element(v, shared, bits, packer) for v in values]
 
@@ -52,13 +42,17 @@ def _element(value: float, shared: int, bits: int, packer: str) -> int:
             magnitude += 1
         magnitude = min(magnitude, (1 << bits) - 1)
     else:
-        significand >>= 16
-        unit = 2 << shared - exponent
-        magnitude, rest = divmod(significand, unit)
-        if rest * 2 >= unit:
-            magnitude += 1
+        magnitude = (significand >> 16) + (1 << shared - exponent) >> shared - exponent + 1
         magnitude = min(magnitude, 127) >> 7 - bits
     return sign << bits | magnitude if magnitude else 0
+
+
+def seven_bits(value: float) -> float:
+    """What the chip's packer makes of a number before it looks for the group's exponent: cut to bfloat16, then to 7
+    bits of significand, ties away from zero, which may raise the exponent; denormals become 0."""
+    (raw,) = struct.unpack("<I", struct.pack("<f", value))
+    short = (raw >> 16) + 1 & ~1
+    return struct.unpack("<f", struct.pack("<I", short << 16 if short & 0x7FFF >= 0x80 else 0))[0]
 
 
 def unpack_element(packed: int, shared: int, dtype: str) -> Fraction:
@@ -75,55 +69,92 @@ def quantised(values: list[float], dtype: str, packer: str) -> list[Fraction]:
     return [unpack_element(p, shared, dtype) for p in packed]
 
 
-def source_parts(x: float, source: str) -> tuple[Fraction, Fraction]:
-    """What phases take of an operand: its first and its second piece."""
+OFF = (0, 5, 7, 12)
+
+
+def source(x: float, fp32_dest: bool) -> tuple[int, int, int]:
+    """Sign (1, -1, or 0 for zero), exponent field and 11 bits of significand in a source register."""
     sign, exponent, mantissa = fields(x)
-    if exponent == 0:
-        return Fraction(0), Fraction(0)
-    eleven = (1 << 23 | mantissa) >> 13
-    unit = power(exponent - 127 - 10) * (-1 if sign else 1)
-    if source == "A":
-        return (eleven >> 6 << 6) * unit, ((eleven >> 1) % 32 << 1) * unit
-    return (eleven >> 4 << 4) * unit, (eleven % 16) * unit
+    kept = (1 << 23 | mantissa) >> 13
+    if not fp32_dest:
+        kept = kept >> 3 << 3
+    return (0 if exponent == 0 else -1 if sign else 1), exponent, kept
 
 
-def write(x: Fraction, fp32_dest: bool) -> Fraction:
-    x = rounded(x, 24)
-    return x if fp32_dest else rounded(x, 8)
+def products(a: float, b: float, phase: int, fp32_dest: bool) -> tuple[int, int]:
+    """Signed magnitude and exponent of one product: `a` through SrcA, `b` through SrcB."""
+    sign_a, ea, ma = source(a, fp32_dest)
+    sign_b, eb, mb = source(b, fp32_dest)
+    if not sign_a or not sign_b:
+        return 0, 0
+    ma = ma >> 1 & 31 if phase % 2 else ma >> 6
+    mb = (mb & 15) * 8 if phase >= 2 else mb >> 4
+    return sign_a * sign_b * ma * mb, ea + eb - 127 - OFF[phase]
+
+
+def half_up(x: Fraction) -> int:
+    return math.floor(x + Fraction(1, 2))
+
+
+def half_away(x: Fraction) -> int:
+    return half_up(x) if x >= 0 else -half_up(-x)
+
+
+def group(terms: list[tuple[int, int]]) -> tuple[int, int]:
+    """Eight products in units of 2^-23 of the largest exponent, and that exponent."""
+    top = max((e for _, e in terms), default=0)
+    if top <= 0:
+        return 0, 0
+    return sum(half_away(m * power(e - top)) for m, e in terms) << 13, top
+
+
+def accumulate(dest: Fraction, groups: list[tuple[int, int]], fp32_dest: bool, wormhole: bool = True) -> Fraction:
+    """The destination after groups are added to it."""
+    field = 0 if dest == 0 else math.frexp(float(dest))[1] - 1 + 127
+    top = max(field, *(e for _, e in groups))
+    if top <= 0:
+        return Fraction(0)
+    unit = power(top - 127 - 23)
+    total = half_away(dest / unit) if top - field < 31 else 0
+    total = total if fp32_dest else half_away(Fraction(total, 8192)) * 8192
+    for value, e in groups:
+        aligned = half_up(value * power(e - top)) if top - e < 31 else 0
+        total += aligned if fp32_dest else half_up(Fraction(aligned, 8192)) * 8192
+    if wormhole and total == -1:
+        return -power(top + 4 - 127)
+    bits = 24 if fp32_dest else 8
+    length = abs(total).bit_length()
+    last = max(length - bits, 0) if fp32_dest else length - bits
+    value = half_away(total * power(-last)) * power(last) * unit
+    return value if abs(value) >= power(-126) else Fraction(0)
 
 
 def matmul_element(
-    row: list[float], column: list[float], fidelity: str, fp32_dest: bool, block_tiles: int | None = None
+    row: list[float], column: list[float], fidelity: str, fp32_dest: bool, start: float = 0.0
 ) -> Fraction:
     """One element of a product: `row` of input 0 through SrcB, `column` of input 1 through SrcA."""
-    b = [source_parts(x, "B") for x in row]
-    a = [source_parts(x, "A") for x in column]
-    dest, partials = Fraction(0), []
+    dest = Fraction(start)
     for tile in range(0, len(row), 32):
         for phase in range(PHASES[fidelity]):
-            for start in (tile, tile + 16):
-                step = Fraction(0)
-                for k in range(start, min(start + 16, len(row))):
-                    step = rounded(step + rounded(a[k][phase % 2] * b[k][phase // 2], 24), 24)
-                dest = write(dest + step, fp32_dest)
-        if block_tiles and (tile // 32 + 1) % block_tiles == 0:
-            partials.append(dest)
-            dest = Fraction(0)
-    if not partials:
-        return dest
-    kept = partials[0]
-    for more in [*partials[1:], dest]:
-        kept = write(kept + more, fp32_dest)
-    return kept
+            for first in (tile, tile + 16):
+                ks = [range(k, min(k + 8, len(row))) for k in (first, first + 8)]
+                terms = [[products(column[k], row[k], phase, fp32_dest) for k in some] for some in ks]
+                dest = accumulate(dest, [group(t) for t in terms], fp32_dest)
+    return dest
 
 
 def multiply_element(a: float, b: float, fidelity: str, fp32_dest: bool) -> Fraction:
-    parts_a, parts_b = source_parts(a, "A"), source_parts(b, "B")
     dest = Fraction(0)
     for phase in range(PHASES[fidelity]):
-        dest = write(dest + rounded(parts_a[phase % 2] * parts_b[phase // 2], 24), fp32_dest)
+        magnitude, exponent = products(a, b, phase, fp32_dest)
+        term = (magnitude << 13, exponent) if exponent > 0 else (0, 0)
+        dest = accumulate(dest, [term], fp32_dest)
     return dest
 
 
 def add_element(a: float, b: float, fp32_dest: bool) -> Fraction:
-    return write(sum(source_parts(a, "B")) + sum(source_parts(b, "B")), fp32_dest)
+    """The smaller operand shifted to the larger one's exponent: 10 bits after its point are kept."""
+    read = [source(x, fp32_dest) for x in (a, b)]
+    top = max((e for s, e, _ in read if s), default=0)
+    total = sum(s * half_up(m * power(e - top)) for s, e, m in read if s)
+    return accumulate(Fraction(0), [(total << 13, top)], fp32_dest)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from proveout.measure.outcome import Configuration, Load
 from proveout.measure.progress import line, time_left
+from proveout.serving import Configuration, Load
 
 TEN = Configuration("net", duration_s=10)
 

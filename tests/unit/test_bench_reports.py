@@ -17,11 +17,12 @@ from bench_outcomes import BEGAN, noisy, open_loop, outcome, worker
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from proveout.clock.statistics import summarise
 from proveout.errors import EnvironmentFault, UsageError
-from proveout.measure.outcome import Load, OutputCheck
+from proveout.measure.outcome import OutputCheck
 from proveout.measure.reports import get_report_by_tag, get_reports, reports
-from proveout.measure.statistics import summarise
 from proveout.report import bench
+from proveout.serving import Load
 
 GOOD = outcome(worker(0, noisy(0)))
 

@@ -12,10 +12,11 @@ import pytest
 import torch
 from torch.utils.data import Dataset, IterableDataset
 
+from proveout.clock import histogram, loops, stamps
 from proveout.errors import ProveoutError, UsageError
-from proveout.measure import grid, histogram, loops, stamps
+from proveout.measure import grid
 from proveout.measure.benchmarking import benchmark
-from proveout.measure.outcome import Load
+from proveout.serving import Load
 
 
 class Doubler(torch.nn.Module):
@@ -442,6 +443,7 @@ class TestHistogram:
         assert 1.0 < report["latency_ms_p50"] < 10
         assert report["throughput_avg_low"] is None
         assert "no order" in report["reasons"]["throughput_avg_low"]
+        assert [name for name, reason in report["reasons"].items() if "no call was completed" in reason] == []
         assert report["verdict"] == "INVALID"
 
 

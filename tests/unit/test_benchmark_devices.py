@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import proveout
+from proveout import model_index
 from proveout.engine.artifact import load_compiled
 from proveout.errors import DeviceError, ProveoutError, UsageError
 from proveout.measure.pipeline import pipelined
@@ -53,7 +54,12 @@ def test_a_saved_model_gives_the_same_without_its_code(compiled, tmp_path):
     assert torch.equal(ours["out"], theirs["out"])
     assert all(torch.equal(a, b) for a, b in zip(ours["more"], theirs["more"]))
     assert saved.modelled_ns == compiled.modelled_ns
-    assert {p.name for p in path.iterdir()} == {"compiled.json", "program", "weights.safetensors"}
+    assert {p.name for p in path.iterdir()} == {
+        "compiled.json",
+        "program",
+        "weights.safetensors",
+        "reference.safetensors",
+    }
 
 
 def test_a_saved_model_refuses_other_shapes_and_calls(compiled, tmp_path):
@@ -77,7 +83,10 @@ def test_modelled_device_times_stand_beside_measured_host_times(relu, tmp_path):
         assert set(worker.device_ns) == {relu.plan.total_ns}
         assert worker.device_ns.size == worker.ends_ns.size > 0
     (report,) = proveout.get_reports([outcome])
-    assert report["device_modelled_avg_ms"] == pytest.approx(relu.plan.total_ns / 1e6)
+    assert report["device_modelled_ms_p50"] == pytest.approx(relu.plan.total_ns / 1e6)
+    assert report["device_modelled_avg_ms"] is None
+    assert report["device_modelled_ms_p100"] is None
+    assert "one prediction" in report["reasons"]["device_modelled_avg_ms"]
     assert report["device_measured_avg_ms"] is None
 
 
@@ -89,6 +98,15 @@ def test_a_module_of_a_script_is_compiled_in_its_worker_and_checked_there(tmp_pa
     assert outcome.check.compared > 0
     assert outcome.check.worst_pcc > 0.99
     assert outcome.workers[0].load_ns > 0
+
+
+def test_a_pipeline_of_what_is_compiled_as_a_whole_is_refused_before_any_work(tmp_path, monkeypatch):
+    monkeypatch.setattr("proveout.measure.benchmarking.run", lambda *given: pytest.fail("work was started"))
+    path = proveout.compile(torch.nn.ReLU(), torch.randn(4, 32), device="sim:n300").save(tmp_path / "relu")
+    index = model_index.save(model_index.create(path, model_name="relu", batch_size=4), tmp_path / "relu.json")
+    for model in (index, str(path)):
+        with pytest.raises(UsageError, match="a pipeline is cut from the model itself"):
+            proveout.torch.benchmark(model, torch.randn(4, 32), pipeline_sizes=[1, 2], duration=0.1, verbosity=0)
 
 
 def test_a_compiled_index_is_benchmarked_and_filtered(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -15,7 +16,8 @@ import numpy as np
 import pytest
 
 from proveout import cli
-from proveout.measure import histogram, runs
+from proveout.clock import histogram
+from proveout.measure import runs
 from proveout.measure.benchmarking import benchmark
 
 HERE = str(Path(__file__).parent)
@@ -376,3 +378,38 @@ def test_a_folder_that_is_still_in_use_is_not_left_behind():
     with runs.run_folder([]) as folder:
         assert folder not in runs.left_behind()
     assert not folder.exists()
+
+
+SAYS = {
+    "garbage": b"\x00\xff{\n",
+    "a list": b"[1]\n",
+    "another event": b'{"event": "rich"}\n',
+    "fields of its own": b'{"event": "finished", "runs": 3}\n',
+    "for others": b'{"event": "finished", "runs": [], "missing_items": [], "check": null}\n',
+    "deep": b"[" * 50_000 + b"\n",
+}
+
+
+class Speaks:
+    """A model that writes to every pipe of its process."""
+
+    def __init__(self, words):
+        self.words = words
+
+    def __call__(self, x):
+        for name in os.listdir("/proc/self/fd"):
+            if (
+                int(name) > 2
+                and os.path.exists(f"/proc/self/fd/{name}")
+                and "pipe" in os.readlink(f"/proc/self/fd/{name}")
+            ):
+                with contextlib.suppress(OSError):
+                    os.write(int(name), self.words)
+        return x
+
+
+@pytest.mark.parametrize("what", SAYS)
+def test_a_model_that_speaks_for_its_worker_fails_alone(what):
+    (outcome,) = run(Speaks(SAYS[what]))
+    assert outcome.status == "failed"
+    assert "the worker said something that it cannot say" in outcome.workers[0].reason

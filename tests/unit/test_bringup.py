@@ -9,18 +9,20 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 import proveout
-from proveout.bringup import STAGES, Asked, Folder
+from proveout.bringup import STAGES, Asked, Folder, summary
 from proveout.bringup.flow import NUMBERS, bring_up, run_stages, with_needs
 from proveout.bringup.graph import Op
 from proveout.bringup.graph_page import render
 from proveout.bringup.subject import Subject
 from proveout.bringup.tree import tree_of
 from proveout.capture import discover
+from proveout.capture.identity import workload_of
 from proveout.cli import main
 from proveout.coding import to_json
 from proveout.errors import CompileError
@@ -106,6 +108,21 @@ def test_the_card_is_filled(made):
         assert fact in text
 
 
+def test_parameters_that_modules_share_count_once_as_on_the_card(tmp_path):
+    model = torch.nn.Sequential(torch.nn.Embedding(10, 4), torch.nn.Linear(4, 10, bias=False))
+    model[1].weight = model[0].weight
+    (tmp_path / "graph.json").write_text('{"ops": []}')
+    given = SimpleNamespace(workload=SimpleNamespace(name="tied"))
+    subject = SimpleNamespace(
+        model=model, call=((torch.tensor([1]),), {}), asked=given, folder=SimpleNamespace(path=tmp_path)
+    )
+    written = {}
+    summary.run(subject, SimpleNamespace(text=written.__setitem__, json=written.__setitem__))
+    assert workload_of(model, (), {}).parameters == 40
+    assert "\n40 parameters; " in written["summary.md"]
+    assert "| `(model)` | Sequential | 1 | 1×10 | 40 (0) | 1 |" in written["summary.md"]
+
+
 def test_alike_modules_share_a_class(made):
     text = (made[1] / "ttnn_model.py").read_text()
     assert text.count("class Block(") == 1
@@ -162,7 +179,8 @@ def test_running_it_again_leaves_every_file_as_it_is(made):
 KILLED = """
 import json, os, signal, sys
 from pathlib import Path
-from proveout.bringup import STAGES, Asked, Folder
+from types import SimpleNamespace
+from proveout.bringup import STAGES, Asked, Folder, summary
 from proveout.bringup.flow import find_stage, run_stages
 from proveout.coding import from_json
 

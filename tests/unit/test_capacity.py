@@ -10,7 +10,8 @@ from bench_outcomes import BEGAN, open_loop, outcome
 
 from proveout.errors import UsageError
 from proveout.measure.capacity import capacity, goodput, probed
-from proveout.measure.outcome import Load, WorkerRun
+from proveout.measure.outcome import WorkerRun
+from proveout.serving import Load
 
 SERVICE_S = 1e-3
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from proveout.labels import load_from_cache
 from torch import nn
 
 from proveout.capture import corpora_folder, discover, load, read_labels, resolve, watch
 from proveout.capture.running import explain, print_traceback
 from proveout.capture.watcher import _Watcher, observe
 from proveout.errors import EnvironmentFault, ScriptError, UsageError
-from proveout.labels import load_from_cache
 
 Write = Callable[..., Path]
 

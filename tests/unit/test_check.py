@@ -265,7 +265,7 @@ def model():
 def steps(precision, device="sim"):
     net, x = model()
     compiled = proveout.compile(net, (x,), device=device, settings={"precision": precision})
-    return compare_steps(compiled, (x,), {}, 0.97)
+    return compare_steps(compiled, (x,), {})
 
 
 ATEN = ["gelu", "addmm", "native_layer_norm", "addmm", "_softmax"]
@@ -344,7 +344,7 @@ def test_all_graphs_are_replayed_over_host_steps_and_integers(precision):
     net, ids, x = Branches().eval(), torch.randint(0, 10, (4, 6)), torch.randn(4, 6, 32)
     compiled = proveout.compile(net, (ids, x), settings={"precision": precision})
     assert len(compiled.programs) == 2
-    found = compare_steps(compiled, (ids, x), {}, 0.97)
+    found = compare_steps(compiled, (ids, x), {})
     assert all(c.passed for c in found), [c for c in found if not c.passed]
     assert {c.origin.aten for c in found} >= {"aten.where.self", "aten.addmm.default", "aten.gt.Scalar"}
     assert all(not c.origin.aten.startswith("aten.logcumsumexp") for c in found)
@@ -354,7 +354,7 @@ def test_a_replay_leaves_the_compiled_model_as_it_was():
     net, x = model()
     compiled = proveout.compile(net, (x,))
     before = compiled(x)
-    compare_steps(compiled, (x,), {}, 0.97)
+    compare_steps(compiled, (x,), {})
     assert torch.equal(compiled(x), before)
     assert compiled.num_transfers == 2
 

@@ -19,6 +19,7 @@ import pytest
 from test_store import make_record
 
 from proveout import cli
+from proveout.cli import verbs
 from proveout.errors import UsageError
 from proveout.store import Store
 from proveout.sweep import settle
@@ -139,7 +140,7 @@ def test_devices_say_whether_their_times_are_measured() -> None:
     assert (times["sim:n150"], times["cpu"]) == ("modelled", "measured")
 
 
-@pytest.mark.parametrize("verb", cli.VERBS)
+@pytest.mark.parametrize("verb", verbs.names())
 def test_the_help_of_every_verb_has_an_example(verb: str) -> None:
     done = run(verb, "--help")
     assert done.returncode == 0
@@ -251,9 +252,9 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     made = World(tmp_path / "cache")
-    monkeypatch.setattr("proveout.capture.discover", made.discover)
-    monkeypatch.setattr("proveout.capture.resolve", made.resolve)
-    monkeypatch.setattr("proveout.prove.prove", made.prove)
+    monkeypatch.setattr("proveout.sweep.tasks.discover", made.discover)
+    monkeypatch.setattr("proveout.cli.request.resolve", made.resolve)
+    monkeypatch.setattr("proveout.sweep.tasks.prove", made.prove)
     return made
 
 
@@ -615,8 +616,8 @@ def test_help_shows_six_verbs_first(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--help"]) == 0
     first, more = capsys.readouterr().out.partition("Commands:")[2].split("More:")
     shown = [line.split()[0] for line in first.splitlines() if line.strip()]
-    assert shown == [name for name in ("benchmark", "report", "compile", "bringup", "perf", "app") if name in cli.VERBS]
-    assert {line.split()[0] for line in more.splitlines() if line[2:3].strip()} == set(cli.VERBS) - set(shown)
+    assert shown == ["benchmark", "report", "compile", "bringup", "perf", "app"]
+    assert {line.split()[0] for line in more.splitlines() if line[2:3].strip()} == set(verbs.names()) - set(shown)
 
 
 def test_models_are_listed_by_label(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from noise_model import pairs as noisy_pairs
 from test_store import make_record
 
 from proveout import cli
-from proveout.cli import compare
+from proveout.cli.verbs import compare
 from proveout.errors import UsageError
 from proveout.types import Job, Timing, Workload
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from proveout.measure import conditions, resources
+from proveout.clock import conditions
+from proveout.measure import resources
 from proveout.measure.resources import Resources, series
 
 BUSY = "import time; end = time.time() + 3\nx = bytearray(50_000_000)\nwhile time.time() < end: pass"
@@ -55,8 +56,8 @@ def test_what_the_machine_does_not_tell_is_left_out(tmp_path, monkeypatch):
 
 def test_gpus_are_asked_for_only_on_a_gpu_device(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert "gpu" not in dict(conditions.conditions("cpu"))
-    assert "nvidia-ml-py is not installed" in dict(conditions.conditions("cuda:0"))["gpu"]
+    assert "gpu" not in dict(conditions.conditions())
+    assert "nvidia-ml-py is not installed" in dict(conditions.conditions(gpu=True))["gpu"]
 
 
 def test_a_process_and_its_descendants_are_sampled_from_outside():

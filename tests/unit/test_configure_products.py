@@ -10,8 +10,10 @@ from torch import nn
 import proveout
 from proveout.chip.matmul import Product, blocks_for
 from proveout.chip.specs import CHIPS
-from proveout.compiler.program_passes.configure_products import config_text
+from proveout.compiler.program_passes.configure_products import config_of
 from proveout.engine.snapshot import save_calls
+from proveout.kernels.accept import load_program
+from proveout.program import Construct
 from proveout.report.script import write_script
 
 
@@ -41,9 +43,30 @@ def test_the_eager_face_takes_the_configured_calls(tmp_path, capsys):
     assert "as compiled" in capsys.readouterr().out
 
 
+def test_every_config_survives_saving_and_is_accepted_when_it_is_loaded(tmp_path):
+    """Of products, of sharded norms and their memories, and of convolutions with packed weights."""
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    convolution = nn.Sequential(nn.Conv2d(32, 768, 1), nn.Flatten(2)).eval()
+    rows = nn.Sequential(nn.LayerNorm(768), nn.Linear(768, 768)).eval()
+    model = nn.Sequential(convolution, Turned(), rows)
+    settings = {"precision": "bfloat16", "products": "configured", "sharding": "norms", "weights": "bfloat8_b"}
+    program = proveout.compile(model, torch.randn(1, 32, 8, 16), settings={**settings, "trace": True}).program
+    made = {arg.name for step in program.steps for _, arg in step.attrs if isinstance(arg, Construct)}
+    assert {"ttnn.MemoryConfig", "ttnn.LayerNormShardedMultiCoreProgramConfig", "ttnn.Conv2dConfig"} < made
+    assert any("Matmul" in name for name in made)
+    loaded = load_program(program.save(tmp_path))
+    assert (loaded, str(loaded)) == (program, str(program))
+
+
+class Turned(nn.Module):
+    def forward(self, x):
+        return x.transpose(1, 2)
+
+
 def test_narrow_products_are_cut_along_one_side():
     chip = CHIPS["n150"]
     wide = Product(1, 24, 128, 1, "bfloat16", "bfloat16", "bfloat16", 2, True, False, True)
     tall = Product(128, 24, 1, 1, "bfloat16", "bfloat16", "bfloat16", 2, True, False, True)
-    assert config_text(blocks_for(wide, chip), chip).endswith("fuse_batch=True, mcast_in0=True)")
-    assert config_text(blocks_for(tall, chip), chip).endswith("fuse_batch=True, mcast_in0=False)")
+    assert str(config_of(blocks_for(wide, chip), chip)).endswith("fuse_batch=True, mcast_in0=True)")
+    assert str(config_of(blocks_for(tall, chip), chip)).endswith("fuse_batch=True, mcast_in0=False)")

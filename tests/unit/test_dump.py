@@ -16,8 +16,8 @@ import proveout
 from proveout.coding import from_json
 from proveout.compiler.dump import Dump, program_nodes
 from proveout.compiler.graph_passes import GRAPH_PASSES
+from proveout.report.drawing.graph import HEIGHT, WIDTH, draw
 from proveout.report.dump import write_pages
-from proveout.report.graph import HEIGHT, WIDTH, draw
 from proveout.types import GraphNode
 
 SVG = "{http://www.w3.org/2000/svg}"

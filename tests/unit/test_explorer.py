@@ -214,7 +214,7 @@ def test_programs_on_disk_explain_every_record_of_the_same_run(monkeypatch, tmp_
         app = shown("explorer_model", monkeypatch, tmp_path, record="lab/without", section=section)
         assert "not on disk" not in text_of(app)
     sheet = data.sheet(entry, [found])
-    from proveout.report.roofline import points, roofs
+    from proveout.report.perf.roofline import points, roofs
 
     (product,) = [p for p in points(sheet) if "Matmul" in p.name]
     assert 0 < product.tflop_s < roofs(sheet.chip, ["HiFi2"])[0].tflop_s

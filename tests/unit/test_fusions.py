@@ -13,7 +13,7 @@ from torch import nn
 
 import proveout
 from proveout.chip.specs import CHIPS
-from proveout.compiler.program_passes import FORMULAS, PRODUCTS, Policy, hoist, lift_matmul, prune
+from proveout.compiler.program_passes import Policy, fusions, hoist, lift_matmul, prune
 from proveout.compiler.program_passes.match import Fusion, fuse
 from proveout.engine.snapshot import save_calls
 from proveout.kernels.table import infer
@@ -22,7 +22,7 @@ from proveout.report.script import write_script
 from proveout.types import Settings
 
 N150 = CHIPS["n150"]
-PASSES = {f.__name__: f for f in (*FORMULAS, *PRODUCTS, lift_matmul)}
+PASSES = {f.__name__: f for f in (*fusions("formulas"), *fusions("products"), lift_matmul)}
 WIDE = "dtype=ttnn.float32, layout=ttnn.TILE_LAYOUT, device=device"
 HALF = "dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device"
 

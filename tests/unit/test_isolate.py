@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from proveout.isolate import LOG_LINES, Outcome, run_python
+from proveout.isolate import LOG_LINES, ChildExit, run_python
 
 MIB = 2**20
 
 
-def run(folder: Path, source: str, *arguments: str, timeout_s: float = 20, **options: object) -> Outcome:
+def run(folder: Path, source: str, *arguments: str, timeout_s: float = 20, **options: object) -> ChildExit:
     """Run `source` as a module of its own."""
     (folder / "risky.py").write_text(source)
     environment = {"PYTHONPATH": str(folder)}

@@ -8,7 +8,12 @@ from torch import nn
 
 import proveout
 from proveout.compiler.fixes import Case, cheapest_fix, family_for, kernel_for
+from proveout.engine.graph import SIZES_FROM_DATA
 from proveout.kernels.cost import program_ns
+from proveout.kernels.embedding import TABLE_DTYPE
+from proveout.ops.indexing import MASK_INDEX
+from proveout.ops.matmul import INEXACT_PRODUCT
+from proveout.reasons import HEAD_SIZE, NO_ROW, NOT_A_DTYPE, UNPROVEN, Reason
 
 
 @pytest.fixture(autouse=True)
@@ -143,35 +148,35 @@ def test_on_a_device_that_is_not_modelled_nothing_is_modelled():
 @pytest.mark.parametrize(
     ("aten", "reason", "words"),
     [
-        ("aten.lgamma.default", "no row in the op table", "row for aten.lgamma.default in ops/pointwise.py"),
-        ("aten.lgamma.default", "no row in the op table", "ttnn has ttnn.lgamma"),
-        ("aten.linalg_inv_ex.default", "no row in the op table", "from other kernels"),
-        ("aten.nonzero.default", "no row in the op table", "shape depends on data"),
-        ("aten.index.Tensor", "a bool mask gives as many rows as it has ones, known only when it runs", "torch.where"),
-        ("aten._local_scalar_dense.default", "no row in the op table", "move it out of the model"),
-        ("aten.bernoulli.p", "no row in the op table", "pass the noise as an input"),
-        ("aten.add.Tensor", "int64 values that are not proven to fit 32 bits", "to the model as int32"),
-        ("aten.add.Tensor", "float64 is not a dtype of this device", "instead of float64"),
-        ("aten.embedding.default", "ttnn.embedding takes a bfloat16 table, not float32", "--precision bfloat16"),
+        ("aten.lgamma.default", NO_ROW(), "row for aten.lgamma.default in ops/pointwise.py"),
+        ("aten.lgamma.default", NO_ROW(), "ttnn has ttnn.lgamma"),
+        ("aten.linalg_inv_ex.default", NO_ROW(), "from other kernels"),
+        ("aten.nonzero.default", NO_ROW(), "shape depends on data"),
+        ("aten.index.Tensor", MASK_INDEX(dtype="bool"), "torch.where"),
+        ("aten._local_scalar_dense.default", NO_ROW(), "move it out of the model"),
+        ("aten.bernoulli.p", NO_ROW(), "pass the noise as an input"),
+        ("aten.add.Tensor", UNPROVEN(dtype="int64"), "to the model as int32"),
+        ("aten.add.Tensor", NOT_A_DTYPE(dtype="float64"), "instead of float64"),
+        ("aten.embedding.default", TABLE_DTYPE(dtype="float32"), "--precision bfloat16"),
         (
             "aten.scaled_dot_product_attention.default",
-            "ttnn SDPA takes a head size that is a multiple of 32, not 40",
+            HEAD_SIZE(kernel="ttnn SDPA", multiple=32, size=40),
             "pad the head size 40 to 64",
         ),
-        ("aten._assert_async.msg", "no row in the op table", "leave it out of the compiled model"),
-        ("mylib.op.default", "no row in the op table", "a custom op"),
-        ("aten.mm.default", "a matrix product of int64 has no exact kernel", "in ops/matmul.py"),
+        ("aten._assert_async.msg", NO_ROW(), "leave it out of the compiled model"),
+        ("mylib.op.default", NO_ROW(), "a custom op"),
+        ("aten.mm.default", INEXACT_PRODUCT(dtype="int64"), "in ops/matmul.py"),
     ],
 )
 def test_the_fix_is_a_sentence_that_says_what_to_change(aten, reason, words, without_rows):
-    if "no row" in reason:
+    if reason == NO_ROW():
         without_rows(aten)
     assert words in cheapest_fix(Case(aten, reason))
 
 
 def test_every_reason_has_some_fix_and_a_whole_graph_in_eager_has_its_own():
-    assert cheapest_fix(Case("aten.relu.default", "a reason that nobody foresaw"))
-    eager = Case("aten.relu.default", "its sizes depend on data (X)", eager_graph=True)
+    assert cheapest_fix(Case("aten.relu.default", Reason("a kind that nobody foresaw")))
+    eager = Case("aten.relu.default", SIZES_FROM_DATA(error="X"), eager_graph=True)
     assert "fixed shapes" in cheapest_fix(eager)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from proveout.capture import Discovery, discover
-from proveout.isolate import Outcome, run_python
+from proveout.isolate import ChildExit, run_python
 from proveout.limits import num_processes
 from proveout.types import Limits
 
@@ -115,7 +115,7 @@ def test_a_script_without_network_has_its_own_machine_only(run: Hostile) -> None
     assert found.log.splitlines()[0] == "refused: Network is unreachable"
 
 
-def in_a_child(folder: Path, source: str) -> Outcome:
+def in_a_child(folder: Path, source: str) -> ChildExit:
     (folder / "confined.py").write_text(textwrap.dedent(source))
     path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
     return run_python("confined", [], timeout_s=30, environment={"PYTHONPATH": path})

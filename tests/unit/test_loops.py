@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proveout.measure import loops
-from proveout.measure.loops import Caller
-from proveout.measure.stamps import StampWriter, read_calls
+from proveout.clock import loops
+from proveout.clock.loops import Caller
+from proveout.clock.stamps import StampWriter, read_calls
 
 FAR = 1 << 62
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import gc
+import re
 import time
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from proveout.measure import environment, measured, modelled
+import proveout
+from proveout.clock import environment, judged, loops, measured, modelled
+from proveout.types import Timing
 
 
 @pytest.fixture(autouse=True)
@@ -81,3 +86,92 @@ def test_the_environment_names_what_a_result_depends_on():
     assert {"python", "system", "cpu", "cores", "threads", "proveout", "torch"} <= set(found)
     assert found["torch"] == torch.__version__.split("+")[0] or found["torch"] == torch.__version__
     assert all(isinstance(v, str) and v for v in found.values())
+
+
+def timing_of(samples: np.ndarray) -> Timing:
+    return judged(Timing("eager", "measured", "cpu", tuple(samples.astype(int).tolist())))
+
+
+def noise(n: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(1e6, 1e4, n)
+
+
+def test_level_samples_are_steady_and_their_interval_holds_the_median():
+    timing = timing_of(noise(400))
+    low, high = timing.interval_ns
+    assert (timing.verdict, timing.why) == ("steady", "")
+    assert low < timing.median_ns < high
+    assert (high - low) / timing.median_ns < 0.01
+
+
+def test_samples_that_drift_are_unsteady_and_the_reason_says_what_to_do():
+    timing = timing_of(noise(400) * np.linspace(1, 1.5, 400))
+    assert timing.verdict == "unsteady"
+    assert "differ by" in timing.why or "settling" in timing.why
+
+
+@pytest.mark.parametrize(("n", "has_interval"), [(1, False), (9, False), (10, True), (99, True)])
+def test_too_few_samples_say_so_and_have_an_interval_from_ten_on(n, has_interval):
+    timing = timing_of(noise(n))
+    assert timing.verdict == "too few"
+    assert f"{n} samples" in timing.why
+    assert (timing.interval_ns is not None) == has_interval
+
+
+def test_a_prediction_keeps_its_own_interval_and_is_never_judged_as_samples_are():
+    timing = modelled("compiled", "sim:n150", 123, (100, 150), 1.0)
+    assert (timing.interval_ns, timing.verdict) == ((100.0, 150.0), "predicted")
+    assert judged(timing) == timing
+
+
+def test_every_timing_comes_from_the_engine_s_loop(monkeypatch):
+    limits = []
+    real = loops.measure
+    monkeypatch.setattr(loops, "measure", lambda *a, **k: limits.append(k["limit"]) or real(*a, **k))
+    measured("eager", "cpu", lambda: None, iterations=7, warmup=2)
+    assert limits == [2, 7]
+
+
+NOT_CALLS = {
+    "clock/pacing.py": "the clock itself",
+    "app/prepare.py": "when a generation's first token came",
+    "capture/watcher.py": "how long a script's own call took, for its listing",
+    "compiler/pipeline.py": "how long compiling took",
+    "measure/evaluation.py": "the parts of one pass over a dataset",
+    "measure/generation.py": "when each token came",
+    "measure/resources.py": "how punctual a sample of resources is",
+}
+
+
+def test_no_other_place_times_calls_by_itself():
+    root = Path(proveout.__file__).parent
+    found = {
+        path.relative_to(root).as_posix()
+        for path in root.rglob("*.py")
+        if re.search(r"perf_counter(_ns)?\(|= time\.perf_counter", path.read_text())
+    }
+    assert found <= NOT_CALLS.keys()
+
+
+def test_what_is_told_between_calls_is_in_no_sample():
+    timing = measured(
+        "eager", "cpu", lambda: time.sleep(0.12), iterations=3, warmup=0, note=lambda ns, warm: time.sleep(0.1)
+    )
+    assert max(timing.samples_ns) < 200_000_000
+
+
+def test_each_call_is_told_with_its_time_and_whether_it_warmed_up():
+    told = []
+    timing = measured(
+        "eager", "cpu", lambda: None, iterations=50, warmup=3, note=lambda ns, warm: told.append((ns, warm))
+    )
+    assert [ns for ns, warm in told if not warm] == list(timing.samples_ns)
+    assert sum(warm for _, warm in told) == 3
+
+
+def test_a_duration_ends_the_calls_and_a_record_holds_at_most_so_many():
+    began = time.monotonic()
+    slow = measured("eager", "cpu", lambda: time.sleep(0.02), iterations=0, warmup=3, duration_s=0.3)
+    assert 0.3 <= time.monotonic() - began < 2
+    assert 3 <= len(slow.samples_ns) <= 16
+    assert len(measured("eager", "cpu", lambda: None, iterations=0, warmup=0, duration_s=5).samples_ns) == 10_000

@@ -14,7 +14,7 @@ from torch._dynamo.exc import BackendCompilerFailed
 
 import proveout
 from proveout.chip.specs import CHIPS
-from proveout.compiler import parallel
+from proveout.compiler.parallel import choose
 from proveout.errors import CompileError
 from proveout.kernels.cost import step_time
 from proveout.kernels.pieces import concat_along
@@ -142,7 +142,7 @@ def test_a_dump_shows_the_passes_of_what_was_chosen_once(tmp_path):
 
 
 def test_the_witness_sees_pieces_joined_in_the_wrong_dimension(monkeypatch):
-    spread = parallel.spread
+    spread = choose.spread
 
     def joined_wrongly(program, chips, rows):
         def wrong(step):
@@ -153,7 +153,7 @@ def test_the_witness_sees_pieces_joined_in_the_wrong_dimension(monkeypatch):
         specs = {n: replace(s, shape=(2, 128)) if n in _fetched(made) else s for n, s in made.specs.items()}
         return replace(made, body=tuple(map(wrong, made.body)), specs=specs)
 
-    monkeypatch.setattr(parallel, "spread", joined_wrongly)
+    monkeypatch.setattr(choose, "spread", joined_wrongly)
     with pytest.raises(BackendCompilerFailed, match="the pass 'spread' changed the meaning"):
         proveout.compile(nn.Linear(64, 64).eval(), torch.randn(4, 64), device="sim:n300", settings={"verify": True})
 

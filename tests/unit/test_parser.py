@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 
 import pytest
+from proveout.parser import PARAMETERS, parse
 
 from proveout.errors import UsageError
-from proveout.parser import PARAMETERS, parse
 
 
 def arguments(monkeypatch: pytest.MonkeyPatch, *flags: str) -> None:

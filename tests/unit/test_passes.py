@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -19,8 +20,10 @@ from proveout.compiler.graph_passes import (
     draw_in_order,
     fold_batch_norm,
     fold_constants,
+    fold_empty,
     share_repeated,
     simplify_index,
+    strided_views,
 )
 from proveout.compiler.program_passes import cancel, deallocate, hoist, place, prune, sink
 from proveout.kernels.cost import memory_use
@@ -124,6 +127,67 @@ def test_simplify_index_turns_aranges_into_a_view_and_an_expand():
     ]
     same_numbers(before, after, x)
     assert [n.meta.get("replaces") for n in after.graph.nodes if n.op == "call_function"] == ["index", "index"]
+
+
+# ---- views by strides ----------------------------------------------------------------------------------------------
+
+BASE = torch.arange(60.0).view(5, 12)
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "offset"),
+    [
+        ((60,), (1,), 0),
+        ((5, 12), (12, 1), 0),
+        ((12, 5), (1, 12), 0),
+        ((3, 4), (12, 2), 5),
+        ((2, 3, 2), (1, 12, 4), 7),
+        ((4, 5), (0, 12), 3),
+        ((1, 5, 1), (99, 12, 7), 11),
+        ((), (), 17),
+    ],
+)
+def test_strides_of_a_view_become_slices_and_a_permute(size, stride, offset):
+    def strided(x):
+        return torch.as_strided(x, size, stride, offset) * 1.0
+
+    after = strided_views(traced(strided, BASE))
+    assert "aten.as_strided" not in "\n".join(lines(after))
+    same_numbers(traced(strided, BASE), after, BASE)
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "offset"),
+    [((60,), (1,), 0), ((12, 5), (1, 12), 0), ((3, 4), (12, 2), 5), ((2, 3, 2), (1, 12, 4), 7), ((), (), 17)],
+)
+def test_a_scatter_by_the_strides_of_a_view_writes_there_alone(size, stride, offset):
+    def scattered(x, y):
+        return torch.as_strided_scatter(x, y, size, stride, offset)
+
+    source = -torch.arange(1.0, 1.0 + math.prod(size)).view(size)
+    after = strided_views(traced(scattered, BASE, source))
+    assert "aten.as_strided" not in "\n".join(lines(after))
+    same_numbers(traced(scattered, BASE, source), after, BASE, source)
+
+
+def test_windows_that_overlap_and_bases_that_are_views_themselves_stay_strided():
+    windows = strided_views(traced(lambda x: torch.as_strided(x, (9, 4), (1, 1)) + 0, BASE))
+    turned = strided_views(traced(lambda x: torch.as_strided(x, (12, 5), (5, 1)) + 0, BASE.T))
+    assert all("as_strided" in "\n".join(lines(graph)) for graph in (windows, turned))
+
+
+def test_what_has_no_elements_is_not_computed():
+    none = torch.zeros(0, 12)
+    same = fold_empty(traced(lambda x, y: torch.cat([x + 1, y], 0), none, BASE))
+    assert lines(same) == ["cat = aten.cat.default([arg1_1])"]
+    product = fold_empty(traced(lambda x: x.T @ x + 1, none))
+    assert lines(product) == ["_folded_mm = (12, 12) constant", "add = aten.add.Tensor(_folded_mm, 1)"]
+    same_numbers(traced(lambda x: x.T @ x + 1, none), product, none)
+
+
+def test_memory_without_values_folds_to_zeros_so_that_programs_are_the_same_at_every_run():
+    graph = fold_constants(traced(lambda x: x + torch.empty(4, dtype=torch.int64), torch.zeros(4)))
+    assert torch.equal(graph._folded_empty, torch.zeros(4, dtype=torch.int64))
 
 
 SQUARE = torch.arange(9.0).view(3, 3)

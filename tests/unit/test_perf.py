@@ -17,16 +17,18 @@ from torch import nn
 
 from proveout import recording
 from proveout.chip.specs import CHIPS
+from proveout.chip.time import DeviceOp, device_op_time
 from proveout.engine.compiled import compile
 from proveout.errors import UsageError
 from proveout.kernels.cost import program_time, step_times
 from proveout.program import Name, Program, Ref, Step
 from proveout.recording import Recorded
-from proveout.report import perf, perf_view
-from proveout.report.perf_advice import advise
-from proveout.report.perf_csv import headers, render_csv, render_device_log, tensor_cells
-from proveout.report.perf_sheet import Sheet, make_sheet
-from proveout.report.visualizer_schema import memory_config
+from proveout.report.perf import files as perf
+from proveout.report.perf import view as perf_view
+from proveout.report.perf.advice import advise, over_all_cores_ns
+from proveout.report.perf.sheet import Sheet, make_sheet
+from proveout.report.perf.tt_csv import headers, render_csv, render_device_log, tensor_cells
+from proveout.report.visualizer.schema import memory_config
 from proveout.types import DRAM, L1, Comparison, Fallback, Memory, Origin, Settings, ShardSpec, TensorSpec
 
 SETTINGS = Settings(precision="bfloat16")
@@ -203,11 +205,17 @@ def test_each_saving_is_what_the_plan_made_again_saves(recorded: Recorded) -> No
 
 def test_changes_of_different_operations_add_up(recorded: Recorded) -> None:
     advice = {a.change: a for a in advise([replace(recorded, settings=replace(SETTINGS, trace=True))])}
-    norm, fused = (
-        advice[c] for c in ("norms and softmaxes over all cores", "activations inside their matrix products")
-    )
-    assert (norm.saves_ns, fused.saves_ns) == (norm.alone_ns, fused.alone_ns)
-    assert norm.places == ("norm",)
+    queue, fused = (advice[c] for c in ("a second queue for the transfers", "activations inside their matrix products"))
+    assert (queue.saves_ns, fused.saves_ns) == (queue.alone_ns, fused.alone_ns)
+
+
+@pytest.mark.parametrize(("shape", "quicker"), [((32, 4096), True), ((8192, 64), False)])
+def test_a_norm_over_all_cores_is_quicker_where_rows_are_few_and_long(shape: tuple[int, int], quicker: bool) -> None:
+    spec = TensorSpec(shape, "bfloat16", "tile", DRAM)
+    op, chip = DeviceOp("layer norm", (spec,), (spec,)), CHIPS["n150"]
+    wide = over_all_cores_ns(op, chip, 0, "ttnn.layer_norm")
+    assert wide is not None
+    assert (wide < device_op_time(op, chip).ns) == quicker
 
 
 def test_what_is_on_already_is_not_advised(recorded: Recorded) -> None:

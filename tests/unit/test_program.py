@@ -17,7 +17,19 @@ from hypothesis import strategies as st
 
 from proveout.errors import UsageError
 from proveout.kernels.table import constant_tensor, dtype_name, infer
-from proveout.program import Constant, InvalidProgram, Name, Program, Ref, Step, map_refs, refs, verify, with_refs
+from proveout.program import (
+    Constant,
+    Construct,
+    InvalidProgram,
+    Name,
+    Program,
+    Ref,
+    Step,
+    map_refs,
+    refs,
+    verify,
+    with_refs,
+)
 from proveout.types import DRAM, L1, Origin, TensorSpec
 
 quick = settings(deadline=None, max_examples=50)
@@ -335,8 +347,8 @@ def damage(folder, what):
         ("no constants", "does not hold a saved Program: .*constants.safetensors"),
         ("bad constants", "does not hold a saved Program"),
         ("not json", "does not hold a saved Program"),
-        ("a list", "has schema None; this version reads 3"),
-        ("schema", "program.json has schema 99; this version reads 3. Compile the model again."),
+        ("a list", "has schema None; this version reads 3 and 4"),
+        ("schema", "program.json has schema 99; this version reads 3 and 4. Compile the model again."),
     ],
 )
 def test_what_cannot_be_loaded_is_refused_in_a_sentence(tmp_path, what, words):
@@ -345,9 +357,49 @@ def test_what_cannot_be_loaded_is_refused_in_a_sentence(tmp_path, what, words):
         Program.load(damage(tmp_path, what))
 
 
+def test_a_config_prints_as_the_code_that_makes_it_and_is_json_and_back(tmp_path):
+    shards = Construct.of("ttnn.ShardSpec", Construct.of("ttnn.CoreRangeSet", (CORE,)), (32, 64), Name("ttnn.R"))
+    config = Construct.of("ttnn.Config", Name("device"), shards, dim=-1, on=True, text="it's", scale=0.5)
+    assert str(config) == (
+        "ttnn.Config(device, ttnn.ShardSpec(ttnn.CoreRangeSet([ttnn.CoreCoord(7, 0)]), [32, 64], ttnn.R), "
+        'dim=-1, on=True, text="it\'s", scale=0.5)'
+    )
+    assert list(config.inside("ttnn.CoreCoord")) == [CORE]
+    assert (config[0], config.by_name["dim"]) == (Name("device"), -1)
+    body = (replace(PROGRAM.body[0], attrs=(*PROGRAM.body[0].attrs, ("config", config))), *PROGRAM.body[1:])
+    program = replace(PROGRAM, body=body)
+    loaded = Program.load(program.save(tmp_path))
+    assert loaded.body[0].attr("config") == config
+    assert loaded.fingerprint == program.fingerprint != PROGRAM.fingerprint
+
+
+CORE = Construct.of("ttnn.CoreCoord", 7, 0)
+
+
+def test_a_fingerprint_is_that_of_the_configs_text():
+    """As every version made it: what was compiled before is found again under it."""
+
+    def with_config(config):
+        return replace(PROGRAM, body=(replace(PROGRAM.body[0], attrs=(("c", config),)), *PROGRAM.body[1:]))
+
+    assert with_config(CORE).fingerprint == with_config(Name("ttnn.CoreCoord(7, 0)")).fingerprint
+
+
+def test_a_program_of_schema_3_is_read_unless_it_holds_a_config_as_text(tmp_path):
+    path = PROGRAM.save(tmp_path) / "program.json"
+    old = json.loads(path.read_text()) | {"schema": 3}
+    path.write_text(json.dumps(old))
+    assert Program.load(tmp_path) == PROGRAM
+    old["body"][0]["attrs"].append(["conv_config", {"name": "ttnn.Conv2dConfig(weights_dtype=ttnn.bfloat8_b)"}])
+    path.write_text(json.dumps(old))
+    with pytest.raises(UsageError, match="is a config as text, as older versions saved it"):
+        Program.load(tmp_path)
+
+
 # ---- random Programs ---------------------------------------------------------------------------------------------
 
 TEXT = st.text(max_size=6)
+DOTTED = TEXT.filter(lambda text: "(" not in text)
 SPECS = st.builds(
     TensorSpec,
     st.lists(st.integers(0, 5), max_size=3).map(tuple),
@@ -358,10 +410,18 @@ SPECS = st.builds(
 
 
 def arguments(names):
-    leaves = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.complex_numbers(), TEXT, TEXT.map(Name))
+    leaves = st.one_of(
+        st.none(), st.booleans(), st.integers(), st.floats(), st.complex_numbers(), TEXT, DOTTED.map(Name)
+    )
     if names:
         leaves |= st.sampled_from(names).map(Ref)
-    return st.recursive(leaves, lambda inner: st.lists(inner, max_size=3).map(tuple), max_leaves=4)
+
+    def nested(inner):
+        plain = inner.filter(lambda arg: not list(refs(arg)))
+        made = st.builds(Construct, TEXT, st.dictionaries(TEXT, plain, max_size=2).map(lambda d: tuple(d.items())))
+        return st.lists(inner, max_size=3).map(tuple) | made
+
+    return st.recursive(leaves, nested, max_leaves=4)
 
 
 @st.composite

@@ -11,7 +11,7 @@ from textwrap import dedent
 import pytest
 import torch
 
-from proveout import isolate
+from proveout import isolate, runtimes
 from proveout.capture import watch
 from proveout.coding import from_json, to_json
 from proveout.devices.sim import Sim
@@ -300,8 +300,24 @@ def test_the_worker_gets_the_job_and_its_limit_and_nothing_else(script, monkeypa
     def run(module, arguments, *, stdin, timeout_s):
         seen.update(module=module, job=from_json(Job, json.loads(stdin)), timeout_s=timeout_s)
         Path(arguments[0]).write_text(json.dumps(to_json(Record(job, "passed"))))
-        return isolate.Outcome(0, 1.0, False, "noise")
+        return isolate.ChildExit(0, 1.0, False, "noise")
 
     monkeypatch.setattr(isolate, "run_python", run)
     assert prove(job) == Record(job, "passed")
     assert seen == {"module": "proveout.prove", "job": job, "timeout_s": 7}
+
+
+def test_a_device_that_computes_nothing_gets_no_time(script, monkeypatch):
+    known = runtimes.find
+    monkeypatch.setattr(runtimes, "find", lambda name: replace(known(name), times="none"))
+    record = prove_here(Job(script(LINEAR), "cpu", EXACT, ("benchmark",), **QUICK))
+    assert record.status == "passed"
+    assert {t.what for t in record.timings} == {"eager"}
+
+
+def test_iterations_go_on_until_there_are_enough_to_judge_but_not_of_a_simulation(script):
+    job = Job(script(LINEAR), "sim", EXACT, ("benchmark",), enough_s=20.0, **QUICK)
+    record = prove_here(job)
+    assert (len(record.timing("eager").samples_ns), len(record.timing("simulation").samples_ns)) == (300, 3)
+    assert record.timing("eager").interval_ns is not None
+    assert replace(job, enough_s=None).key == Job(job.workload, "sim", EXACT, ("benchmark",), **QUICK).key != job.key

@@ -13,9 +13,10 @@ import proveout
 from proveout import ttnn as face
 from proveout.chip.specs import CHIPS
 from proveout.devices.registry import MOCK, devices, find
-from proveout.devices.ttnn import OnTtnn, named
+from proveout.devices.ttnn import OnTtnn, made
 from proveout.engine.backend import Capture
-from proveout.errors import EnvironmentFault
+from proveout.errors import DeviceError, EnvironmentFault, UsageError
+from proveout.program import Construct, Name
 
 HAS_TTNN = importlib.util.find_spec("ttnn") is not None
 
@@ -106,18 +107,41 @@ def test_buffers_that_calls_write_to_stay_there():
 
 
 def test_names_are_looked_up_and_configurations_are_made():
-    scope = {"ttnn": types.SimpleNamespace(bfloat16="b", Config=lambda *a, **k: (a, k)), "device": "d"}
-    assert named("ttnn.bfloat16", scope) == "b"
-    assert named("ttnn.Config(device, dim=-1, on=True, grid=(8, 8))", scope) == (
+    scope = {"ttnn": types.SimpleNamespace(bfloat16="b", CoreGrid=lambda *a, **k: (a, k)), "device": "d"}
+    assert made(Name("ttnn.bfloat16"), scope) == "b"
+    assert made(Construct.of("ttnn.CoreGrid", Name("device"), dim=-1, on=True, grid=(8, 8)), scope) == (
         ("d",),
         {"dim": -1, "on": True, "grid": [8, 8]},
     )
 
 
-@pytest.mark.parametrize("text", ["__import__('os').getcwd()", "1 + 1", "[x for x in y]", "lambda: 0"])
-def test_nothing_else_is_run(text):
-    with pytest.raises((ValueError, KeyError)):
-        named(text, {"ttnn": None})
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os').getcwd()",
+        "1 + 1",
+        "lambda: 0",
+        "torch.load",
+        "ttnn.load_tensor",
+        "ttnn.__class__",
+        "",
+    ],
+)
+@pytest.mark.parametrize("kind", [Name, Construct])
+def test_nothing_else_is_run(kind, text):
+    with pytest.raises(DeviceError, match="which is no constant or config"):
+        made(kind(text), {"ttnn": None})
+
+
+def test_a_mock_has_no_times():
+    times = {name: info.times for name, info in devices().items() if name.startswith("ttnn")}
+    assert times == {"ttnn": "measured", "ttnn:mock-n150": "none", "ttnn:mock-p150": "none"}
+
+
+def test_nothing_is_measured_on_a_mock_before_any_work(monkeypatch):
+    monkeypatch.setattr("proveout.measure.benchmarking.check_device", lambda name: name)
+    with pytest.raises(UsageError, match="computes nothing, so it has no times"):
+        proveout.benchmark(Block(), X, device_type="ttnn:mock-n150", duration=0.1, verbosity=0)
 
 
 @pytest.mark.skipif(HAS_TTNN, reason="ttnn is installed here")

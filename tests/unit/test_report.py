@@ -14,11 +14,14 @@ import pytest
 from test_store import make_record
 
 from proveout import report
+from proveout.columns.table import row
+from proveout.columns.words import number, pcc_text
 from proveout.errors import EnvironmentFault, UsageError
-from proveout.report import corpus_ops, data, html, markdown, readme, terminal
-from proveout.report.rows import COLUMNS, Report, load, number, pcc_text, script_name
-from proveout.store import Store, row
-from proveout.types import Comparison, Coverage, MemoryUse, OpStatus, Origin, Record
+from proveout.report import save_tables
+from proveout.report.tables import corpus_ops, data, html, markdown, readme, terminal
+from proveout.report.tables.rows import COLUMNS, Report, load, script_name
+from proveout.store import Store
+from proveout.types import Comparison, Coverage, MemoryUse, OpStatus, Origin, Record, Timing
 
 FAILED = make_record("bad_net", status="failed", failure="numerics", reason="PCC 0.91 where 0.99 was asked")
 EXPECTED = make_record(
@@ -275,7 +278,7 @@ def test_a_model_s_page_tells_its_variations_comparisons_and_timings() -> None:
     record = make_record()
     text = markdown.render_model(record, row(record))
     assert "| `aten.sort.default` | self=f32\\[64\\] | ✘ | 1 |  |" in text
-    assert "| compiled | modelled | sim:n150 | 0.042 |" in text
+    assert "| compiled | modelled | sim:n150 | 0.042 | N/A | N/A |" in text
     assert "## Outputs against the reference" in text
 
 
@@ -372,6 +375,19 @@ def test_a_readme_s_links_lead_from_its_own_folder(tmp_path: Path, monkeypatch: 
     assert written == Path("README.md")
     assert "](<docs/report/models/" in written.read_text()
     assert template.read_text() == TEMPLATE
+
+
+def test_the_tables_alone_lead_to_no_other_file(tmp_path):
+    template = tmp_path / "template.md"
+    template.write_text("<!-- proveout:models -->\n<!-- /proveout:models -->\n")
+    report = of(make_record())
+    written = save_tables(report, tmp_path / "out")
+    assert [path.name for path in written] == ["report.md", "ops.md"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["ops.md", "report.md"]
+    readme.write_readme(report, template, template, None)
+    for text in (written[0].read_text(), template.read_text()):
+        assert "| linear" in text
+        assert "](<" not in text
 
 
 def test_a_template_without_markers_or_with_strange_ones_is_refused() -> None:
@@ -473,3 +489,13 @@ def test_html_of_nothing_but_bad_files_still_says_so() -> None:
     text = html.render(Report((), (), (("box/dead.json", "is not JSON"),)))
     assert "1 file could not be read:" in text
     assert Page(text)._open == []
+
+
+def test_doubtful_times_are_told_one_by_one_only_where_they_are_few():
+    weak = Timing("eager", "measured", "cpu", (1, 2), verdict="too few", why="2 samples. Take at least 100")
+    record = dataclasses.replace(make_record(), timings=(weak,))
+    assert terminal.doubts([record]) == [
+        f"  {record.job.workload.name} on {record.job.device}: eager time too few: 2 samples. Take at least 100."
+    ]
+    (line,) = terminal.doubts([record] * 11)
+    assert line.startswith("  Times not to rely on: 11 too few. Measure longer (--duration 30)")

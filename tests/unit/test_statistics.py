@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from noise_model import MEDIAN_NS, ar1, calls, pairs
 from scipy import stats
 
+from proveout.clock import blocks, statistics
+from proveout.clock.quantiles import needed, order_statistics, student_t
+from proveout.clock.statistics import PERCENTILES, in_time_order, summarise, throughput
+from proveout.clock.steady import judge, steady_state
 from proveout.coding import to_json
 from proveout.errors import UsageError
-from proveout.measure import arrivals, blocks, statistics
+from proveout.measure import arrivals
 from proveout.measure.compare import DETECTION, FALSE_ALARM, MIN_PAIRS, PAIRS, SAMPLES, compare, gate, pairs_needed
-from proveout.measure.quantiles import needed, order_statistics, student_t
-from proveout.measure.statistics import PERCENTILES, in_time_order, summarise, throughput
-from proveout.measure.steady import judge, steady_state
 
 times = st.lists(st.integers(0, 10**12), min_size=1, max_size=300)
 SIGMA = 0.1

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from proveout import store as store_module
+from proveout.cache import upgrade
+from proveout.columns.table import row
 from proveout.errors import EnvironmentFault, UsageError
 from proveout.folders import default_folder
-from proveout.store import TABLES, Store, op_rows, row
+from proveout.store import TABLES, Store, op_rows
 from proveout.types import (
     Comparison,
     Coverage,
@@ -163,7 +165,7 @@ def test_parquet_holds_every_sample_with_its_kind(tmp_path: Path) -> None:
         (lambda text: text[: len(text) // 2], "is not JSON"),
         (lambda text: "[" * 100_000, "is not JSON"),
         (lambda text: "[]", "holds a JSON list, not a Record"),
-        (lambda text: text.replace('"schema": 1', '"schema": 3'), "has schema 3; this version reads 1"),
+        (lambda text: text.replace('"schema": 2', '"schema": 3'), "has schema 3; this version reads 1 and 2"),
         (lambda text: text.replace('"status"', '"mood"'), "has no field 'mood'"),
         (
             lambda text: text.replace('"passed"', '"splendid"', 1),
@@ -186,6 +188,50 @@ def test_a_bad_file_is_listed_with_its_reason_and_the_rest_is_read(tmp_path: Pat
     assert [p for p, _ in bad] == [path]
     assert reason in bad[0][1]
     assert store.get(make_record("bad").job) is None
+
+
+OLD = Path(__file__).parents[1] / "data" / "records"
+
+
+def old_store(folder: Path) -> Store:
+    """A folder of Records as the first schema wrote them."""
+    (folder / "lab").mkdir()
+    for path in OLD.glob("*.json"):
+        (folder / "lab" / path.name).write_text(path.read_text())
+    assert {json.loads(path.read_text())["schema"] for path in (folder / "lab").iterdir()} == {1}
+    return Store(folder)
+
+
+def test_records_of_schema_1_are_read_and_stay_as_they_are_on_disk(tmp_path: Path) -> None:
+    store = old_store(tmp_path)
+    before = {path: path.read_bytes() for path in (tmp_path / "lab").iterdir()}
+    records, bad = store.records()
+    assert (len(records), bad) == (len(before), [])
+    kinds = {(t.kind, t.verdict) for r in records for t in r.timings}
+    assert kinds == {("measured", "not judged"), ("modelled", "predicted")}
+    modelled = [t for r in records for t in r.timings if t.kind == "modelled"]
+    assert all(t.interval_ns and t.interval_ns[0] <= t.median_ns <= t.interval_ns[1] for t in modelled)
+    assert store.query("select count(*) from timings where low_ns is not null")[1] == [(len(modelled),)]
+    assert {path: path.read_bytes() for path in (tmp_path / "lab").iterdir()} == before
+
+
+def test_upgrading_judges_old_samples_and_is_done_once(tmp_path: Path) -> None:
+    store = old_store(tmp_path)
+    old, _ = store.records()
+    assert len(upgrade(store)) == len(old)
+    new, bad = store.records()
+    assert bad == []
+    assert [r.job for r in new] == [r.job for r in old]
+    assert [t.samples_ns for r in new for t in r.timings] == [t.samples_ns for r in old for t in r.timings]
+    assert "not judged" not in {t.verdict for r in new for t in r.timings}
+    assert upgrade(store) == []
+
+
+def test_a_total_names_the_timings_that_it_is_made_of() -> None:
+    record = make_record()
+    total = Timing("whole call", "modelled", "sim:n150", (1,), parts=("compiled", "simulation"))
+    assert [t.kind for t in record.parts(total)] == ["modelled", "measured"]
+    assert record.parts(record.timings[0]) == ()
 
 
 def test_an_unwritable_store_names_the_path_and_the_way_out(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from proveout.sweep.cores import share
 from proveout.sweep.results import keep
 from proveout.sweep.tasks import Find, libraries, wants_fresh
 from proveout.sweep.warm import Stopped, WarmServer
-from proveout.types import Settings
+from proveout.types import Job, Settings, Workload
 
 PROVEOUT = Path(sys.executable).with_name("proveout")
 MIB = 2**20
@@ -260,7 +260,8 @@ class Silent:
 
 
 def asked(folder: Path, *devices: str, **more: Any) -> Asked:
-    return Asked(Store(folder), tuple((device, Settings()) for device in devices or ("sim",)), ("check",), **more)
+    job = Job(Workload("", "", ""), do=("check",))
+    return Asked(Store(folder), tuple((device, Settings()) for device in devices or ("sim",)), job, **more)
 
 
 def scripts(*names: str) -> list[tuple[Path, tuple[str, ...]]]:

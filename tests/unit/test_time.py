@@ -9,21 +9,25 @@ import statistics
 import sys
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proveout.chip import calibration, fit, matmul
 from proveout.chip.families import FORMS, cores_of
-from proveout.chip.fit_page import TARGETS
+from proveout.chip.fit_page import GATED_ROWS, HIGHEST, LIMITS
 from proveout.chip.matmul import Blocks, Product, blocks_for
 from proveout.chip.specs import CHIPS
-from proveout.chip.tables import committed, gemm_row, op_row, tensor
+from proveout.chip.table_cells import tensor
+from proveout.chip.table_rows import gemm_row, op_row
+from proveout.chip.tables import committed
 from proveout.chip.time import MATRIX, DeviceOp, Work, device_op_time, kernel_time, product_call_time, transfer_time
 from proveout.cli import main
 from proveout.errors import UsageError
 from proveout.kernels.cost import StepTime, program_time
 from proveout.kernels.device_ops import device_ops
+from proveout.kernels.table import kernels
 from proveout.program import Step
 from proveout.types import DRAM, L1, Memory, Settings, TensorSpec
 
@@ -107,7 +111,9 @@ def test_a_deeper_product_of_the_same_cut_never_takes_less(m, n, k, more, arch, 
     assert times[0] <= times[2]
 
 
-INTERLEAVED = sorted(set(FORMS) - {"matmul", "conv", "pool", "halo", "group norm"})
+INTERLEAVED = sorted(
+    name for name in set(FORMS) - {"matmul", "conv", "pool", "halo", "group norm"} if "product" not in name
+)
 
 
 @quick
@@ -146,13 +152,13 @@ def test_every_family_has_a_time_on_every_chip(family, chip):
     [
         (product_op(2048, 2048, 2048), N150, True),
         (product_op(2048, 2048, 2048), P150, True),
-        (product_op(128, 128, 128), N150, False),  # far smaller than any published product
-        (product_op(32, 1024, 4096), N150, False),  # no table has M = 32 on Wormhole
+        (product_op(128, 128, 128), N150, True),  # as small as some that were profiled
+        (product_op(32, 1024, 4096), N150, True),
         (product_op(32, 1024, 4096), P150, True),
         (DeviceOp("unary", (t(2048, 2048),), (t(2048, 2048),)), N150, False),
         (DeviceOp("unary", (t(2048, 2048),), (t(2048, 2048),)), P150, True),
         (DeviceOp("softmax", (t(2048, 2048),), (t(2048, 2048),)), P150, False),
-        (DeviceOp("attention", (t(1, 8, 512, 64),) * 3, (t(1, 8, 512, 64),)), P150, False),
+        (DeviceOp("attention", (t(1, 8, 512, 64),) * 3, (t(1, 8, 512, 64),)), N150, False),
         (product_op(2048, 2048, 2048), replace(P150, arch="mychip"), False),
         (DeviceOp("unary", (t(2048, 2048),), (t(2048, 2048),)), replace(P150, arch="mychip"), False),
     ],
@@ -234,7 +240,7 @@ SQUARE = t(64, 64)
     ],
 )
 def test_a_call_becomes_the_device_operations_that_ttnn_runs(kernel, specs, out, families):
-    found = device_ops(kernel, specs, [out], Work(2.0 * 64 * 64 * 64, MATRIX, True), "HiFi2")
+    found = device_ops(kernels()[kernel], specs, [out], Work(2.0 * 64 * 64 * 64, MATRIX, True), "HiFi2")
     assert [op.family for op in found] == families
 
 
@@ -242,7 +248,7 @@ def conv(window, padding=(1, 1), groups=1):
     specs = {"input_tensor": t(1, 1, 3136, 64, layout="row_major"), "weight_tensor": t(64, 64, *window)}
     specs |= {"kernel_size": window, "padding": padding, "groups": groups, "input_height": 56, "input_width": 56}
     specs |= {"batch_size": 1, "in_channels": 64}
-    return device_ops("ttnn.conv2d", specs, [t(1, 1, 3136, 64)], Work(1.0, MATRIX, True), "HiFi2")
+    return device_ops(kernels()["ttnn.conv2d"], specs, [t(1, 1, 3136, 64)], Work(1.0, MATRIX, True), "HiFi2")
 
 
 def test_a_convolution_is_shards_halo_window_and_back():
@@ -259,13 +265,34 @@ def test_groups_do_not_make_a_convolution_quicker():
     assert device_op_time(conv((3, 3))[2], N150) == device_op_time(conv((3, 3), groups=64)[2], N150)
 
 
+GIVEN = tuple(f"{name}.csv.gz" for name in fit.TABLES if name != "op_times")
+
 # ---- the fit ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_committed_errors_meet_the_aims():
+def test_a_form_with_enough_rows_is_close_on_new_shapes_or_the_page_says_what_is_missing():
     for row in calibration.fit()["errors"]:
-        if row["calibrated"]:
-            assert row["median_error"] <= TARGETS[row["mode"]], row
+        if row["rows"] >= GATED_ROWS and row["family"] not in LIMITS:
+            assert row["median_error"] <= HIGHEST, row
+
+
+def test_large_products_are_as_close_as_before():
+    """Medians on left-out shapes of the fit before this one: 4.7 and 2.6 % on Wormhole, 2.7 and 3.0 % on Blackhole."""
+    before = {
+        ("wormhole_b0", "out of the box"): 0.048,
+        ("wormhole_b0", "tuned"): 0.027,
+        ("blackhole", "out of the box"): 0.028,
+        ("blackhole", "tuned"): 0.031,
+    }
+    found = {(b.arch, b.mode): b.median_error for b in calibration.backings().values() if b.family == "matmul"}
+    assert all(found[key] <= most for key, most in before.items())
+
+
+def test_calibrated_says_that_intervals_held_for_sources_never_seen():
+    for row in calibration.backings().values():
+        if row.calibrated:
+            assert row.rows >= fit.CALIBRATED_ROWS
+            assert (row.source_cover if row.sources > 1 else row.cover) >= fit.CALIBRATED_COVER
 
 
 def test_both_modes_of_matmul_are_calibrated_on_both_architectures():
@@ -273,15 +300,16 @@ def test_both_modes_of_matmul_are_calibrated_on_both_architectures():
     assert {(a, m) for a in ("wormhole_b0", "blackhole") for m in ("out of the box", "tuned")} <= found
 
 
-def test_a_rows_own_time_has_no_say_in_its_cross_validated_prediction():
-    rows = [op_row(r, "") for r in committed("op_times.csv")]
-    rows = [r for r in rows if r is not None and r.op.family == "slice"]
-    shape = rows[0].shape
-    wrong = [replace(r, ns=r.ns * 10) if r.shape == shape else r for r in rows]
-    plain, shifted = (fit._validate_family("slice", given)[0] for given in (rows, wrong))
-    here = [i for i, r in enumerate(rows) if r.shape == shape]
-    assert list(plain.predicted[here]) == list(shifted.predicted[here])
-    assert list(plain.predicted) != list(shifted.predicted)
+@pytest.mark.parametrize("key", ["shape", "source"])
+def test_a_rows_own_time_has_no_say_in_its_left_out_prediction(key):
+    measured = [m for m in fit.measured_rows(None) if m.form == "slice"]
+    rows = fit.rows_of(measured)
+    groups = getattr(rows, key)
+    here = groups == groups[0]
+    wrong = replace(rows, measured=np.where(here, rows.measured * 10, rows.measured))
+    plain, shifted = (fit.left_out(given, getattr(given, key), 5) for given in (rows, wrong))
+    assert list(plain[here]) == list(shifted[here])
+    assert list(plain[~here]) != list(shifted[~here])
 
 
 @pytest.mark.slow
@@ -291,8 +319,10 @@ def test_fitting_again_gives_the_committed_parameters():
     for arch, modes in kept["matmul"].items():
         for mode, parameters in modes.items():
             assert again["matmul"][arch][mode] == pytest.approx(parameters, rel=0.02)
-    for family, costs in kept["families"].items():
-        assert again["families"][family] == pytest.approx(costs, rel=0.02)
+    for form, arches in kept["forms"].items():
+        for arch, parameters in arches.items():
+            for name, (value, spread) in parameters.items():
+                assert again["forms"][form][arch][name][0] == pytest.approx(value, rel=0.02 + spread), (form, name)
     assert [r["median_error"] for r in again["errors"]] == pytest.approx(
         [r["median_error"] for r in kept["errors"]], abs=0.005
     )
@@ -300,12 +330,12 @@ def test_fitting_again_gives_the_committed_parameters():
 
 def test_fitting_without_scipy_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "scipy.optimize", None)
-    assert fit.main() == 3
+    assert fit.main([]) == 3
     assert "needs scipy. Run: pip install scipy" in capsys.readouterr().err
 
 
 def test_every_row_that_is_fitted_has_a_source():
-    for name in ("gemm.csv", "op_times.csv", "transfer.csv", "gaps.csv", "checks.csv"):
+    for name in ("gemm.csv", "transfer.csv", "gaps.csv", "checks.csv", "op_times.csv", *GIVEN):
         assert all(row["source"] for row in committed(name))
 
 

@@ -14,7 +14,7 @@ from proveout import cli
 from proveout.capture import Found, discover
 from proveout.capture.named import named
 from proveout.errors import UsageError
-from proveout.report.histogram import histogram
+from proveout.report.drawing.histogram import histogram
 from proveout.report.stat import node_counts, write_reports
 from proveout.tracer import raw
 from proveout.tracer.live import trace

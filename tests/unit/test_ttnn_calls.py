@@ -76,8 +76,8 @@ def test_a_config_takes_ttnns_fields_and_no_others():
     config.act_block_h_override = 32
     assert config.act_block_h_override == 32
     assert config.deallocate_activation is False
-    assert config.text == "ttnn.Conv2dConfig(weights_dtype=ttnn.bfloat8_b, act_block_h_override=32)"
-    assert eval(config.text) == config
+    assert str(config.arg) == "ttnn.Conv2dConfig(weights_dtype=ttnn.bfloat8_b, act_block_h_override=32)"
+    assert eval(str(config.arg)) == config
     with pytest.raises(TypeError, match=r"Conv2dConfig\(\): incompatible function arguments: it has no 'wieghts'"):
         ttnn.Conv2dConfig(wieghts=1)
     with pytest.raises(TypeError, match="it has no 'colour'"):
@@ -100,8 +100,8 @@ def test_program_configs_are_text_with_cores_in_it():
         per_core_M=1,
         per_core_N=1,
     )
-    assert "compute_with_storage_grid_size=ttnn.CoreCoord(8, 8), in0_block_w=1" in config.text
-    assert eval(config.text) == config
+    assert "compute_with_storage_grid_size=ttnn.CoreCoord(8, 8), in0_block_w=1" in str(config.arg)
+    assert eval(str(config.arg)) == config
     a = randn(32, 32)
     close(ttnn.matmul(send(a), send(a), program_config=config, core_grid=DEVICE.core_grid), a @ a)
 

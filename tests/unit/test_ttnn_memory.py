@@ -43,7 +43,7 @@ def send(device, *shape, **more):
     ids=["DRAM", "L1", "no shard spec", "height"],
 )
 def test_a_memory_config_is_text_that_python_reads_back(config, text):
-    assert config.text == text
+    assert str(config.arg) == text
     assert eval(text) == config
 
 

@@ -15,12 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proveout import types as values
+from proveout.chip import intervals
+from proveout.clock import blocks
 from proveout.coding import digest, from_json, to_json
 from proveout.errors import UsageError
 from proveout.types import (
     DRAM,
     DTYPE_BYTES,
     L1,
+    PROMISED,
     TILE,
     Comparison,
     Coverage,
@@ -157,6 +160,7 @@ def any_value(hint):
         bool: st.booleans(),
         int: st.integers(-(2**70), 2**70),
         float: st.floats(allow_nan=False, allow_infinity=False),
+        dict[str, typing.Any]: st.dictionaries(st.text(max_size=5), st.text(max_size=5) | st.integers() | st.none()),
     }
     return plain[hint]
 
@@ -344,9 +348,15 @@ def test_a_95th_percentile_needs_20_samples():
     assert measured(*range(0, 2000, 100)).p95_ns == pytest.approx(1805)
 
 
-def test_a_modelled_time_is_its_own_95th_percentile():
+def test_a_modelled_time_is_one_value_without_percentiles():
     timing = Timing("compiled", "modelled", "sim:n150", (7,))
-    assert timing.median_ns == timing.mean_ns == timing.p95_ns == 7
+    assert timing.median_ns == 7
+    assert timing.p95_ns is None
+    assert replace(timing, samples_ns=(7,) * 40).p95_ns is None
+
+
+def test_intervals_promise_what_their_makers_promise():
+    assert (PROMISED["measured"], PROMISED["modelled"]) == (blocks.CONFIDENCE, intervals.PROMISED)
 
 
 @quick

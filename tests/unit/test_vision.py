@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -139,3 +141,13 @@ def test_a_whole_two_stage_detector_finds_boxes():
         (found,) = model.eval()([torch.rand(3, 96, 96)])
     assert found["boxes"].shape == (7, 4)
     assert found["scores"].diff().le(0).all()
+
+
+@torchvision_installed
+@pytest.mark.slow
+def test_a_users_own_import_works_where_our_extras_are_installed(tmp_path):
+    """Installing puts this line beside our package; Python reads it at its start."""
+    shutil.copy(Path(__file__).parents[2] / "src" / "proveout_vision.pth", tmp_path)
+    code = f"import site; site.addsitedir({str(tmp_path)!r})\nfrom transformers import BertModel; print('BertModel')"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert told.stdout.strip() == "BertModel", told.stderr[-500:]

@@ -9,13 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proveout.report.rows import numbers
-from proveout.store import Row, read_record, row
+from proveout import recording
+from proveout.columns.table import row
+from proveout.columns.words import Row, latency_ms, numbers, off_host
+from proveout.devices.registry import find
+from proveout.errors import ProveoutError
+from proveout.kernels.accept import load_program
+from proveout.store import read_record
 from proveout.types import Record
 
 if TYPE_CHECKING:
     from proveout.recording import Recorded
-    from proveout.report.perf_sheet import Sheet
+    from proveout.report.perf.sheet import Sheet
 
 Stamp = tuple[int, int]
 """A file's time and size: another stamp, and it is read again."""
@@ -45,7 +50,8 @@ class Entry:
         name: stores travel), the device, the numbers, the machine and what was done."""
         flat = self.row
         script = "/".join(flat["script"].split("/")[-2:])
-        return (flat["model"], script, flat["selector"], flat["device"], numbers(flat), flat["did"], flat["machine"])
+        what = (flat["model"], script, flat["selector"], flat["device"], flat["load"] or "")
+        return (*what, numbers(flat), flat["did"], flat["machine"])
 
     @property
     def run(self) -> tuple[object, ...]:
@@ -55,12 +61,11 @@ class Entry:
     @property
     def coverage(self) -> float | None:
         """Share of ATen ops that are off the host."""
-        before, remain = self.row["ops_before"], self.row["ops_remain"]
-        return (before - remain) / before if before else None
+        return off_host(self.row)
 
     def latency_ms(self, kind: str) -> float | None:
         """Median time of a call of the compiled model, where it is of this kind."""
-        return self.row["compiled_ms"] if self.row["compiled_kind"] == kind else None
+        return latency_ms(self.row, kind)
 
 
 @dataclass(frozen=True)
@@ -172,18 +177,13 @@ def recorded(sources: Sequence[Entry], fingerprints: tuple[str, ...]) -> list[Re
 @functools.lru_cache(maxsize=8)
 def _recorded(path: Path, artifacts: str, newest: int) -> list[Recorded]:
     """What `proveout perf` recorded in a folder; or the bare Programs that another verb left, on the Job's device."""
-    from proveout import recording
-    from proveout.devices.registry import find
-    from proveout.errors import ProveoutError
-    from proveout.program import Program
-
     job = read_record(path).job
     try:
         found = recording.load(Path(artifacts))
         chip = find(job.device).spec
         if not found and chip is not None:
             folders = sorted(p.parent for p in Path(artifacts).rglob("program.json"))
-            found = [recording.Recorded(job.device, chip, job.settings, Program.load(f)) for f in folders]
+            found = [recording.Recorded(job.device, chip, job.settings, load_program(f)) for f in folders]
     except (ProveoutError, OSError):
         return []
     return [one for one in found if one.program.target == "ttnn"]
@@ -195,6 +195,6 @@ def _newest(folder: Path) -> int:
 
 def sheet(entry: Entry, found: Sequence[Recorded]) -> Sheet:
     """The perf sheet of a Record's Programs: modelled again, nothing runs."""
-    from proveout.report.perf_sheet import make_sheet
+    from proveout.report.perf.sheet import make_sheet
 
     return make_sheet(entry.row["model"], found)

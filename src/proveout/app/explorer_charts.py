@@ -11,11 +11,11 @@ import streamlit as st
 
 from proveout.app import theme
 from proveout.app.data import Entry
-from proveout.store import Row
+from proveout.columns.words import Row
 
 if TYPE_CHECKING:
     from proveout.kernels.cost import MemoryAt
-    from proveout.report.perf_sheet import Sheet
+    from proveout.report.perf.sheet import Sheet
     from proveout.types import DeviceSpec, Timing
 
 MOST_BARS = 12
@@ -169,7 +169,7 @@ def show_memory(points: Sequence[MemoryAt], chip: DeviceSpec) -> None:
 
 def show_roofline(sheet: Sheet) -> None:
     """Each device operation by arithmetic intensity and predicted rate, under the chip's roofs."""
-    from proveout.report.roofline import points, roofs
+    from proveout.report.perf.roofline import points, roofs
 
     found = points(sheet)
     if not found:

@@ -13,8 +13,8 @@ from proveout.app import data, explorer_charts, links, tables, theme
 from proveout.app.data import Board, Entry
 from proveout.app.options import store
 from proveout.app.tables import Column
-from proveout.report.rows import number, numbers, pcc_text, status_words
-from proveout.store import Row, op_rows
+from proveout.columns.words import Row, number, numbers, pcc_text, status_words
+from proveout.store import op_rows
 from proveout.types import Record
 
 

@@ -10,10 +10,10 @@ from proveout.app import data, explorer_charts, explorer_program, links, tables,
 from proveout.app.data import Board, Entry
 from proveout.app.options import store
 from proveout.app.tables import Column
-from proveout.report import ledger
-from proveout.report.rows import called, count, number, numbers, pcc_text, status_words
-from proveout.store import Row, comparison_rows, fallback_rows, op_rows, timing_rows, variation_rows
-from proveout.types import Record
+from proveout.columns.words import Row, called, count, number, numbers, pcc_text, status_words
+from proveout.report.tables import ledger
+from proveout.store import comparison_rows, fallback_rows, op_rows, timing_rows, variation_rows
+from proveout.types import PROMISED, Kind, Record
 
 TONES: dict[str, theme.Tone] = {"passed": "good", "failed": "bad", "expected_failure": "warn", "partial": "warn"}
 
@@ -218,8 +218,8 @@ def _accuracy(board: Board, entry: Entry, record: Record) -> None:
         Column("source", "Line"),
         Column("reason", "Reason", width="large"),
     ]
-    for flat in rows:
-        flat["verdict"] = "✓ close" if flat["passed"] else "✘ off"
+    for compared in rows:
+        compared["verdict"] = "✓ close" if compared["passed"] else "✘ off"
     st.subheader("Outputs")
     tables.show([r for r in rows if r["scope"] == "output"], columns, _name(entry, "outputs"))
     steps = [r for r in rows if r["scope"] == "step"]
@@ -260,6 +260,27 @@ def by_module(steps: Sequence[Row]) -> list[Row]:
     return sorted(rows, key=lambda r: (r["pcc"] is not None, r["pcc"] or 0))
 
 
+TIMES = ("median", "mean", "p95", "low", "high")
+KINDS: tuple[Kind, ...] = ("modelled", "measured")
+
+
+def _statistics(kind: Kind) -> list[Column]:
+    """A modelled time is one value; of measured ones there are samples to say more of."""
+    inside = [
+        Column("low_ms", f"{PROMISED[kind] * 100:.0f} % from ms", "number", "%.5g"),
+        Column("high_ms", "to ms", "number", "%.5g"),
+    ]
+    if kind == "modelled":
+        return [Column("median_ms", "Predicted ms", "number", "%.5g"), *inside]
+    return [
+        Column("median_ms", "Median ms", "number", "%.5g"),
+        Column("mean_ms", "Mean ms", "number", "%.5g"),
+        Column("p95_ms", "95th percentile ms", "number", "%.5g"),
+        *inside,
+        Column("n", "Samples", "number", "%d"),
+    ]
+
+
 def _timings(board: Board, entry: Entry, record: Record) -> None:
     if not record.timings:
         _none("Nothing was timed", "The run ended before it could be, or was not to time anything.", entry, "benchmark")
@@ -268,9 +289,9 @@ def _timings(board: Board, entry: Entry, record: Record) -> None:
         {**flat, "conditions": ", ".join(f"{name} {value}" for name, value in timing.conditions)}
         for flat, timing in zip(timing_rows(record), record.timings, strict=True)
     ]
-    for kind in ("modelled", "measured"):
+    for kind in KINDS:
         some = [
-            r | {f"{k}_ms": r[f"{k}_ns"] / 1e6 if r[f"{k}_ns"] is not None else None for k in ("median", "mean", "p95")}
+            r | {f"{k}_ms": r[f"{k}_ns"] / 1e6 if r[f"{k}_ns"] is not None else None for k in TIMES}
             for r in rows
             if r["kind"] == kind
         ]
@@ -282,10 +303,9 @@ def _timings(board: Board, entry: Entry, record: Record) -> None:
             [
                 Column("what", "What"),
                 Column("device", "Device"),
-                Column("median_ms", "Median ms", "number", "%.5g"),
-                Column("mean_ms", "Mean ms", "number", "%.5g"),
-                Column("p95_ms", "95th percentile ms", "number", "%.5g"),
-                Column("n", "Samples", "number", "%d"),
+                *_statistics(kind),
+                Column("verdict", "Verdict"),
+                Column("why", "Why", width="large"),
                 Column("conditions", "Conditions", width="large"),
             ],
             _name(entry, f"timings-{kind}"),

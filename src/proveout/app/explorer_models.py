@@ -13,33 +13,24 @@ from proveout.app import data, explorer_charts, links, tables, theme
 from proveout.app.data import Board, Entry
 from proveout.app.options import store
 from proveout.app.tables import Column
-from proveout.report.rows import STATUS, called, corpus, numbers, pcc_text, status_words
-from proveout.store import Row
+from proveout.columns.column import OnBoard
+from proveout.columns.table import on_board
+from proveout.columns.words import STATUS, Row, pcc_text
 from proveout.types import Kind
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
+OVER_TIME = "The same model, device and numbers, oldest first."
+OF_THE_STORE = (
+    OnBoard("Modelled, over time", 85, "trend", help=OVER_TIME, key="modelled_trend"),
+    OnBoard("Measured, over time", 105, "trend", help=OVER_TIME, key="measured_trend"),
+    OnBoard("Record", 990, help="Its place in the store; deep links name it.", key="id"),
+)
+"""What a row alone cannot tell; all else of the board follows from the table of flat columns."""
+FLAT = on_board()
 COLUMNS = [
-    Column("state", "Status", width=130, help="✓ it ran and every output is close enough; see the page for why."),
-    Column("model", "Model", width="medium", pinned=True, help="Click a name to open its page."),
-    Column("corpus", "Corpus", width="small", help="The folder of the model's script."),
-    Column("device", "Device", width="small"),
-    Column("numbers", "Numbers", help="Precision, the weights' format and, on sim, the numerics."),
-    Column("coverage", "Off the host", "share", help="Share of ATen ops that no longer run on the host."),
-    Column("pcc", "PCC", "pcc", help="Lowest PCC of all outputs against the reference."),
-    Column("modelled_ms", "Modelled ms", "number", "%.4g", help="Predicted by the model of the chip; no clock ran."),
-    Column("modelled_trend", "Modelled, over time", "trend", help="The same model, device and numbers, oldest first."),
-    Column("measured_ms", "Measured ms", "number", "%.4g", help="Median by a clock, on the device of this row."),
-    Column("measured_trend", "Measured, over time", "trend", help="The same model, device and numbers, oldest first."),
-    Column("eager_ms", "Eager CPU ms", "number", "%.4g", help="Measured: the original model on this machine's CPU."),
-    Column("transfers", "Transfers", "number", "%d", help="Between host and device at every call."),
-    Column("sram_mb", "SRAM MB", "number", "%.3g", help="Peak of all cores' L1, in 10⁶ bytes. Modelled."),
-    Column("parameters", "Parameters", "number", "localized"),
-    Column("did", "Did", help="What the run was to do: check, benchmark, perf …"),
-    Column("machine", "Machine", width="small"),
-    Column("created", "Made"),
-    Column("reason", "Reason", width="large"),
-    Column("id", "Record", help="Its place in the store; deep links name it."),
+    Column(c.key, c.title, c.shape, c.format, c.width, c.help, c.pinned)
+    for c in sorted((*FLAT, *OF_THE_STORE), key=lambda c: c.order)
 ]
 SORTS = {
     "model": ("model", False),
@@ -120,22 +111,12 @@ def _sort_value(entry: Entry, key: str) -> float | str | None:
 
 
 def _row(board: Board, entry: Entry) -> Row:
-    flat, words = entry.row, status_words(entry.row)
-    history = board.history(entry)
-    kinds = {f"{kind}_ms": entry.latency_ms(kind) for kind in KINDS}
+    flat, history = entry.row, board.history(entry)
     trends = {f"{kind}_trend": [t for e in history if (t := e.latency_ms(kind)) is not None] for kind in KINDS}
     return {
         **flat,
-        **kinds,
-        "model": called(flat),
+        **{c.key: c.value(flat) for c in FLAT if c.value},
         **{name: values if len(values) > 1 else None for name, values in trends.items()},
-        "state": f"{words.mark} {words.words}",
-        "corpus": corpus(flat),
-        "numbers": numbers(flat),
-        "coverage": entry.coverage,
-        "eager_ms": flat["original_ms"] if flat["original_kind"] == "measured" else None,
-        "sram_mb": flat["l1_peak_bytes"] / 1e6 if flat["l1_peak_bytes"] is not None else None,
-        "created": flat["created"][:16].replace("T", " "),
         "id": entry.id,
     }
 

@@ -18,7 +18,9 @@ from proveout.app.data import Board, Entry
 from proveout.app.options import options
 from proveout.app.tables import Column
 from proveout.coding import to_json
-from proveout.report.rows import number
+from proveout.columns.words import number
+from proveout.devices.registry import describe, settings_for
+from proveout.report.drawing.graph import draw
 from proveout.types import Record, Settings
 
 if TYPE_CHECKING:
@@ -32,7 +34,8 @@ def command(verb: str, entry: Entry) -> str:
     """What to type for a Record of the same model, device and settings."""
     flat = entry.row
     picked = f"{flat['script']}::{flat['selector']}" if flat["selector"] else flat["script"]
-    usual = to_json(Settings(precision="bfloat16" if flat["device"].startswith("sim") else "model"))
+    info = describe(flat["device"])
+    usual = to_json(settings_for(info.name) if info is not None else Settings())
     given = [f"{k}={v}" for k, v in _settings(entry).items() if v != usual.get(k) and isinstance(v, (str, int, float))]
     words = ["proveout", verb, picked, "--device", flat["device"]]
     words += [word for text in given for word in ("--set", text.replace("=True", "=true").replace("=False", "=false"))]
@@ -56,7 +59,7 @@ def _programs(board: Board, entry: Entry) -> list[Recorded]:
         return found
     if not entry.programs:
         theme.empty("There is no Program", "This run compiled nothing for a chip: it failed before, or ran elsewhere.")
-    elif not entry.row["device"].startswith("sim"):
+    elif (info := describe(entry.row["device"])) is None or info.times != "modelled":
         theme.empty("No modelled chip", f"{entry.row['device']} has no model of time and memory. Use a sim device.")
     else:
         theme.empty(
@@ -121,19 +124,20 @@ def performance(board: Board, entry: Entry, record: Record) -> None:
     found = _programs(board, entry)
     if not found:
         return
-    from proveout.report import perf_view
-    from proveout.report.perf_advice import advise
-    from proveout.report.perf_csv import render_csv
+    from proveout.report.perf import view as perf_view
+    from proveout.report.perf.advice import advise
+    from proveout.report.perf.tt_csv import render_csv
 
     sheet = data.sheet(entry, found)
     low, high = (" ".join(tables.duration(sum(getattr(t, at) for t in sheet.times))) for at in ("low_ns", "high_ns"))
+    missing = perf_view.without_host(sheet)
     figures: list[tuple[str, int, str]] = [
-        ("One call", sheet.total_ns, f"between {low} and {high}"),
+        ("On the chip" if missing else "One call", sheet.total_ns, f"between {low} and {high}"),
         ("Kernels", sheet.kernel_ns, f"{len(sheet.device_rows)} device operations"),
         ("Waits between them", sheet.wait_ns, "gaps and the host's dispatch"),
         ("Transfers", sheet.transfer_ns, f"{sum(row.kind == 'transfer' for row in sheet.rows)} at every call"),
     ]
-    theme.row(theme.badge("modelled", "modelled"), theme.badge("nothing here is measured"))
+    theme.row(theme.badge("modelled", "modelled"), theme.badge(missing or "nothing here is measured"))
     theme.tiles([theme.Tile(name, *tables.duration(ns), note, "modelled") for name, ns, note in figures])
     left, right = st.columns(2)
     with left, st.container(border=True):
@@ -209,7 +213,6 @@ def graph(board: Board, entry: Entry, record: Record) -> None:
     if not found:
         return
     from proveout.compiler.dump import program_nodes
-    from proveout.report.graph import draw
 
     one = _picked(found)
     nodes = program_nodes(one.program)

@@ -12,6 +12,7 @@ from PIL import Image
 from streamlit.delta_generator import DeltaGenerator
 
 from proveout.app import pictures, weights
+from proveout.app.canvas import canvas
 from proveout.app.options import options
 from proveout.app.tasks import Inputs, Request, Task
 from proveout.devices.registry import devices
@@ -29,7 +30,14 @@ def request_form(task: Task) -> tuple[Request | None, DeltaGenerator]:
     buttons = st.container()
     with st.container(border=True):
         source = _weights(task)
-        iterations = st.number_input("Iterations", 1, 1000, 3, key=f"{task.path}-iterations")
+        iterations = st.number_input(
+            "Iterations",
+            1,
+            1000,
+            3,
+            key=f"{task.path}-iterations",
+            help="At least; what is measured goes on for up to 10 s, until there are enough to judge the time.",
+        )
         baseline = st.toggle(
             "Measure the CPU too",
             value=True,
@@ -137,8 +145,6 @@ def _uploaded(task: Task) -> Any:
 
 
 def _drawn(task: Task) -> Any:
-    from proveout.app.canvas import canvas
-
     drawing = canvas(f"{task.path}-canvas")
     if not drawing:
         st.caption("Draw a digit with the mouse or a finger.")
@@ -192,7 +198,7 @@ def _settings(task: Task) -> Request:
     device = st.selectbox(
         "Device",
         usable,
-        format_func=lambda name: f"{name} · {known[name].times}",
+        format_func=lambda name: f"{name} · {known[name].times if known[name].times != 'none' else 'no times'}",
         key=f"{task.path}-device",
         help="\n".join(f"- `{n}`: {i.description}" for n, i in known.items() if i.available),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import binascii
 import io
 from pathlib import Path
 
@@ -62,4 +63,7 @@ def encoded(image: Image.Image) -> str:
 
 def from_data_url(url: str) -> Image.Image:
     """What a canvas gives."""
-    return opened(base64.b64decode(url.partition(",")[2]))
+    try:
+        return opened(base64.b64decode(url.partition(",")[2], validate=True))
+    except binascii.Error:
+        return opened(b"")  # no image, and told as any other that is none

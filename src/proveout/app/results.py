@@ -66,7 +66,9 @@ def _stages(run: Run, seen: Seen) -> None:
     if run.running:
         detail = f" · after the pass {seen.passes[-1]}" if seen.stage == "compile" and seen.passes else ""
         done = sum(not warm for what, _, warm in seen.samples if (what == "eager") == (seen.stage == "cpu"))
-        detail += f" · {done} of {run.request.iterations}" if seen.stage in ("cpu", "run") else ""
+        wanted = run.request.iterations
+        counted = f"{done} of {wanted}" if done <= wanted else f"{done}, until there are enough to judge the time"
+        detail += f" · {counted}" if seen.stage in ("cpu", "run") else ""
         elapsed = time.monotonic() - run.began
         st.caption(f"{(seen.stage or 'start').capitalize()}: {SAYS[seen.stage]}{detail} · {elapsed:.0f} s")
 
@@ -149,15 +151,17 @@ def _figures(request: Request, seen: Seen, record: Record) -> None:
 
 def _badges(request: Request, record: Record) -> list[str]:
     compiled = record.timing("compiled")
-    kind = compiled.kind if compiled else "measured"
-    says = {"modelled": "a model of the chip gave the time", "measured": "a clock gave the time"}[kind]
+    worth = badge(f"no time on {record.job.device}", title="nothing is computed there, so there is no time")
+    if compiled:
+        says = {"modelled": "a model of the chip gave the time", "measured": "a clock gave the time"}[compiled.kind]
+        worth = badge(f"{compiled.kind} on {record.job.device}", compiled.kind, title=says)
     programs = [
         badge(f"ran Program {fingerprint[:12]} · {steps} steps", "good", title=f"fingerprint {fingerprint}")
         for fingerprint, steps in record.programs
     ]
     weights = {"small": "small, trained here", "random": "true size, random weights", "folder": "your own weights"}
     return [
-        badge(f"{kind} on {record.job.device}", kind, title=says),
+        worth,
         *programs,
         badge(weights.get(request.source, "pretrained"), "warn" if request.source == "random" else "plain"),
         badge("kept in the store", title=record.job.key),
@@ -181,7 +185,7 @@ def figures(request: Request, seen: Seen, record: Record) -> list[Tile]:
     if eager:
         found.append(Tile("CPU, eager mode", *_duration(eager.median_ns), _note(eager), "measured"))
     if compiled and eager:
-        found.append(speed_up(compiled, eager))
+        found.append(speed_up(record, compiled, eager))
     if record.pcc is not None:
         tone: theme.Tone = "good" if record.pcc >= record.job.settings.pcc else "bad"
         shown = f"{math.floor(record.pcc * 1e5) / 1e5:.5f}"
@@ -197,12 +201,28 @@ def figures(request: Request, seen: Seen, record: Record) -> list[Tile]:
     return found
 
 
-def speed_up(compiled: Timing, eager: Timing) -> Tile:
-    """How many times faster than the CPU; a modelled time over a measured one says so in its unit."""
+SPEED_UP = "Speed-up against the CPU"
+AGAINST: dict[str, str] = {
+    "unsteady": "is unsteady: quieten the machine",
+    "too few": "rests on too few calls: ask for more iterations",
+    "not judged": "was not judged",
+}
+
+
+def speed_up(record: Record, compiled: Timing, eager: Timing) -> Tile:
+    """How many times faster than the CPU, with what the intervals leave open; withheld where one of the times, or a
+    part of one, does not stand. A modelled time over a measured one says so in its unit."""
+    used = (eager, compiled, *record.parts(compiled))
+    weak = next((t for t in used if t.verdict not in ("steady", "predicted") or t.interval_ns is None), None)
+    if weak is not None:
+        whose = {"eager": "the CPU's time", "host": "the host's part of the time"}.get(weak.what, "the device's time")
+        return Tile(SPEED_UP, "not told", "", f"{whose} {AGAINST.get(weak.verdict, 'has no interval')}", "warn")
     ratio = eager.median_ns / compiled.median_ns
     mixed = compiled.kind != eager.kind
-    note = "measured CPU time ÷ modelled time" if mixed else "both measured in one run"
-    return Tile("Speed-up against the CPU", _number(ratio), "modelled ×" if mixed else "×", note, compiled.kind)
+    (low, high), (least, most) = eager.interval_ns or (0, 0), compiled.interval_ns or (0, 0)
+    spread = f"{_number(low / most)} to {_number(high / least)}; "
+    note = spread + ("measured CPU time ÷ modelled time" if mixed else "both measured in one run")
+    return Tile(SPEED_UP, _number(ratio), "modelled ×" if mixed else "×", note, compiled.kind)
 
 
 def _first_token(request: Request, seen: Seen, compiled: Timing) -> Tile:
@@ -216,12 +236,11 @@ def _first_token(request: Request, seen: Seen, compiled: Timing) -> Tile:
 
 
 def _note(timing: Timing) -> str:
-    conditions = dict(timing.conditions)
-    if timing.kind == "modelled" and "low_ns" in conditions:
-        low, high = (int(conditions[k]) / 1e6 for k in ("low_ns", "high_ns"))
-        return f"modelled, {low:.3g} to {high:.3g} ms"
     count = len(timing.samples_ns)
-    return f"{timing.kind}, median of {count}" if count > 1 else timing.kind
+    said = f"{timing.kind}, median of {count}" if count > 1 else timing.kind
+    if timing.interval_ns is not None:
+        said += f", {timing.interval_ns[0] / 1e6:.3g} to {timing.interval_ns[1] / 1e6:.3g} ms"
+    return said + (f"; {timing.verdict}" if timing.verdict in ("unsteady", "too few") else "")
 
 
 def _duration(ns: float) -> tuple[str, str]:

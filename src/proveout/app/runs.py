@@ -81,7 +81,7 @@ class Run:
         self.request = request
         self.began = time.monotonic()
         self.stopped = False
-        self.outcome: isolate.Outcome | None = None
+        self.outcome: isolate.ChildExit | None = None
         self.pid: int | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="proveout-run-")
         self._read, self._seen, self._lock = 0, Seen(), threading.Lock()

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import streamlit as st
 
-from proveout.store import Row
+from proveout.columns.column import Shape
+from proveout.columns.words import Row
+from proveout.folders import file_name
+from proveout.report.cells import render
 
-Shape = Literal["text", "number", "pcc", "share", "trend"]
 MOST_ROWS, TALL_PX = 14, 500
 """Rows that a table shows whole; one of more scrolls inside this height."""
 
@@ -55,7 +54,7 @@ def show(
 
 def download(label: str, text: str | bytes, name: str, mime: str) -> None:
     """A button that saves something of this page; the page does not run again for it."""
-    safe = re.sub(r"[^\w.@-]+", "-", name)
+    safe = file_name(name)
     st.download_button(
         label, text, safe, mime, key=f"download {safe}", icon=":material/download:", on_click="ignore", type="tertiary"
     )
@@ -63,11 +62,7 @@ def download(label: str, text: str | bytes, name: str, mime: str) -> None:
 
 def render_csv(rows: Sequence[Row], columns: Sequence[Column]) -> str:
     """All columns and all digits; lists with spaces between."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([c.key for c in columns])
-    writer.writerows([[_plain(flat.get(c.key)) for c in columns] for flat in rows])
-    return out.getvalue()
+    return render([[c.key for c in columns], *([_plain(flat.get(c.key)) for c in columns] for flat in rows)])
 
 
 def _seen(column: Column, value: Any) -> Any:

@@ -115,6 +115,8 @@ class Request:
     settings: Settings = Settings(precision="bfloat16")
     iterations: int = 3
     warmup: int = 1
+    enough_s: float = 10.0
+    """Seconds that may be added to the iterations of a measured time, until there are enough to judge it."""
     baseline: bool = True
     """Measure the CPU too."""
     weights: str | None = None

@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from torch import nn
 
 SHIPPED = Path(__file__).with_name("weights")
-"""The small models that training/ made, with their tokenizers, scores and samples."""
+"""The small models that training/ made, with their tokenizers, scores and samples. A wheel holds them all but for the
+weights themselves, which are in the source tree; the digits', which are small and nowhere else, are in both."""
+WEIGHTS = "model.safetensors"
 HUB = ("huggingface.co", 443)
 PROBE_S = 1.0
+SOURCE_WEIGHTS = "SOURCE/src/proveout/app/weights"
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,14 @@ def offers(task: Task, folder: str | None, reachable: Callable[[], bool]) -> lis
         note = "from this machine's cache" if cached else f"{task.download}, fetched at the first run"
         caveat = f" ({task.caveat})" if task.caveat else ""
         found.append(Offer("pretrained", "Pretrained", f"{task.checkpoint}, {note}{caveat}."))
-    score = json.loads((SHIPPED / task.path / "score.json").read_text())
-    size = f"{score['parameters'] / 1e6:.1f} M parameters"
-    says = f"A small model of the same architecture ({size}), trained on {score['data']}. {_score(score)}"
-    found.append(Offer("small", "Small, trained here", says))
+    if (SHIPPED / task.path / WEIGHTS).exists():
+        score = json.loads((SHIPPED / task.path / "score.json").read_text())
+        size = f"{score['parameters'] / 1e6:.1f} M parameters"
+        says = f"A small model of the same architecture ({size}), trained on {score['data']}. {_score(score)}"
+        found.append(Offer("small", "Small, trained here", says))
     says = f"{task.model} with seeded random weights: the speed is real, the answer is noise."
+    if all(offer.source == "pretrained" for offer in found):
+        says += f" Small trained models come with the source tree: proveout app --weights {SOURCE_WEIGHTS}"
     found.append(Offer("random", "True size, random weights", says))
     return found
 
@@ -102,7 +108,7 @@ def load(task: Task, source: Source, folder: str | None, seed: int = 0) -> Loade
         "pretrained": task.checkpoint,
     }
     where = places[source]
-    if isinstance(where, Path) and not (where / "model.safetensors").exists():
+    if isinstance(where, Path) and not (where / WEIGHTS).exists():
         raise UsageError(
             f"there are no weights for {task.path} in {where}: expected model.safetensors"
             f"{'' if task.path == 'digits' else ', config.json and the tokenizer'}, as save_pretrained leaves them."
@@ -151,9 +157,7 @@ def _tokenizer(task: Task, where: Path | str) -> Any:
 def _digits(where: Path | str) -> nn.Module:
     from safetensors.torch import load_file
 
-    from proveout.app.digit_net import DigitNet
-
-    model = DigitNet()
+    model = _digit_net()
     model.load_state_dict(load_file(Path(where, "model.safetensors")))
     return model
 

@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from proveout.app.tasks import TASKS, Request
+from proveout.capture import Found
+from proveout.capture.identity import workload_of
 from proveout.coding import from_json, to_json
 from proveout.errors import ProveoutError
-from proveout.prove import Watch, prove_here
+from proveout.prove import prove_here
 from proveout.store import Store
+from proveout.subject import Watch
 from proveout.types import Job, Workload
 
 STREAMED_EVERY_S = 0.05
@@ -70,8 +73,6 @@ def run(request: Request, folder: Path) -> None:
     events.enter("load")
     try:
         from proveout.app.prepare import prepare
-        from proveout.capture import Found
-        from proveout.capture.identity import workload_of
 
         prepared = prepare(request)
         workload = _named(workload_of(prepared.model, (), prepared.inputs), request)
@@ -93,6 +94,7 @@ def run(request: Request, folder: Path) -> None:
         request.warmup,
         request.timeout_s,
         baseline=request.baseline,
+        enough_s=request.enough_s or None,
     )
     store = Store(request.cache_dir)
     # Its Programs stay, so that the explorer can show memory, performance and graph of it.

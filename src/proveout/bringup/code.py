@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import keyword
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from proveout.bringup.tree import Parts, Visit, parts_of, tree_of
-from proveout.program import DEALLOCATE, FROM_TORCH, Program, Ref, Step, refs
-from proveout.report.script import arg_text, call_line, gives_none
+from proveout.kernels.table import kind_of
+from proveout.program import DEALLOCATE, FROM_TORCH, Construct, Name, Program, Ref, Step, refs
+from proveout.report.script import arg_text, call_line, gives_none, identifier
 
 WIDTH = 110
+DEVICE = Name("device")
 RESERVED = {"self", "device", "tensors", "path", "torch", "ttnn", "at", "up", "given", "inf", "nan", "Module", "Model"}
 ROLES = {"input_tensor_b": "weight", "weight_tensor": "weight", "bias_tensor": "bias", "tensor": "table"}
 """What a parameter is called by the argument that takes it."""
@@ -23,7 +24,6 @@ SHORT = {
     "to_torch": ("taken",),
 }
 """What results are called where the function's name says little."""
-CONVOLUTIONS = ("ttnn.conv2d", "ttnn.conv_transpose2d")
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,9 @@ def _write_visit(graph: Graph, visit: Visit, written: Written, parts: Parts | No
     lines += _indented(_setup(graph, visit, kept))
     lines += children
     lines += ["", *head] if head else [""]
-    device_line = ["        device = self.device"] if any(re.search(r"\bdevice\b", line) for line in body) else []
+    device_line = (
+        ["        device = self.device"] if _take_device(s for s in visit.items if isinstance(s, Step)) else []
+    )
     lines += [f"    def {'compute' if is_root else 'forward'}(self{''.join(f', {t}' for t in takes)}):", *device_line]
     lines += [*_indented(body), result]
     lines += ["", *tail] if tail else []
@@ -202,10 +204,16 @@ def _outer(
         for value in sorted(wanted & stable):
             local.keep(value, kept.setdefault(value, f"result{len(kept)}"))
         text = f"return [{', '.join(arg_text(o, local) for o in program.outputs)}]"
-    device = ["        device = self.device"] if any(re.search(r"\bdevice\b", line) for line in lines) else []
+    device = ["        device = self.device"] if _take_device(steps) else []
     given = "".join(f", {a}" for a in arguments)
     text_lines = [f"    def {name}(self{given}):", *device, *_indented([*lines, text])]
     return [*text_lines, ""] if name == "send" else text_lines
+
+
+def _take_device(steps: Iterable[Step]) -> bool:
+    """Whether some call names the device, or is given an object made for it."""
+    args = [arg for step in steps for _, arg in step.attrs]
+    return any(DEVICE in ((arg,) if not isinstance(arg, Construct) else arg.by_place) for arg in args)
 
 
 def _call(step: Step, program: Program, names: _Names, kept: dict[str, str]) -> list[str]:
@@ -221,7 +229,7 @@ def _call(step: Step, program: Program, names: _Names, kept: dict[str, str]) -> 
     known = SHORT.get(short, ())
     for position, name in enumerate(step.outputs):
         names.local(name, known[position] if position < len(known) else short)
-    if step.kernel in CONVOLUTIONS and isinstance(step.attr("weight_tensor"), Ref):
+    if kind_of(step) == "convolution" and isinstance(step.attr("weight_tensor"), Ref):
         # Prepared at the first call and kept on the device, as a trace wants it.
         out, weight = names[step.outputs[0]], names.of(step.attr("weight_tensor").name)  # type: ignore[union-attr]
         bias = step.attr("bias_tensor")
@@ -341,10 +349,10 @@ class _Names(dict[str, str]):
 
     def named(self, value: str) -> str:
         """By the value's own name."""
-        return self.local(value, re.sub(r"\W", "_", value))
+        return self.local(value, identifier(value))
 
     def local(self, value: str, wanted: str) -> str:
-        name = re.sub(r"\W", "_", wanted)
+        name = identifier(wanted)
         name = f"v_{name}" if keyword.iskeyword(name) or name[:1].isdigit() else name
         found, count = name, 1
         while found in self._taken:

@@ -10,9 +10,10 @@ from torch.utils._pytree import tree_map_only
 
 from proveout.bringup.reference import HELD_OUT
 from proveout.bringup.stage import Files, Found
-from proveout.bringup.subject import Call, Subject
+from proveout.bringup.subject import Subject
 from proveout.check import compare_outputs, first_nonfinite
 from proveout.check.outputs import leaves
+from proveout.subject import Call
 from proveout.types import Comparison
 
 ULP = torch.bfloat16

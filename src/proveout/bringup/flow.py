@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from proveout import isolate
 from proveout.bringup import (
@@ -30,11 +29,9 @@ from proveout.bringup import (
     trace,
 )
 from proveout.bringup.stage import Asked, Files, Folder, Outcome, Stage, Status, key_of, write_whole
+from proveout.bringup.subject import Subject
 from proveout.coding import from_json, to_json
 from proveout.errors import ProveoutError, unknown
-
-if TYPE_CHECKING:
-    from proveout.bringup.subject import Subject
 
 STAGES: tuple[Stage, ...] = (
     Stage("card", "Model card", card.run),
@@ -95,8 +92,6 @@ def bring_up(asked: Asked, path: Path, only: str | None = None, timeout_s: float
 
 def run_stages(asked: Asked, folder: Folder, wanted: Sequence[Stage], tell: Tell = lambda outcome, old: None) -> None:
     """Run stages in this process; those that are there already, made from the same, are left as they are."""
-    from proveout.bringup.subject import Subject
-
     subject = Subject(asked, folder)
     done: dict[str, Outcome] = {}
     code = _code()

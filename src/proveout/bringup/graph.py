@@ -18,7 +18,6 @@ from proveout.bringup.graph_page import render
 from proveout.bringup.stage import Files, Found
 from proveout.bringup.subject import Subject
 from proveout.check.steps import replay
-from proveout.check.thresholds import threshold
 from proveout.coding import to_json
 from proveout.compiler import CompiledGraph
 from proveout.compiler.lower import origin_of, variation
@@ -26,7 +25,7 @@ from proveout.errors import CaptureError
 from proveout.kernels.cost import step_times
 from proveout.kernels.table import dtype_name
 from proveout.program import DEALLOCATE
-from proveout.report.graph import draw
+from proveout.report.drawing.graph import draw
 from proveout.types import Comparison, GraphNode, OpStatus, Place, short_dtype
 
 MOST_BOXES = 120
@@ -62,7 +61,8 @@ def run(subject: Subject, files: Files) -> Found:
     if not compiled.graphs:
         why = "; ".join(compiled.coverage.graph_breaks) or "the model calls no op"
         raise CaptureError(f"PyTorch captured nothing of the model: {why}.")
-    comparisons = [replay(run.variant.ready(run.arguments), run.inputs, 0.0) for run in subject.runs()]
+    fidelity = subject.asked.settings.math_fidelity
+    comparisons = [replay(run.variant.ready(run.arguments), run.inputs, fidelity) for run in subject.runs()]
     ops = _ops(compiled.captured, compiled.graphs, comparisons)
     name = subject.asked.workload.name
     types = {path: type(module).__name__ for path, module in subject.model.named_modules()}
@@ -142,11 +142,11 @@ def _add_graph(
             continue
         op = _op(len(ops), number, node, statuses.get(node.name))
         found = [c for c in exact[node.name] if c.pcc is not None]
-        worst = min(found, key=lambda c: c.pcc or 0.0, default=None)
+        worst = min(found, key=lambda c: (c.pcc or 0.0) - c.threshold, default=None)
         op.calls, op.ns = tuple(kernels[node.name]), ns.get(node.name)
         if worst is not None:
             op.pcc, op.accumulated_pcc = worst.pcc, worst.accumulated_pcc
-            op.threshold = min(threshold(k).pcc for k in op.calls)
+            op.threshold = worst.threshold
         op.uses = list(dict.fromkeys(ids[source.name] for source in node.all_input_nodes if source.name in ids))
         ids[node.name] = op.id
         ops.append(op)

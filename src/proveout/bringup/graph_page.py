@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from proveout.report.element import Html, el
-from proveout.report.html import POLICY
+from proveout.report.drawing.element import Html, el
+from proveout.report.tables.html import POLICY
 
 if TYPE_CHECKING:
     from proveout.bringup.graph import Op
@@ -70,7 +70,8 @@ def _document(ops: Sequence[Op], types: Mapping[str, str]) -> Html:
     ]  # fmt: skip
     used = {prefix for op in ops for prefix in _prefixes(op.module)}
     data = {"texts": list(texts), "ops": rows, "types": {path: types[path] for path in sorted(used & set(types))}}
-    return Html(json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/"))
+    # Inside a script element `</script>` ends it and `<!--<script>` keeps it open: no `<` of ours may stand there.
+    return Html(json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"))
 
 
 def _prefixes(module: str) -> list[str]:

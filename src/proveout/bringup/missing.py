@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import keyword
-import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -64,9 +63,9 @@ def run(subject: Subject, files: Files) -> Found:
     steps = _host_steps(subject.runs())
     rows, verified = [], 0
     for number, line in enumerate(lines, 1):
-        repro, proof = _repro(line, steps, subject.asked.device)
-        verified += proof.startswith("run here")
-        file = f"missing/{number:02d}-{re.sub(r'[^A-Za-z0-9]+', '-', line.aten).strip('-')}.md"
+        repro, proof, same = _repro(line, steps, subject.asked.device)
+        verified += same
+        file = f"missing/{number:02d}-{line.aten.replace('.', '-').replace('_', '-').strip('-')}.md"
         files.text(file, _issue(line, subject, repro, proof))
         rows.append({**_figures(line), "file": file, "repro": proof})
     files.text("missing.md", _page(subject, lines, rows))
@@ -94,11 +93,13 @@ def _host_steps(runs: Sequence[Run]) -> dict[str, tuple[Step, Mapping[str, Tenso
     }
 
 
-def _repro(line: Fallback, steps: Mapping[str, tuple[Step, Mapping[str, TensorSpec]]], device: str) -> tuple[str, str]:
-    """A small script that keeps the same op on the host for the same reason, and whether that was seen."""
+def _repro(
+    line: Fallback, steps: Mapping[str, tuple[Step, Mapping[str, TensorSpec]]], device: str
+) -> tuple[str, str, bool]:
+    """A small script that keeps the same op on the host for the same reason, what was seen, and whether that was it."""
     found = next((steps[node] for node in line.nodes if node in steps and steps[node][0].kernel == line.aten), None)
     if found is None:
-        return "", "none: the op has no call of its own in the Program"
+        return "", "none: the op has no call of its own in the Program", False
     step, specs = found
     given = {name: f"x{i}" for i, name in enumerate(step.uses)}
     attributes = ", ".join(_argument(key, arg_text(value, given)) for key, value in step.attrs)
@@ -110,24 +111,25 @@ def _repro(line: Fallback, steps: Mapping[str, tuple[Step, Mapping[str, TensorSp
         inputs=f"{drawn}," if drawn else "",
         device=device,
     )
-    return text.rstrip(), _verify(text, line)
+    return text.rstrip(), *_verify(text, line)
 
 
-def _verify(text: str, line: Fallback) -> str:
+def _verify(text: str, line: Fallback) -> tuple[str, bool]:
     random = torch.get_rng_state()
     try:
         with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
             path = Path(folder, "repro.py")
             path.write_text(text)
             with contextlib.redirect_stdout(io.StringIO()), written_module(path) as module:
-                reasons = [op.reason for op in module.compiled.coverage.on_host if op.aten == line.aten]
+                alone = [op for op in module.compiled.coverage.on_host if op.aten == line.aten]
     except (ProveoutError, RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
-        return f"not run to its end here: {(str(error).splitlines() or [''])[0][:120]}"
+        return f"not run to its end here: {(str(error).splitlines() or [''])[0][:120]}", False
     finally:
         torch.set_rng_state(random)
-    if line.reason in reasons:
-        return "run here: the same op stays on the host for the same reason"
-    return "run here, but alone the op " + (f"stays for another reason: {reasons[0]}" if reasons else "converts")
+    if any(op.cause == line.cause for op in alone):
+        return "run here: the same op stays on the host for the same reason", True
+    other = f"stays for another reason: {alone[0].reason}" if alone else "converts"
+    return f"run here, but alone the op {other}", False
 
 
 def _argument(key: str, text: str) -> str:

@@ -20,11 +20,12 @@ from proveout.bringup.stage import Files, Found
 from proveout.bringup.subject import Subject
 from proveout.bringup.testing import run_tests, written_module
 from proveout.check.compare import pearson
-from proveout.check.thresholds import PRODUCTS, threshold
+from proveout.check.thresholds import threshold
 from proveout.check.walk import walk
 from proveout.kernels.pieces import Pieces
+from proveout.kernels.row import MATRIX_UNIT
 from proveout.kernels.table import kernels
-from proveout.program import Arg, Name, Program, Ref, Step
+from proveout.program import Arg, Construct, Name, Program, Ref, Step
 from proveout.types import TensorSpec
 
 KNOBS: tuple[tuple[str, dict[str, str]], ...] = (
@@ -38,7 +39,7 @@ KNOBS: tuple[tuple[str, dict[str, str]], ...] = (
     ("width sharded", {"sharding": "width"}),
     ("block sharded", {"sharding": "block"}),
 )
-FIDELITY_KERNELS = PRODUCTS | {"ttnn.transformer.scaled_dot_product_attention"}
+FIDELITY_KINDS = MATRIX_UNIT | {"attention"}
 FAITHFUL_FLOPS = 2e9
 """Products larger than this are not computed by the chip's own rules in a test: it would take too long."""
 HUGE = 1e30
@@ -160,8 +161,8 @@ def _has_ref(arg: Arg) -> bool:
 def _text(arg: Arg, specs: Mapping[str, TensorSpec], like: Mapping[str, str]) -> str:
     if isinstance(arg, Ref):
         return _operand(specs[arg.name], like[arg.name])
-    if isinstance(arg, Name):
-        return arg.text
+    if isinstance(arg, (Name, Construct)):
+        return str(arg)
     if isinstance(arg, tuple):
         return "[" + ", ".join(_text(a, specs, like) for a in arg) + "]"
     return f"float({str(arg)!r})" if isinstance(arg, float) and not math.isfinite(arg) else repr(arg)
@@ -231,7 +232,7 @@ def _try_all(text: str, cases: list[Case]) -> Iterator[Tried]:
 
 def _try(case: Case, knob: str, settings: dict[str, str], scope: Any, devices: Mapping[bool, Any]) -> Tried | None:
     fidelity, dtype = settings.get("fidelity"), settings.get("dtype", case.dtype)
-    if fidelity and (case.kernel not in FIDELITY_KERNELS or case.flops > FAITHFUL_FLOPS):
+    if fidelity and (kernels()[case.kernel].kind not in FIDELITY_KINDS or case.flops > FAITHFUL_FLOPS):
         return None
     if "dtype" in settings and not case.dtype.startswith(("float", "bfloat")):
         return None

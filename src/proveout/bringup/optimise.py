@@ -11,11 +11,12 @@ from typing import Literal
 
 from proveout.bringup.reference import HELD_OUT
 from proveout.bringup.stage import Files, Found
-from proveout.bringup.subject import Call, Subject
+from proveout.bringup.subject import Subject
 from proveout.check import compare_outputs
 from proveout.kernels.cost import memory_use
 from proveout.program import DEALLOCATE
-from proveout.report.perf_view import time
+from proveout.report.perf.view import time
+from proveout.subject import Call
 from proveout.tune import Trial, Tuned, search
 from proveout.types import Settings
 

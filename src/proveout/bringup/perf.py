@@ -13,9 +13,10 @@ from proveout.bringup.subject import Subject
 from proveout.coding import from_json
 from proveout.engine.compiled import compile
 from proveout.errors import CompileError
-from proveout.report import perf, perf_view
-from proveout.report.perf_advice import advise
-from proveout.report.perf_sheet import Sheet, make_sheet
+from proveout.report.perf import files as perf
+from proveout.report.perf import view as perf_view
+from proveout.report.perf.advice import advise
+from proveout.report.perf.sheet import Sheet, make_sheet
 from proveout.types import Settings
 
 WIDTH = 120
@@ -42,8 +43,10 @@ def run(subject: Subject, files: Files) -> Found:
     rows = [_row(line, sheet, total) for line in lines[:25]]
     top = [f"{r['share']:.0%} {r['op']} ×{r['count']}, {r['cores']} cores, {r['bound']}" for r in rows[:4]]
     changes = [f"{a.change} saves {perf_view.time(a.saves_ns)}: {a.how}" for a in advice[:5]]
+    missing = perf_view.without_host(sheet)
     return Found(
-        f"{perf_view.time(sheet.total_ns)} a call in a trace (modelled), {len(sheet.device_rows)} device operations",
+        f"{perf_view.time(sheet.total_ns)} a call{' on the chip' * bool(missing)} in a trace (modelled), "
+        f"{len(sheet.device_rows)} device operations{missing and f'; {missing}'}",
         (*top, *changes),
         f"{advice[0].change}: {advice[0].how}" if advice else "",
         data={

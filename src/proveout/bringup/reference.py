@@ -8,8 +8,9 @@ import torch
 from safetensors.torch import save_file
 
 from proveout.bringup.stage import Files, Found
-from proveout.bringup.subject import Call, Subject
+from proveout.bringup.subject import Subject
 from proveout.check.outputs import leaves
+from proveout.subject import Call
 
 HELD_OUT = 2
 """Sets of inputs beside the script's own, on which later stages are held to account."""

@@ -8,8 +8,8 @@ from typing import Any
 from proveout.bringup.report_page import render
 from proveout.bringup.stage import MARKS, Files, Folder, Found, Outcome
 from proveout.bringup.subject import Subject
-from proveout.report.perf_view import time
-from proveout.report.rows import pcc_text
+from proveout.columns.words import pcc_text
+from proveout.report.perf.view import time
 
 WORDS = {"passed": "done", "attention": "needs a look", "failed": "failed", "skipped": "skipped"}
 

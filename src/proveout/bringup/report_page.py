@@ -8,9 +8,9 @@ from typing import Any
 
 from proveout.bringup.stage import MARKS, Outcome
 from proveout.bringup.subject import Subject
-from proveout.report.assets import STYLE
-from proveout.report.element import Html, el, join
-from proveout.report.perf_view import time
+from proveout.report.drawing.assets import STYLE
+from proveout.report.drawing.element import Html, el, join
+from proveout.report.perf.view import time
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 TONES = {"passed": "passed", "attention": "partial", "failed": "failed", "skipped": "partial"}

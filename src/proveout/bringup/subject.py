@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_map_only
 
-from proveout import capture
+from proveout import subject
 from proveout.bringup.stage import Asked, Folder
 from proveout.chip.specs import CHIPS
 from proveout.devices.registry import find
 from proveout.engine.compiled import Compiled, compile, undisturbed
 from proveout.engine.graph import Variant
 from proveout.errors import ProveoutError
-from proveout.types import DeviceSpec, Settings
+from proveout.subject import Call, copied
+from proveout.types import DeviceSpec, Job, Settings
 
 MOST_COMPILED = 2
 """Kept beside the model as asked for: each holds its weights once more."""
-Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -36,38 +35,17 @@ class Run:
         return [self.arguments[i] for i in self.variant.compiled.input_positions]
 
 
-@dataclass
-class Subject:
-    """One model in one process."""
+class Subject(subject.Subject):
+    """The spine's Subject, compiled under several settings and called with several inputs."""
 
-    asked: Asked
-    folder: Folder
-    _compiled: dict[Settings, Compiled] = field(default_factory=dict)
-
-    @functools.cached_property
-    def found(self) -> capture.Found:
-        found = capture.load(self.asked.workload)
-        torch.manual_seed(self.asked.settings.seed)
-        return found
-
-    @property
-    def model(self) -> torch.nn.Module:
-        return self.found.module
-
-    @property
-    def call(self) -> Call:
-        """The script's own inputs."""
-        return self.found.args, self.found.kwargs
+    def __init__(self, asked: Asked, folder: Folder) -> None:
+        super().__init__(Job(asked.workload, asked.device, asked.settings))
+        self.asked, self.folder = asked, folder
+        self._compiled: dict[Settings, Compiled] = {}
 
     @property
     def chip(self) -> DeviceSpec:
         return find(self.asked.device).spec or CHIPS["n150"]
-
-    def eager(self, call: Call) -> Any:
-        """The model in eager mode, as it was before the call."""
-        args, kwargs = call
-        with undisturbed(self.model, call), torch.no_grad():
-            return copied(self.model(*args, **kwargs))
 
     def compiled(self, settings: Settings | None = None) -> Compiled:
         """The model compiled under some settings, once."""
@@ -136,8 +114,3 @@ def _like(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 def _kept(tensor: torch.Tensor) -> torch.Tensor:
     """An argument for later: weights as they are, inputs copied, since a call may write to them."""
     return tensor if isinstance(tensor, torch.nn.Parameter) else tensor.detach().clone()
-
-
-def copied(outputs: Any) -> Any:
-    """Outputs that may share memory with inputs or buffers, kept as they are now."""
-    return tree_map_only(torch.Tensor, torch.clone, outputs)

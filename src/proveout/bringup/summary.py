@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from proveout.bringup.stage import Files, Found
 from proveout.bringup.subject import Subject
+from proveout.capture.identity import parameter_count
 from proveout.engine.compiled import undisturbed
 
 OPS = ("converted", "host", "removed")
@@ -22,7 +23,7 @@ def run(subject: Subject, files: Files) -> Found:
     counts = Counter(op["aten"] for op in ops)
     ways = Counter((op["aten"], op["inputs"]) for op in ops)
     states = {aten: Counter(op["state"] for op in ops if op["aten"] == aten) for aten in counts}
-    total = sum(m["own_parameters"] for m in modules)
+    total, _ = parameter_count(subject.model)
     lines = [f"# Summary of {subject.asked.workload.name}", "", "## Modules", ""]
     lines += ["| module | class | takes | gives | parameters (own) | calls |", "|---|---|---|---|---:|---:|"]
     for m in modules:
@@ -30,7 +31,14 @@ def run(subject: Subject, files: Files) -> Found:
         own = f"{m['parameters']:,} ({m['own_parameters']:,})"
         cells = (f"{indent}`{m['path'] or '(model)'}`", m["class"], m["takes"], m["gives"], own, m["calls"])
         lines.append(f"| {' | '.join(map(str, cells))} |")
-    lines += ["", f"{total:,} parameters.", "", "## ATen ops", "", "| op | count | on the chip | folded | host |"]
+    lines += [
+        "",
+        f"{total:,} parameters; those that modules share count once.",
+        "",
+        "## ATen ops",
+        "",
+        "| op | count | on the chip | folded | host |",
+    ]
     lines += ["|---|---:|---:|---:|---:|"]
     for aten, count in counts.most_common():
         s = states[aten]
@@ -62,8 +70,7 @@ def _modules(subject: Subject) -> list[dict[str, Any]]:
             row["calls"] += 1
             row["takes"], row["gives"] = row["takes"] or _shapes((args, kwargs)), row["gives"] or _shapes(result)
 
-        own = sum(p.numel() for p in module.parameters(recurse=False))
-        inside = sum(p.numel() for p in module.parameters())
+        (inside, _), (own, _) = parameter_count(module), parameter_count(module, recurse=False)
         row = {"path": path, "class": type(module).__name__, "takes": "", "gives": "", "calls": 0}
         seen[path] = {**row, "parameters": inside, "own_parameters": own}
         hooks.append(module.register_forward_hook(note, with_kwargs=True))

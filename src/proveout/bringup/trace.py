@@ -11,7 +11,7 @@ from proveout.bringup.testing import run_tests, written_module
 from proveout.bringup.trace_text import RUNNER, TESTS
 from proveout.bringup.tree import parts_of
 from proveout.coding import from_json
-from proveout.report.perf_view import time
+from proveout.report.perf.view import time
 from proveout.types import Settings
 
 MODES: tuple[tuple[str, bool, int], ...] = (

@@ -6,13 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Union
 
-from proveout.check.thresholds import MOVES
+from proveout.kernels.table import kernels
 from proveout.program import DEALLOCATE, TO_TORCH, Program, Step, refs
 
 CONTAINERS = ("ModuleList", "ModuleDict")
 """Modules that are never called: their members count as their parent's."""
-STRAYS = MOVES | {"ttnn.typecast"}
-"""Calls that passes move about: alone they do not make a second visit of a module."""
 
 
 @dataclass
@@ -96,7 +94,7 @@ def tree_of(steps: Sequence[Step], types: Mapping[str, str], owners: Mapping[str
         shared = 0
         while shared < min(len(chain), len(stack) - 1) and stack[shared + 1].path == chain[shared]:
             shared += 1
-        if step.kernel in STRAYS:
+        if _strays(step):
             chain = chain[: next((i for i in range(shared, len(chain)) if chain[i] in left), len(chain))]
         left.update(visit.path for visit in stack[shared + 1 :])
         del stack[shared + 1 :]
@@ -119,11 +117,17 @@ def _dissolve(visit: Visit) -> None:
     for item in visit.items:
         if isinstance(item, Visit):
             _dissolve(item)
-            idle = all(step.kernel in STRAYS or step.kernel == DEALLOCATE for step in item.steps())
+            idle = all(_strays(step) or step.kernel == DEALLOCATE for step in item.steps())
             items += item.items if idle else [item]
         else:
             items.append(item)
     visit.items = items
+
+
+def _strays(step: Step) -> bool:
+    """Whether passes move such calls about: alone they do not make a second visit of a module."""
+    row = None if step.on_host else kernels()[step.kernel]
+    return row is not None and (row.moves or row.kind == "cast")
 
 
 def _chain(module: str, types: Mapping[str, str]) -> list[str]:

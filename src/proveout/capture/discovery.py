@@ -17,7 +17,7 @@ from proveout.capture.scripts import takes_small
 from proveout.capture.weights import check_weights
 from proveout.coding import from_json, to_json
 from proveout.errors import EnvironmentFault, UsageError
-from proveout.isolate import Outcome, Runner, run_python
+from proveout.isolate import ChildExit, Runner, read_answer, run_python
 from proveout.types import Limits, Workload
 
 
@@ -83,23 +83,60 @@ def discover(
     }
     known = recall(cache, script, asked) if cache else None
     if known is not None:
-        return _discovery(script, labels, known["found"], known["log"], known["seconds"], from_cache=True)
+        try:
+            log, seconds = str(known["log"]), float(known["seconds"])
+            return _discovery(script, labels, _checked(known["found"]), log, seconds, from_cache=True)
+        except (ValueError, LookupError, TypeError):  # a file that was damaged: the script is run again
+            pass
     found, outcome = _look(script, asked, run)
     if cache and found.get("lasting", True):
         remember(cache, script, asked, found, outcome.log, outcome.seconds)
     return _discovery(script, labels, found, outcome.log, outcome.seconds, from_cache=False)
 
 
-def _look(script: Path, asked: dict[str, Any], run: Runner) -> tuple[dict[str, Any], Outcome]:
+def _look(script: Path, asked: dict[str, Any], run: Runner) -> tuple[dict[str, Any], ChildExit]:
     with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
         result = Path(folder, "found.json")
         outcome = run("proveout.capture.child", [json.dumps(asked), str(result)], timeout_s=asked["timeout_s"])
-        found = json.loads(result.read_text()) if result.exists() else {"workloads": [], "error": "", "failure": ""}
-    if "fault" in found:
+        nothing = {"workloads": [], "error": "", "failure": ""}
+        try:
+            found = _checked(read_answer(result)) if os.path.lexists(result) else nothing
+        except ValueError as error:
+            found = nothing | {"error": f"{script.name} changed what is said about it: {error}", "failure": "crash"}
+    if "fault" in found and asked["script"] != os.devnull:
+        _look(Path(os.devnull), {**asked, "script": os.devnull}, run)  # raises it where no script could have said it
+        found = nothing | {"error": f"{script.name} says of this machine what is not so", "failure": "crash"}
+    elif "fault" in found:
         raise EnvironmentFault(found["fault"])
     if not found["error"] and not outcome.ok:
         found |= {"error": _story(script, outcome, ran=bool(found["workloads"])), "failure": outcome.failure}
     return {"files": [[script.name, file_digest(script)]], "packages": {}, **found}, outcome
+
+
+FAILURES = frozenset(("script", "capture", "timeout", "crash", "memory", "environment", "usage", "internal", "device"))
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What the child leaves; a script that takes its place must say it in this form."""
+
+    workloads: tuple[Workload, ...] = ()
+    error: str = ""
+    failure: str = ""
+    lasting: bool = True
+    files: tuple[tuple[str, str], ...] = ()
+    packages: object = None
+    fault: str | None = None
+
+
+def _checked(answer: Any) -> dict[str, Any]:
+    found = from_json(_Answer, answer)
+    packages = found.packages if isinstance(found.packages, dict) else {}
+    if not all(isinstance(part, str) for pair in packages.items() for part in pair):
+        raise ValueError("its packages have no versions")
+    if found.failure and found.failure not in FAILURES:
+        raise ValueError(f"it failed in an unknown way, {found.failure[:40]!r}")
+    return {"workloads": [], "error": "", "failure": "", **answer}
 
 
 def _discovery(
@@ -111,7 +148,7 @@ def _discovery(
     return Discovery(str(script), workloads, labels, found["error"], log, seconds, found["failure"], from_cache)
 
 
-def _story(script: Path, outcome: Outcome, ran: bool) -> str:
+def _story(script: Path, outcome: ChildExit, ran: bool) -> str:
     """How the process ended, for a script that could not say it itself."""
     if ran:
         return f"{script.name} {outcome.story}, after its models were found."

@@ -50,9 +50,9 @@ def selector_of(architecture: str, inputs: Inputs) -> str:
     return digest([architecture, [[name, spec.shape, spec.dtype] for name, spec in inputs]])[:12]
 
 
-def parameter_count(module: nn.Module) -> tuple[int, int]:
-    """Number of parameters and their bytes; shared ones count once."""
-    parameters = list(module.parameters())
+def parameter_count(module: nn.Module, recurse: bool = True) -> tuple[int, int]:
+    """Number of parameters and their bytes; shared ones count once. Without `recurse`, the module's own only."""
+    parameters = list(module.parameters(recurse=recurse))
     return sum(p.numel() for p in parameters), sum(p.numel() * p.element_size() for p in parameters)
 
 

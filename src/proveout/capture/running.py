@@ -17,9 +17,9 @@ from pathlib import Path
 from types import FrameType, ModuleType
 
 from proveout import vision
-from proveout.capture.mlagility import mlagility_names
 from proveout.capture.network import needs_network, quick_answers
 from proveout.coding import digest
+from proveout.compat.mlagility.served import mlagility_names
 from proveout.errors import UsageError
 
 _OURS = os.path.dirname(__file__) + os.sep

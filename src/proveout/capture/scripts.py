@@ -86,13 +86,19 @@ def _spelled_out(names: Sequence[str], places: Sequence[Path]) -> Iterator[tuple
         if listing is None:
             yield name, places
             continue
-        lines = [line.partition("#")[0].strip() for line in listing.read_text(encoding="utf-8").splitlines()]
+        try:
+            text = listing.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise UsageError(f"{listing} is not a text file. A list holds one script's name a line.") from None
+        lines = [line.partition("#")[0].strip() for line in text.splitlines()]
         if not any(lines):
             raise UsageError(f"{listing} lists no scripts. Write one name a line.")
         yield from ((line, [listing.parent, *places]) for line in lines if line)
 
 
 def _at(place: Path, name: str) -> Path:
+    if "\0" in name or any(len(os.fsencode(part)) > 255 for part in Path(name).parts):
+        raise UsageError(f"{name[:60]!r}… is too long or too odd to be the name of a script.")
     return Path(os.path.abspath(place / Path(name).expanduser()))
 
 

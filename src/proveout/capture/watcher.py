@@ -120,9 +120,13 @@ def observe(
             random_weights=tuple(sorted(served)),
             obstacle=call.obstacle,
             source=source,
+            mode="training" if call.trained else "inference",
         )
         for name, call in zip(names, calls)
     ]
+    for call in calls:
+        if call.kept and not call.trained:
+            call.kept[0].eval()  # a forward call from which no gradient was taken is inference, as `benchit` has it
     found = [
         Found(workload, *call.kept, evaluate if callable(evaluate) else None)
         for workload, call in zip(workloads, calls)
@@ -145,6 +149,8 @@ class _Calls:
     training: bool
     depth: int
     obstacle: str
+    trained: bool = False
+    """Whether a gradient came back through a result: what is trained on purpose stays in training mode."""
     calls: int = 0
     seconds: float = 0.0
     kept: tuple[nn.Module, tuple[Any, ...], dict[str, Any]] | None = None
@@ -250,6 +256,8 @@ class _Watcher:
                 self.known[key] = weakref.ref(model), seen
             seen.calls += 1
             seen.seconds += seconds
+        if model.training and not seen.trained:
+            _note_gradients(result, seen)
         return result
 
     def seen(self, key: Any, model: nn.Module) -> _Calls | None:
@@ -316,6 +324,19 @@ class _Watcher:
         """What was found, in order, less the training steps of a model that was also called in eval mode."""
         evaluated = {entry.architecture for entry in self.found.values() if not entry.training}
         return [e for e in self.found.values() if not (e.training and e.architecture in evaluated)]
+
+
+def _note_gradients(result: Any, entry: _Calls) -> None:
+    """Have the entry told when a gradient comes back through a result."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    def note(gradient: torch.Tensor) -> None:
+        entry.trained = True
+
+    for leaf in tree_leaves(result):
+        if isinstance(leaf, torch.Tensor) and leaf.requires_grad and leaf.grad_fn is not None:
+            leaf.register_hook(note)
 
 
 def _generates(caller: FrameType) -> bool:

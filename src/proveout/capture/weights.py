@@ -23,8 +23,8 @@ from types import ModuleType
 from typing import Any
 
 from proveout.capture.scripts import corpora_folder
+from proveout.compat.mlagility.parser import WEIGHTS
 from proveout.errors import UsageError
-from proveout.parser import WEIGHTS
 
 SEED = 0
 CONFIGS = Path(__file__).with_name("configs.json")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import math
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -41,61 +44,117 @@ def compare(
     elif wanted.numel() == 0:
         passed, reason = True, "no element"
     else:
-        passed, reason, numbers = _floats(found, wanted, threshold)
-        pcc, rel_l2, max_abs = numbers
-        max_ulp, within = _ulp_and_share(found, wanted, ulp_of or _coarser(found.dtype, wanted.dtype))
+        both = _finite(found, wanted)
+        if isinstance(both, str):
+            passed, reason = False, both
+        elif both.want.numel() == 0:
+            passed, reason = True, "nothing finite, and the same"
+        else:
+            passed, reason = _judged(both, threshold)
+            pcc, rel_l2, max_abs = both.pcc, both.rel_l2, both.max_abs
+            max_ulp = both.max_ulp(ulp_of or _coarser(found.dtype, wanted.dtype))
+            within = both.share_within()
     return Comparison(
         scope, name, pcc, rel_l2, max_abs, threshold, passed, reason, accumulated_pcc, origin, max_ulp, within
     )
 
 
-Numbers = tuple[float | None, float | None, float | None]
+Verdict = tuple[bool, str]
 
 
-def _floats(found: torch.Tensor, wanted: torch.Tensor, threshold: float) -> tuple[bool, str, Numbers]:
+@dataclass(frozen=True)
+class Difference:
+    """Two tensors' finite elements against each other, in float64. Every Step is judged by this, so each number is
+    made in as few passes as it can be."""
+
+    got: torch.Tensor
+    want: torch.Tensor
+
+    @functools.cached_property
+    def off(self) -> torch.Tensor:
+        return self.got - self.want
+
+    @functools.cached_property
+    def size(self) -> torch.Tensor:
+        return self.off.abs()
+
+    @functools.cached_property
+    def max_abs(self) -> float:
+        return float(self.size.max())
+
+    @functools.cached_property
+    def largest(self) -> float:
+        low, high = torch.aminmax(self.want)
+        return max(abs(float(low)), abs(float(high)))
+
+    @functools.cached_property
+    def rel_l2(self) -> float | None:
+        norm = _norm(self.want)
+        return _norm(self.off) / norm if norm else (0.0 if self.max_abs == 0 else None)
+
+    @functools.cached_property
+    def pcc(self) -> float | None:
+        return pearson(self.got, self.want)
+
+    def max_ulp(self, dtype: torch.dtype) -> float:
+        """The largest difference in units of the last place that `dtype` has at the wanted value."""
+        return float((self.size / ulp_of_values(self.want, dtype)).max()) if self.max_abs else 0.0
+
+    def share_within(self) -> float:
+        """The share of elements that are close."""
+        absolute = CLOSE_ATOL * (self.largest or 1.0)
+        if self.max_abs <= absolute:
+            return 1.0
+        outside = int(torch.count_nonzero(self.size > self.want.abs().mul_(CLOSE_RTOL).add_(absolute)))
+        return 1.0 - outside / self.want.numel()
+
+
+def pcc_between(found: torch.Tensor, wanted: torch.Tensor) -> float | None:
+    """PCC alone; None where it is undefined, or the tensors differ in shape or in where they are not finite."""
+    if found.shape != wanted.shape or not (wanted.is_floating_point() or wanted.is_complex()) or not wanted.numel():
+        return None
+    if found.is_complex() != wanted.is_complex():
+        return None
+    both = _finite(found, wanted)
+    return both.pcc if isinstance(both, Difference) and both.want.numel() else None
+
+
+def _finite(found: torch.Tensor, wanted: torch.Tensor) -> Difference | str:
+    """The finite elements, or the reason where others differ."""
     got, want = (_as_double(t).flatten() for t in (found, wanted))
+    if math.isfinite(float(got.sum())) and math.isfinite(float(want.sum())):  # so is every element
+        return Difference(got, want)
     strange = ~torch.isfinite(want)
     if not torch.equal(strange, ~torch.isfinite(got)) or not _same_specials(got[strange], want[strange]):
         same = (got == want) | (got.isnan() & want.isnan())
         first = int(torch.nonzero((strange | ~torch.isfinite(got)) & ~same)[0])
-        return False, f"not finite in other places, first at element {first}", (None, None, None)
-    got, want = got[~strange], want[~strange]
-    if want.numel() == 0:
-        return True, "nothing finite, and the same", (None, None, None)
-    difference = got - want
-    max_abs = float(difference.abs().max())
-    norm = float(want.norm())
-    rel_l2 = float(difference.norm()) / norm if norm else (0.0 if max_abs == 0 else None)
-    pcc = pearson(got, want)
-    if pcc is None:
-        largest = float(want.abs().max())
-        if torch.allclose(got, want, rtol=CLOSE_RTOL, atol=CLOSE_ATOL * (largest or 1.0)):
-            return True, "constant: PCC is undefined, closeness decides", (None, rel_l2, max_abs)
-        reason = f"constant: PCC is undefined, and values up to {largest:.3g} are off by up to {max_abs:.3g}"
-        return False, reason, (None, rel_l2, max_abs)
-    if pcc < threshold:
-        return False, f"PCC {pcc:.6f} is below {threshold}", (pcc, rel_l2, max_abs)
-    if rel_l2 is not None and rel_l2 > SCALE_LIMIT:
-        return False, f"PCC {pcc:.6f}, but off in scale or offset: relative L2 {rel_l2:.2f}", (pcc, rel_l2, max_abs)
-    return True, "", (pcc, rel_l2, max_abs)
+        return f"not finite in other places, first at element {first}"
+    return Difference(got[~strange], want[~strange])
+
+
+def _judged(both: Difference, threshold: float) -> Verdict:
+    if both.pcc is None:
+        largest = both.largest
+        if torch.allclose(both.got, both.want, rtol=CLOSE_RTOL, atol=CLOSE_ATOL * (largest or 1.0)):
+            return True, "constant: PCC is undefined, closeness decides"
+        return False, f"constant: PCC is undefined, and values up to {largest:.3g} are off by up to {both.max_abs:.3g}"
+    if both.pcc < threshold:
+        return False, f"PCC {both.pcc:.6f} is below {threshold}"
+    if both.rel_l2 is not None and both.rel_l2 > SCALE_LIMIT:
+        return False, f"PCC {both.pcc:.6f}, but off in scale or offset: relative L2 {both.rel_l2:.2f}"
+    return True, ""
 
 
 def ulp_of_values(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The distance from each value to the next larger one of a dtype, down to its subnormals."""
+    """The distance from each float64 value to the next larger one of a dtype, down to its subnormals: its own power
+    of two, which is what its exponent's bits say, times the dtype's epsilon."""
     info = torch.finfo(dtype)
-    exponent = torch.frexp(values.abs().clamp(min=info.smallest_normal)).exponent - 1
-    return torch.ldexp(torch.full_like(values, info.eps), exponent)
+    powers = values.abs().clamp_(min=info.smallest_normal).view(torch.int64).bitwise_and_(EXPONENT)
+    return powers.view(torch.float64).mul_(info.eps)
 
 
-def _ulp_and_share(found: torch.Tensor, wanted: torch.Tensor, dtype: torch.dtype) -> tuple[float | None, float | None]:
-    got, want = (_as_double(t).flatten() for t in (found, wanted))
-    finite = torch.isfinite(got) & torch.isfinite(want)
-    if not bool(finite.any()):
-        return None, None
-    got, want = got[finite], want[finite]
-    difference = (got - want).abs()
-    tolerance = CLOSE_ATOL * (float(want.abs().max()) or 1.0) + CLOSE_RTOL * want.abs()
-    return float((difference / ulp_of_values(want, dtype)).max()), float((difference <= tolerance).double().mean())
+EXPONENT = 0x7FF << 52
+"""The bits of a float64's exponent."""
 
 
 def _coarser(one: torch.dtype, other: torch.dtype) -> torch.dtype:
@@ -115,7 +174,11 @@ def _as_double(tensor: torch.Tensor) -> torch.Tensor:
 def pearson(a: torch.Tensor, b: torch.Tensor) -> float | None:
     """Pearson's correlation of two float64 vectors; None where one has no variance."""
     a, b = a - a.mean(), b - b.mean()
-    scale = float(a.norm() * b.norm())
-    if scale == 0 or not torch.isfinite(torch.tensor(scale)):
+    scale = _norm(a) * _norm(b)
+    if scale == 0 or not math.isfinite(scale):
         return None
     return max(-1.0, min(1.0, float(torch.dot(a, b)) / scale))
+
+
+def _norm(vector: torch.Tensor) -> float:
+    return math.sqrt(float(torch.dot(vector, vector)))

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
-from proveout.check.compare import compare
-from proveout.devices.execute import PURE_LAYOUT, aten_op, on_chips, run_step, unrounded
+from proveout.check.compare import compare, pcc_between
+from proveout.check.thresholds import step_threshold
+from proveout.devices.execute import aten_op, is_placement, on_chips, run_step, unrounded
 from proveout.engine.compiled import Compiled
 from proveout.engine.graph import Variant
 from proveout.kernels.pieces import Pieces
@@ -18,9 +19,7 @@ from proveout.types import Comparison
 NARROW = {f"ttnn.{d}" for d in ("bfloat16", "bfloat8_b", "bfloat4_b")}
 
 
-def compare_steps(
-    compiled: Compiled, args: Sequence[Any], kwargs: dict[str, Any], threshold: float
-) -> list[Comparison]:
+def compare_steps(compiled: Compiled, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Comparison]:
     """Run a compiled model once more and replay each of its graphs Step by Step."""
     runs: list[tuple[Variant, Loaded, list[Any]]] = []
 
@@ -31,11 +30,12 @@ def compare_steps(
 
     with compiled.watching(note):
         compiled(*args, **kwargs)
-    return [c for _, loaded, inputs in runs for c in replay(loaded, inputs, threshold)]
+    fidelity = compiled.settings.math_fidelity
+    return [c for _, loaded, inputs in runs for c in replay(loaded, inputs, fidelity)]
 
 
-def replay(loaded: Loaded, inputs: Sequence[Any], threshold: float) -> list[Comparison]:
-    """The body twice, side by side: as the device computes it, and in float32."""
+def replay(loaded: Loaded, inputs: Sequence[Any], fidelity: str | None = None) -> list[Comparison]:
+    """The body twice, side by side: as the device computes it, and in float32; each Step judged by the one rule."""
     program = loaded.program
     device: dict[str, Any] = dict(zip(program.inputs, inputs))
     exact: dict[str, Any] = dict(device)
@@ -53,11 +53,12 @@ def replay(loaded: Loaded, inputs: Sequence[Any], threshold: float) -> list[Comp
                 results = loaded.run_step(step, device)
                 isolated = _exactly(step, {n: _wide(device[n]) for n in step.uses}, results, program.chips)
                 accumulated = _exactly(step, exact, results, program.chips)
+                least = step_threshold(step, program.specs, fidelity).pcc
                 for position, name in enumerate(step.outputs):
                     device[name], exact[name] = results[position], _wide(accumulated[position])
-                    if not step.on_host and not step.is_transfer and step.kernel not in PURE_LAYOUT:
+                    if not step.on_host and not step.is_transfer and not is_placement(step):
                         found, alone, overall = results[position], isolated[position], accumulated[position]
-                        out.append(_judge(step, name, found, alone, overall, threshold))
+                        out.append(_judge(step, name, found, alone, overall, least))
             for name in (*step.uses, *step.outputs):
                 if last[name] == index and name not in program.inputs:
                     device.pop(name, None), exact.pop(name, None)
@@ -93,7 +94,7 @@ def _exactly(step: Step, values: Mapping[str, Any], results: tuple[Any, ...], ch
 
 def _judge(step: Step, name: str, found: Any, isolated: Any, accumulated: Any, threshold: float) -> Comparison:
     found, isolated, accumulated = map(_joined, (found, isolated, accumulated))
-    overall = compare(found, accumulated, name=name, threshold=threshold, scope="step").pcc
+    overall = pcc_between(found, accumulated)
     return compare(
         found, isolated, name=name, threshold=threshold, scope="step", origin=step.origin, accumulated_pcc=overall
     )

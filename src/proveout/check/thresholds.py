@@ -5,7 +5,13 @@ A relative error of r (root mean square, independent of the values) leaves a PCC
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from proveout.kernels.row import MATRIX_UNIT
+from proveout.kernels.table import kernels
+from proveout.program import Step
+from proveout.types import TensorSpec
 
 EXACT = 1.0
 
@@ -18,19 +24,10 @@ class Threshold:
     origin: str
 
 
-MOVES = frozenset(
-    f"ttnn.{name}"
-    for name in (
-        "reshape", "permute", "transpose", "slice", "concat", "pad", "to_layout", "to_memory_config", "embedding",
-        "repeat", "expand", "clone", "unsqueeze", "squeeze", "tilize", "untilize",
-        "transformer.split_query_key_value_and_split_heads", "transformer.concatenate_heads",
-    )
-)  # fmt: skip
-"""Calls that move numbers and compute none."""
-PRODUCTS = frozenset({"ttnn.matmul", "ttnn.linear", "ttnn.conv2d", "ttnn.conv_transpose2d"})
-
 BY_DTYPE: dict[str, Threshold] = {
+    "float64": Threshold(0.9999, "float64 in and out, judged like float32"),
     "float32": Threshold(0.9999, "float32 in and out; the matrix unit keeps 19 bits of it: r ≈ 2⁻¹¹, PCC ≈ 1 - 1e-7"),
+    "float16": Threshold(0.9999, "11 significant bits: r ≈ 2⁻¹², PCC ≈ 1 - 3e-8"),
     "bfloat16": Threshold(0.999, "8 significant bits: r ≈ 2⁻⁹, PCC ≈ 1 - 2e-6; the rest is for functions that cancel"),
     "bfloat8_b": Threshold(0.99, "7 bits under an exponent shared by 16: r ≈ 2⁻⁷ of the block's largest"),
     "bfloat4_b": Threshold(0.95, "3 bits under an exponent shared by 16: r ≈ 2⁻³ of the block's largest"),
@@ -42,12 +39,30 @@ BY_FIDELITY: dict[str, Threshold] = {
 """Of products, where lower than the format's own."""
 
 
+def step_threshold(step: Step, specs: Mapping[str, TensorSpec], fidelity: str | None = None) -> Threshold:
+    """The lowest PCC that one Step passes with, on the device's own operands: by the coarsest format of its results.
+
+    Every Step is judged by this, wherever it is: `check`, `benchmark`, bring-up.
+    """
+    kinds = [_real(specs[name].dtype) for name in step.outputs if name in specs]
+    known = [dtype for dtype in kinds if dtype in BY_DTYPE]
+    coarsest = min(known, key=lambda dtype: BY_DTYPE[dtype].pcc, default=kinds[0] if kinds else "float32")
+    return threshold(step.kernel, coarsest, fidelity)
+
+
+def _real(dtype: str) -> str:
+    """Complex numbers are judged as the reals they are made of."""
+    return {"complex32": "float16", "complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
+
+
 def threshold(kernel: str, dtype: str = "bfloat16", fidelity: str | None = None) -> Threshold:
     """The lowest PCC that one call passes with."""
     by_dtype = BY_DTYPE.get(dtype)
     if by_dtype is None:
         return Threshold(EXACT, "integers are compared exactly")
-    if kernel in MOVES:
+    row = kernels().get(kernel)
+    if row is not None and row.moves:
         return Threshold(by_dtype.pcc, f"moves numbers; only storing them rounds: {by_dtype.origin}")
     told = BY_FIDELITY.get(fidelity or "")
-    return told if told and kernel in PRODUCTS and told.pcc < by_dtype.pcc else by_dtype
+    multiplies = row is not None and row.kind in MATRIX_UNIT
+    return told if told and multiplies and told.pcc < by_dtype.pcc else by_dtype

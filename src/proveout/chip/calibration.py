@@ -1,4 +1,4 @@
-"""The committed fit: parameters, errors and intervals of the time model, as `chip/fit.py` wrote them."""
+"""The committed fit of the time model: parameters with their spread, errors, intervals, as `chip/fit.py` wrote it."""
 
 from __future__ import annotations
 
@@ -8,32 +8,58 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+from proveout.chip.costs import COSTS, GUESSES
 from proveout.types import DeviceSpec
 
 REACH = 4
 """A prediction is calibrated up to this factor outside the sizes that were measured."""
+KERNEL, HOST = "kernel", "host"
 
 
 @dataclass(frozen=True)
 class Backing:
-    """What stands behind the predictions of one family on one architecture."""
+    """What stands behind the predictions of one form on one architecture: errors on shapes and on sources left out."""
 
     family: str
     arch: str
     mode: str
+    """`kernel` or `host`: how it was timed; of large products, whose program config."""
     rows: int
     shapes: int
+    sources: int
     median_error: float
     p90_error: float
+    source_median_error: float
+    source_p90_error: float
     low: float
     high: float
+    cover: float
+    source_cover: float
+    """Share of rows inside the interval that was found without their shape, without their source."""
     calibrated: bool
     least: float
     most: float
-    """The measured range: tile products of a matmul, ns of anything else."""
+    """The measured range: tile products of a large product, ns of anything else."""
+
+    def reaches(self, size: float) -> bool:
+        """Whether a size is near the measured ones."""
+        return self.least / REACH <= size <= self.most * REACH
 
     def covers(self, size: float) -> bool:
-        return self.calibrated and self.least / REACH <= size <= self.most * REACH
+        return self.calibrated and self.reaches(size)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One fitted parameter, as people read it."""
+
+    family: str
+    name: str
+    value: float
+    spread: float
+    """Standard deviation of its logarithm: 0.1 is about ten per cent; 1 is only a guess."""
+    unit: str
+    meaning: str
 
 
 @functools.cache
@@ -45,28 +71,37 @@ def fit() -> dict[str, Any]:
 
 @functools.cache
 def backings() -> dict[tuple[str, str, str], Backing]:
-    low, high = uncalibrated()
-    found = {}
-    for row in fit()["errors"]:
-        given = row if row["calibrated"] else row | {"low": low, "high": high}
-        found[row["family"], row["arch"], row["mode"]] = Backing(**given)
-    return found
+    return {(row["family"], row["arch"], row["mode"]): Backing(**row) for row in fit()["errors"]}
 
 
-def backing(family: str, chip: DeviceSpec, mode: str = "in models") -> Backing | None:
+def backing(family: str, chip: DeviceSpec, mode: str = KERNEL) -> Backing | None:
     return backings().get((family, chip.arch, mode))
 
 
 @functools.cache
 def uncalibrated() -> tuple[float, float]:
-    """The interval of a prediction that no table backs: how far the bare guesses are from the tables we have."""
+    """The interval of a prediction that no table backs."""
     found = fit()["uncalibrated"]
     return found["low"], found["high"]
 
 
 @functools.cache
-def costs(family: str) -> dict[str, float]:
-    found: dict[str, float] = fit()["families"][family]
+def costs(family: str, arch: str) -> dict[str, float]:
+    """What the features of a form cost; of an architecture that no table covers, Wormhole's, whose engines are the
+    slower ones; of a form without a table, the guesses."""
+    known = fit()["forms"].get(family)
+    if known is None:
+        return GUESSES
+    fitted = known.get(arch, known["wormhole_b0"])
+    return GUESSES | {name: value for name, (value, _) in fitted.items()}
+
+
+def parameters(arch: str) -> list[Parameter]:
+    """Every fitted parameter of an architecture."""
+    found = []
+    for family, known in fit()["forms"].items():
+        for name, (value, spread) in known.get(arch, {}).items():
+            found.append(Parameter(family, name, value, spread, COSTS[name].unit, COSTS[name].meaning))
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,9 +24,21 @@ class Work:
 
 
 @dataclass(frozen=True)
+class Held:
+    """L1 bytes per core while one device operation runs: circular buffers, and tensors that only it sees."""
+
+    circular: int
+    tensors: int = 0
+
+
+Buffers = Callable[["DeviceOp", DeviceSpec], "int | Held"]
+
+
+@dataclass(frozen=True)
 class DeviceOp:
     """One device operation. `cores` is how many cores ran it, where a table says so; None leaves it to the model.
-    `code` is ttnn's name for it where its family has several; `params` are what else its buffers depend on."""
+    `code` is ttnn's name for it where its family has several; `params` are what else its buffers depend on; `buffers`
+    says what L1 it holds where that is not what its family holds."""
 
     family: str
     inputs: tuple[TensorSpec, ...]
@@ -35,6 +48,7 @@ class DeviceOp:
     cores: int | None = None
     code: str = ""
     params: tuple[tuple[str, Any], ...] = ()
+    buffers: Buffers | None = None
 
     def param(self, name: str, default: Any = None) -> Any:
         return next((value for key, value in self.params if key == name), default)

@@ -1,110 +1,188 @@
-"""The families of device operations, and the one form of their time.
+"""The families of device operations, the form of each one's time, and how many cores share one.
 
-A prediction is `launch + (dram⁴ + core⁴)^¼` in ns: bytes through DRAM against the sum of what the busiest core does.
-What counts is in `features.py`; what it costs is fitted by `fit.py` where tables exist.
+A compiler's device operation names a family; some families have several forms (a typecast is a unary operation, a
+product is cut one way or another), and it is forms that are fitted, judged and given intervals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from proveout.chip import features
+from proveout.chip.costs import predict, scaled
 from proveout.chip.device_op import DeviceOp, rows, tile_rows, tiles
-from proveout.chip.features import Features, product_of
+from proveout.chip.forms import elementwise, layout, movement, norms, products, transformer, windows
+from proveout.chip.forms.shared import Features, sharded
 from proveout.chip.matmul import blocks_for
 from proveout.types import TILE, DeviceSpec
 
-
-@dataclass(frozen=True)
-class Form:
-    """One family: what of it costs, and the device operations that are it."""
-
-    features: Callable[[DeviceOp, DeviceSpec, int], Features]
-    codes: tuple[str, ...] = ()
-    """Names of device operations, without `DeviceOperation`."""
-    pieces: Callable[[DeviceOp], int] = lambda op: max(op.out.num_pages, 1)
-    """How many cores could share it."""
+MATMUL = "matmul"
 
 
-def predict(found: Mapping[str, Any], costs: Mapping[str, float]) -> Any:
-    """Time in ns from features: floats, or arrays of them."""
-    core: Any = 0.0
-    for name, value in found.items():
-        if name not in ("launch", "dram"):
-            core = core + value * costs[name]
-    dram = found["dram"] * costs["dram"] if "dram" in found else 0.0
-    return found["launch"] * costs["launch"] + (dram**4 + core**4) ** 0.25
-
-
-def features_of(op: DeviceOp, chip: DeviceSpec) -> Features:
-    """Its features in ns: cycles at the chip's clock, bytes at its DRAM rate."""
-    found = FORMS[op.family].features(op, chip, cores_of(op, chip))
-    scaled = {name: value if name == "dram" else value / chip.clock_ghz for name, value in found.items()}
-    return {"launch": 1000.0 / chip.clock_ghz, **scaled}
-
-
-def cores_of(op: DeviceOp, chip: DeviceSpec) -> int:
-    """How many cores run it: as a table says, as its shards lie, or as many as it has pieces of work."""
-    if op.cores is not None:
-        return max(1, op.cores)
-    if op.family == "matmul":
-        return blocks_for(product_of(op), chip).cores
-    for tensor in (op.out, op.first):
-        if tensor.memory.shard is not None:
-            columns, lines = tensor.memory.shard.grid
-            return min(chip.cores, columns * lines)
-    return max(1, min(chip.cores, FORMS[op.family].pieces(op)))
+def _pages(op: DeviceOp) -> int:
+    return max(op.out.num_pages, 1)
 
 
 def _tiles(op: DeviceOp) -> int:
     return tiles(op.out)
 
 
+def _rows(op: DeviceOp) -> int:
+    return rows(op.out)
+
+
 def _tile_rows(op: DeviceOp) -> int:
     return max(tile_rows(op.out), tile_rows(op.first))
 
 
+def _out_tile_rows(op: DeviceOp) -> int:
+    return tile_rows(op.out)
+
+
+def _in_tile_rows(op: DeviceOp) -> int:
+    return tile_rows(op.first)
+
+
+def _looked_up(op: DeviceOp) -> int:
+    return tile_rows(op.out) if op.out.layout == "tile" else rows(op.out)
+
+
 def _conv_pieces(op: DeviceOp) -> int:
     """Tile rows of the output; block-sharded, tiles."""
-    cut = -(-op.out.shape[-1] // TILE) if op.out.memory.sharding == "block" else 1
+    sharding = op.param("shards") or op.out.memory.sharding
+    cut = -(-op.out.shape[-1] // TILE) if sharding == "block" else 1
     return -(-rows(op.out) // TILE) * cut
 
 
+@dataclass(frozen=True)
+class Form:
+    """One form: what of it costs, and the device operations that are it."""
+
+    features: Callable[[DeviceOp, DeviceSpec, int], Features]
+    codes: tuple[str, ...] = ()
+    """Names of device operations, without `DeviceOperation`; first the one that ttnn usually runs."""
+    pieces: Callable[[DeviceOp], int] = _pages
+    """How many cores could share it."""
+    spreads: bool = False
+    """Whether ttnn always gives it all the cores it can use: a smaller count in a profile is a gap in the log."""
+
+
 FORMS: dict[str, Form] = {
-    "matmul": Form(features.narrow_matmul, ("Matmul", "MinimalMatmulOp")),
-    "conv": Form(features.conv, ("Conv2d", "OptimizedConvNew"), _conv_pieces),
-    "halo": Form(features.halo, ("Halo",), _tile_rows),
-    "pool": Form(features.pool, ("Pool2D",), lambda op: rows(op.out)),
-    "unary": Form(features.unary, ("Unary", "Typecast"), _tiles),
-    "binary": Form(features.elementwise, ("Binary", "BinaryNg", "Ternary"), _tiles),
-    "group norm": Form(features.group_norm, ("GroupNorm",), _tile_rows),
-    "layer norm": Form(features.engine, ("LayerNorm",), _tile_rows),
-    "softmax": Form(features.engine, ("Softmax",), _tile_rows),
-    "attention": Form(features.engine, ("SDPAOperation",), _tile_rows),
-    "reduce": Form(features.engine, ("Reduce", "FastReduceNC", "ArgMax", "FillPad", "TopK", "Sort", "Prod"), _tiles),
-    "scan": Form(features.engine, ("Accumulation", "IntImg"), _tiles),
-    "embedding": Form(features.lookup, ("Embeddings",)),
-    "copy": Form(features.copied, ("Move", "Copy")),
-    "reshard": Form(features.copied, ("Reshard",)),
-    "interleaved to sharded": Form(features.to_sharded, ("InterleavedToSharded", "InterleavedToShardedPartial")),
-    "sharded to interleaved": Form(features.from_sharded, ("ShardedToInterleaved", "ShardedToInterleavedPartial")),
-    "tilize": Form(features.tilize, ("Tilize",), _tile_rows),
-    "tilize with padding": Form(features.tilize, ("TilizeWithValPadding",), _tile_rows),
-    "untilize": Form(features.untilize, ("Untilize", "UntilizeCodegen"), _tile_rows),
-    "untilize with unpadding": Form(features.untilize, ("UntilizeWithUnpadding",), _tile_rows),
-    "reshape": Form(features.reshape, ("Reshape", "ReshapeView")),
-    "permute": Form(features.permute, ("Permute",)),
-    "transpose": Form(features.transpose, ("Transpose",), _tiles),
-    "slice": Form(features.slice_, ("Slice", "Split")),
-    "slice write": Form(features.slice_write, ("SliceWrite",)),
-    "padded slice": Form(features.padded_slice, ("PaddedSlice",)),
-    "concat": Form(features.concat, ("Concat",)),
-    "upsample": Form(features.engine, ("UpsampleOperation",)),
-    "grid sample": Form(features.engine, ("GridSample", "GridSampleOperation")),
-    "other": Form(features.engine, ("RotaryEmbeddingLlama", "UpdateKVCacheOperation")),
+    MATMUL: Form(products.one_dimensional, ("Matmul", "MinimalMatmulOp", "MinimalMatmul", "SparseMatmul")),
+    "conv": Form(windows.conv, ("Conv2d", "OptimizedConvNew"), _conv_pieces),
+    "halo": Form(movement.halo, ("Halo",), _tile_rows),
+    "pool": Form(windows.pool, ("Pool2D",), _rows),
+    "unary": Form(elementwise.unary, ("Unary",), _tiles, spreads=True),
+    "typecast": Form(elementwise.typecast, ("Typecast",), _tiles, spreads=True),
+    "exp": Form(elementwise.exponential, (), _tiles),
+    "binary": Form(elementwise.binary, ("BinaryNg", "Binary", "Ternary"), _tiles, spreads=True),
+    "group norm": Form(norms.group_norm, ("GroupNorm",), _tile_rows),
+    "layer norm": Form(norms.layer_norm, ("LayerNorm",), _tile_rows, spreads=True),
+    "softmax": Form(norms.softmax, ("Softmax",), _tile_rows),
+    "moreh softmax": Form(norms.softmax, (), _tile_rows),
+    "moreh reduction": Form(norms.reduce, (), _tiles),
+    "attention": Form(transformer.attention, ("SDPAOperation", "JointSDPA"), lambda op: _tile_rows(op)),
+    "decode attention": Form(transformer.decode_attention, ("SdpaDecode",), lambda op: 1 << 30),
+    "reduce": Form(norms.reduce, ("Reduce", "FastReduceNC", "Prod"), _tiles, spreads=True),
+    "argmax": Form(norms.argmax, ("ArgMax",), lambda op: 1 << 30),
+    "top-k": Form(norms.top_k, ("TopK", "Sort"), _in_tile_rows),
+    "fill pad": Form(movement.fill_pad, ("FillPad",), lambda op: tiles(op.first), spreads=True),
+    "scan": Form(elementwise.engine, ("Accumulation", "IntImg"), _tiles),
+    "embedding": Form(movement.lookup, ("Embeddings",), _looked_up),
+    "copy": Form(movement.copied, ("Copy", "Move", "CloneOperation", "Clone", "Fill", "Full"), spreads=True),
+    "pad": Form(movement.pad, ("Pad",)),
+    "repeat": Form(movement.repeat, ("Repeat",), spreads=True),
+    "reshard": Form(movement.copied, ("Reshard",)),
+    "interleaved to sharded": Form(movement.to_sharded, ("InterleavedToSharded", "InterleavedToShardedPartial")),
+    "sharded to interleaved": Form(movement.from_sharded, ("ShardedToInterleaved", "ShardedToInterleavedPartial")),
+    "tilize": Form(layout.tilize, ("Tilize",), _tile_rows),
+    "tilize with padding": Form(layout.tilize_padding, ("TilizeWithValPadding",), _tile_rows),
+    "untilize": Form(layout.untilize, ("UntilizeCodegen", "Untilize"), _tile_rows),
+    "untilize with unpadding": Form(layout.untilize_unpadding, ("UntilizeWithUnpadding",), _tile_rows),
+    "reshape": Form(layout.reshape, ("ReshapeView", "Reshape"), spreads=True),
+    "permute": Form(layout.permute, ("Permute",), spreads=True),
+    "transpose": Form(layout.transpose, ("Transpose",), _tiles, spreads=True),
+    "slice": Form(movement.slice_, ("Slice", "Split"), spreads=True),
+    "slice write": Form(movement.slice_write, ("SliceWrite",)),
+    "padded slice": Form(movement.padded_slice, ("PaddedSlice",)),
+    "concat": Form(movement.concat, ("Concat",), spreads=True),
+    "scatter": Form(movement.scatter, ("Scatter",), spreads=True),
+    "create heads": Form(
+        transformer.split_heads,
+        ("NlpCreateHeads", "NlpCreateHeadsSegformer", "NlpCreateHeadsVit", "NlpCreateHeadsFalcon7B", "CreateQKVHeads"),
+        _in_tile_rows,
+    ),
+    "concat heads": Form(transformer.split_heads, ("NLPConcatHeads", "ConcatHeads", "NlpConcatHeads"), _out_tile_rows),
+    "create heads, decode": Form(
+        transformer.decode_heads, ("NLPCreateQKVHeadsDecode", "NlpCreateQKVHeadsDecode"), lambda op: 32
+    ),
+    "concat heads, decode": Form(
+        transformer.merge_heads, ("NLPConcatHeadsDecode", "NlpConcatHeadsDecode"), lambda op: 32
+    ),
+    "update cache": Form(
+        transformer.update_cache, ("PagedUpdateCache", "PagedFusedUpdateCache", "UpdateCache"), lambda op: 32
+    ),
+    "fill cache": Form(
+        transformer.fill_cache,
+        ("PagedFillCache", "UpdateKVCacheOperation"),
+        lambda op: tile_rows(op.inputs[1] if len(op.inputs) > 1 else op.first),
+    ),
+    "rotary": Form(
+        transformer.rotary,
+        ("RotaryEmbedding", "RotaryEmbeddingHf", "RotaryEmbeddingLlama", "RotaryEmbeddingLlamaFusedQk"),
+        _in_tile_rows,
+    ),
+    "upsample": Form(elementwise.engine, ("UpsampleOperation", "Upsample")),
+    "grid sample": Form(elementwise.engine, ("GridSampleOperation", "GridSample")),
+    "1D decode product": Form(products.decode_1d),
+    "DRAM-sharded product": Form(products.dram_sharded),
+    "1D product": Form(products.one_dimensional),
+    "2D product": Form(products.two_dimensional),
+    "batched product": Form(products.batched),
+    "minimal product": Form(products.minimal),
+    "sparse product": Form(products.sparse),
+    "height-sharded product": Form(products.height_sharded),
+    "other": Form(elementwise.engine),
 }
 
-CODES: dict[str, str] = {code: family for family, form in FORMS.items() for code in form.codes}
-"""Names of device operations to their families."""
+CODES: dict[str, str] = {code: name for name, form in FORMS.items() for code in form.codes}
+"""Names of device operations to their forms."""
+
+
+def form_of(op: DeviceOp, chip: DeviceSpec) -> str:
+    """The form of one device operation: by what ttnn calls it, and for a product by how it is cut."""
+    if op.family == MATMUL:
+        return products.form_of(op, chip)
+    if op.param("stack"):
+        return "exp"
+    if str(op.param("called", "")).startswith("moreh"):  # kernels of their own, slower than ttnn's usual ones
+        return "moreh softmax" if op.family == "softmax" else "moreh reduction"
+    return CODES.get(op.code, op.family) if op.family != "conv" else "conv"
+
+
+def features_of(op: DeviceOp, chip: DeviceSpec) -> Features:
+    """Its features in ns."""
+    cores = cores_of(op, chip)
+    found = FORMS[form_of(op, chip)].features(op, chip, cores)
+    return scaled({"launch": 1000.0, "core_start": float(cores), **found}, chip.clock_ghz)
+
+
+def cores_of(op: DeviceOp, chip: DeviceSpec) -> int:
+    """How many cores run it: as a table says, as its shards lie, or as many as it has pieces of work."""
+    if op.family == MATMUL:
+        return max(1, op.cores) if op.cores is not None else blocks_for(products.product_of(op), chip).cores
+    form = FORMS[form_of(op, chip)]
+    if op.param("on_cores"):
+        return max(1, min(chip.cores, op.param("on_cores")))
+    for tensor in (op.out, op.first):
+        if tensor.memory.shard is not None and tensor.memory.buffer == "l1" and sharded(tensor):
+            return max(1, min(chip.cores, math.prod(tensor.memory.shard.grid)))
+    most = max(1, min(chip.cores, form.pieces(op)))
+    if op.cores is None:
+        return most
+    spread = form.spreads and not any(sharded(t) for t in (op.first, op.out))
+    return max(op.cores, most) if spread else max(1, op.cores)
+
+
+__all__ = ["CODES", "FORMS", "Form", "cores_of", "features_of", "form_of", "predict"]

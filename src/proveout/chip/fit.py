@@ -1,285 +1,329 @@
-"""Fits the time model on the committed tables: `python -m proveout.chip.fit` writes `data/fit.json` and the page.
+"""Fits the time model: `python -m proveout.chip.fit [FOLDER]` writes `data/fit.json` and the page about it.
 
-Errors are cross-validated over shapes: all rows of one shape are held out together, whatever their dtype or device.
-The loss is robust and logarithmic (a factor of two too long is as bad as two too short); every parameter is held
-weakly at its guess from the engines' rates, so that what the tables cannot tell stays physical.
+FOLDER holds the published tables; without one, the copies that come with the product are taken. Errors are found twice:
+with every row's shape left out of the fit, and with its source (the model it was profiled in, else the file).
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from proveout.chip.families import FORMS, features_of, predict
-from proveout.chip.features import GUESSES, Features
-from proveout.chip.matmul import MODE_PARAMETERS, START, blocks_for, call_ns, features
-from proveout.chip.specs import CHIPS
-from proveout.chip.tables import GemmRow, OpRow, committed, gemm_row, op_row
-from proveout.errors import EnvironmentFault
+from proveout.chip import fit_gemm
+from proveout.chip.families import FORMS, features_of, form_of
+from proveout.chip.fit_page import write_page
+from proveout.chip.fit_transfers import fit_transfers
+from proveout.chip.intervals import Residuals, coverage, interval, widths_of
+from proveout.chip.solve import ARCHES, Array, Parameters, Rows, solve, stacked
+from proveout.chip.table_rows import READERS, gemm_row
+from proveout.chip.tables import SWEEPS, OpRow, kind_of, read
+from proveout.errors import EnvironmentFault, UsageError
 
-Array = np.ndarray[Any, Any]
-SCHEMA = 1
-MODES = ("out of the box", "tuned")
-ROBUST = 0.12
-"""Log errors beyond this count linearly."""
-HELD = 0.05
-"""Weight of a parameter's distance (in log) from its guess, against one row's log error; more with few rows."""
-BOUNDS = {"dram": (1.0, 3.0), "throttle": (0.01, 0.5)}
-"""What cannot be: faster than DRAM's peak rate, a clock that stops."""
+SCHEMA = 2
+TABLES = (
+    "op_times", "op_profiles", "matmul_sweeps", "matmul_height_sharded", "unary_exp", "conv_bench", "eltwise_times",
+    "softmax_reduce_host",
+)  # fmt: skip
+SHAPE_FOLDS = 10
 CALIBRATED_ROWS = 10
-"""A family is calibrated on a chip's architecture from this many measured rows on."""
-INTERVAL = (0.1, 0.9)
-"""Quantiles of the cross-validated residuals that an interval spans."""
-BORROWED = {"attention": "softmax"}
-"""Families without a row take the costs of their nearest relative."""
-SMALL_PAGE = 256
-"""Bytes of a page up to which the host's work on it decides the rate of a transfer."""
-MATMUL_FOLDS, FAMILY_FOLDS = 5, 10
+"""A form can be calibrated on an architecture from this many measured rows on."""
+CALIBRATED_COVER = 0.70
+"""And only where its interval held for this share of rows whose source it had never seen."""
+UNRELIABLE_CORES = ("qwen_qwen3_6_27b",)
+"""Profiles whose core counts are not the cores used: the same call appears with many counts at one time. Of each call
+the row with most cores is fitted."""
+EXP_SPREAD = (0.6, 1.8)
+"""Rows of the `exp` table this far from the uint16 row of their shape and place have a wrong shape or time."""
 
 
 @dataclass(frozen=True)
-class Residuals:
-    """Cross-validated predictions of the rows of one family, architecture and mode."""
+class Measured:
+    """One row of a table, its form, and where it stands."""
 
-    family: str
-    arch: str
-    mode: str
-    measured: Array
-    predicted: Array
-    sizes: Array
-    """Tile products of a matmul, ns of anything else: the range that calibration reaches."""
-    shapes: int
+    row: OpRow
+    form: str
+    table: str
+    line: int
+    text: dict[str, str]
 
-    def summary(self) -> dict[str, Any]:
-        error = np.abs(self.predicted / self.measured - 1)
-        ratio = self.measured / self.predicted
-        low, high = np.quantile(ratio, INTERVAL) if len(ratio) >= CALIBRATED_ROWS else (None, None)
-        return {
-            "family": self.family,
-            "arch": self.arch,
-            "mode": self.mode,
-            "rows": len(self.measured),
-            "shapes": self.shapes,
-            "median_error": _short(np.median(error)),
-            "p90_error": _short(np.quantile(error, 0.9)),
-            "low": _short(low),
-            "high": _short(high),
-            "calibrated": len(self.measured) >= CALIBRATED_ROWS,
-            "least": _short(self.sizes.min()),
-            "most": _short(self.sizes.max()),
-        }
+
+@dataclass(frozen=True)
+class Judged:
+    """All rows of one form: measured, and predicted with shapes or sources left out."""
+
+    form: str
+    measured: tuple[Measured, ...]
+    rows: Rows
+    parameters: Parameters
+    by_shape: Array
+    by_source: Array
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Everything that is committed, and the residuals behind it."""
+    """Everything that is committed, and the rows behind it."""
 
     document: dict[str, Any]
-    residuals: tuple[Residuals, ...]
+    judged: tuple[Judged, ...]
+    gemm: tuple[fit_gemm.Held, ...]
     left_out: tuple[str, ...]
+    covered: dict[tuple[str, int], tuple[bool, bool]]
+    """(table, line) to whether the interval held with its shape, with its source left out."""
 
 
-def fit_all() -> Fit:
-    """Fit every family on the committed tables."""
-    gemm = [gemm_row(r, f"gemm.csv line {i}") for i, r in enumerate(committed("gemm.csv"), 2)]
-    listed = [(i, op_row(r, f"op_times.csv line {i}")) for i, r in enumerate(committed("op_times.csv"), 2)]
-    residuals: list[Residuals] = []
-    matmul: dict[str, Any] = {}
-    for arch in ("wormhole_b0", "blackhole"):
-        rows = [r for r in gemm if r.chip.arch == arch]
-        matmul[arch] = _fit_matmul(rows)
-        residuals += _validate_matmul(rows, arch)
-    families: dict[str, dict[str, float]] = {}
-    guesses: list[Array] = []
-    left_out: list[str] = []
-    for family in FORMS:
-        ops = [(i, r) for i, r in listed if r is not None and r.op.family == family and r.ns is not None]
-        impossible = [i for i, r in ops if features_of(r.op, r.chip).get("dram", 0.0) > _ns(r)]
-        left_out += [f"op_times.csv line {i} ({family}): faster than the peak rate of DRAM" for i in impossible]
-        rows_here = [r for i, r in ops if i not in impossible]
-        families[family] = _fit_family(rows_here)
-        if rows_here:
-            residuals += _validate_family(family, rows_here)
-            if len(rows_here) >= CALIBRATED_ROWS:
-                stacked, measured = _stack([features_of(r.op, r.chip) for r in rows_here]), _measured(rows_here)
-                guesses.append(measured / predict(stacked, GUESSES))
-    families |= {family: families[relative] for family, relative in BORROWED.items()}
-    low, high = np.quantile(np.concatenate(guesses), INTERVAL)
+def fit_all(folder: Path | None = None) -> Fit:
+    """Fit every form on the tables of a folder."""
+    gemm = [gemm_row(r, f"gemm.csv line {i}") for i, r in enumerate(_table(folder, "gemm"), 2)]
+    rows, left_out = usable(list(measured_rows(folder)))
+    by_form: dict[str, list[Measured]] = defaultdict(list)
+    for row in rows:
+        by_form[row.form].append(row)
+    judged = tuple(_judge(form, by_form[form]) for form in FORMS if by_form.get(form))
+    matmul, held = fit_gemm.fit(gemm)
+    swept = [j for j in judged if all(m.table in SWEEPS for m in j.measured)]
+    promised = _promises([j for j in judged if j not in swept])
+    for one in swept:
+        promised = promised.joined(_promises([one]))
     document = {
         "schema": SCHEMA,
-        "interval": list(INTERVAL),
         "matmul": matmul,
-        "families": {k: {n: _short(v) for n, v in costs.items()} for k, costs in families.items()},
-        "errors": [r.summary() for r in residuals],
-        "uncalibrated": {"low": _short(low), "high": _short(high)},
-        "transfer": _fit_transfers(),
+        "forms": {j.form: _parameters(j) for j in judged},
+        "errors": [*fit_gemm.summaries(held), *_summaries(judged, promised)],
+        "uncalibrated": _uncalibrated(judged),
+        "transfer": fit_transfers(),
     }
-    return Fit(document, tuple(residuals), tuple(left_out))
+    return Fit(document, judged, held, tuple(left_out), promised.covered)
 
 
-# ---- matrix products -------------------------------------------------------------------------------------------------
+def measured_rows(folder: Path | None) -> Iterator[Measured]:
+    """Every row of every table that has a time and can be predicted."""
+    for name in TABLES:
+        rows = _table(folder, name)
+        kind = kind_of(rows[0], name)
+        for line, text in enumerate(rows, 2):
+            row = READERS[kind](text, f"{name}.csv line {line}")
+            if row is not None and row.ns is not None:
+                yield Measured(row, form_of(row.op, row.chip), name, line, text)
 
 
-def _fit_matmul(rows: Sequence[GemmRow]) -> dict[str, dict[str, float]]:
-    """One set of parameters for an architecture, some of them apart for each mode."""
-    start = START[rows[0].chip.arch]
-    shared = [k for k in start if k not in MODE_PARAMETERS]
-    names = shared + [f"{k}/{mode}" for k in MODE_PARAMETERS for mode in MODES]
-    guess = np.log([start[n.partition("/")[0]] for n in names])
-    stacked, measured = _stack_products(rows), _measured(rows)
-    mode = np.array([MODES.index(r.mode) for r in rows])
-    counts = np.bincount(mode, minlength=len(MODES))
-    weight = np.sqrt(len(rows) / len(MODES) / np.maximum(counts, 1))[mode]
+def usable(rows: Sequence[Measured]) -> tuple[list[Measured], list[str]]:
+    """The rows to fit on, and why the others are not: impossible times, core counts that the log lost, wrong shapes."""
+    kept: list[Measured] = []
+    why: dict[str, int] = defaultdict(int)
+    most: dict[tuple[str, ...], Measured] = {}
+    anchors = {_exp_key(r): r.row.ns for r in rows if r.form == "exp" and r.row.op.first.dtype == "uint16"}
+    for r in rows:
+        ns = r.row.ns or 0.0
+        if features_of(r.row.op, r.row.chip).get("dram", 0.0) > ns and r.form in FORMS and r.table == "op_times":
+            why[f"{r.table}.csv line {r.line} ({r.form}): faster than the peak rate of DRAM"] += 1
+            continue
+        if r.form == "exp":
+            anchor = anchors.get(_exp_key(r))
+            if anchor and not EXP_SPREAD[0] < ns / anchor < EXP_SPREAD[1]:
+                why["unary_exp.csv: far from the uint16 row of the same shape and place"] += 1
+                continue
+        if r.row.source in UNRELIABLE_CORES:
+            call = tuple(v for k, v in r.text.items() if k in CALL_COLUMNS)
+            if call not in most or (most[call].row.op.cores or 0) < (r.row.op.cores or 0):
+                most[call] = r
+            continue
+        kept.append(r)
+    lost = sum(r.row.source in UNRELIABLE_CORES for r in rows) - len(most)
+    if lost:
+        why[f"op_profiles.csv, {UNRELIABLE_CORES[0]}: repeated calls with cores missing from the log"] = lost
+    return [*kept, *most.values()], [f"{n} rows of {w}" if n > 1 else w for w, n in why.items()]
 
-    def parameters(x: Array) -> dict[str, Any]:
-        value = dict(zip(names, np.exp(x), strict=True))
-        apart = {k: np.array([value[f"{k}/{m}"] for m in MODES])[mode] for k in MODE_PARAMETERS}
-        return {k: value[k] for k in shared} | apart
 
-    x = _solve(lambda x: np.log(call_ns(stacked, parameters(x)) / measured) * weight, guess, names)
-    value = dict(zip(names, np.exp(x), strict=True))
-    return {m: {k: _short(value[k if k in value else f"{k}/{m}"]) for k in start} for m in MODES}
+CALL_COLUMNS = ("op_code", "input0", "input1", "input2", "output0", "program_config", "attributes", "phase", "fused")
 
 
-def _validate_matmul(rows: Sequence[GemmRow], arch: str) -> list[Residuals]:
-    shapes = sorted({r.shape for r in rows}, key=lambda s: (s[0] * s[1] * s[2], s))
-    held_out = np.zeros(len(rows))
-    for fold in range(MATMUL_FOLDS):
-        hidden = set(shapes[fold::MATMUL_FOLDS])
-        fitted = _fit_matmul([r for r in rows if r.shape not in hidden])
-        for i, row in enumerate(rows):
-            if row.shape in hidden:
-                held_out[i] = call_ns(_stack_products([row]), fitted[row.mode])[0]
-    found = []
-    for mode in MODES:
-        here = [i for i, r in enumerate(rows) if r.mode == mode]
-        measured = _measured([rows[i] for i in here])
-        sizes = np.array([float(np.prod(rows[i].shape)) for i in here])
-        shapes_here = len({rows[i].shape for i in here})
-        found.append(Residuals("matmul", arch, mode, measured, held_out[here], sizes, shapes_here))
+def _exp_key(row: Measured) -> tuple[object, ...]:
+    return (row.row.op.first.shape, row.row.op.first.memory.buffer)
+
+
+def _table(folder: Path | None, name: str) -> list[dict[str, str]]:
+    root = folder if folder is not None else Path(str(resources.files("proveout.chip") / "data"))
+    for ending in (".csv", ".csv.gz"):
+        if (root / f"{name}{ending}").exists():
+            return read(root / f"{name}{ending}")
+    raise UsageError(f"{root} has no {name}.csv. Give the folder with the published tables.")
+
+
+# ---- forms -----------------------------------------------------------------------------------------------------------
+
+
+def rows_of(measured: Sequence[Measured]) -> Rows:
+    return stacked(
+        [features_of(m.row.op, m.row.chip) for m in measured],
+        [m.row.ns or 1.0 for m in measured],
+        [m.row.chip.arch for m in measured],
+        [m.row.source for m in measured],
+        [m.row.shape for m in measured],
+    )
+
+
+def _judge(form: str, measured: list[Measured]) -> Judged:
+    rows = rows_of(measured)
+    by_shape = left_out(rows, rows.shape, SHAPE_FOLDS)
+    by_source = left_out(rows, rows.source, len(rows))
+    return Judged(
+        form, tuple(measured), rows, solve(rows), by_shape, np.where(np.isnan(by_source), by_shape, by_source)
+    )
+
+
+def left_out(rows: Rows, key: Array, folds: int) -> Array:
+    """Predictions of every row by parameters that no row of its group had a say in; where all rows are one group there
+    is none, and for shapes of a single one the guesses stand in."""
+    groups = np.unique(key)
+    found = np.full(len(rows), np.nan)
+    if len(groups) < 2:
+        return found if key is rows.source else solve(rows).predict(rows)
+    for fold in range(min(folds, len(groups))):
+        hidden = np.isin(key, groups[fold :: min(folds, len(groups))])
+        found[hidden] = solve(rows.take(~hidden)).predict(rows.take(hidden))
     return found
 
 
-def _stack_products(rows: Sequence[GemmRow]) -> dict[str, Array]:
-    stacked = _stack([features(r.product, blocks_for(r.product, r.chip, r.tuned)) for r in rows])
-    return stacked | {
-        "ghz": np.array([r.chip.clock_ghz for r in rows]),
-        "traced": np.array([float(r.traced) for r in rows]),
+def _parameters(judged: Judged) -> dict[str, dict[str, list[float]]]:
+    return {
+        arch: {n: [_short(v), _short(s, 2)] for n, (v, s) in judged.parameters.told(i).items()}
+        for i, arch in enumerate(ARCHES)
     }
 
 
-# ---- other families --------------------------------------------------------------------------------------------------
+# ---- errors and intervals --------------------------------------------------------------------------------------------
 
 
-def _fit_family(rows: Sequence[OpRow]) -> dict[str, float]:
-    """Costs of the features that occur; of the others the guesses."""
-    if not rows:
-        return dict(GUESSES)
-    stacked, measured = _stack([features_of(r.op, r.chip) for r in rows]), _measured(rows)
-    names = [n for n, v in stacked.items() if v.any()]
-    x = _solve(
-        lambda x: np.log(predict(stacked, GUESSES | dict(zip(names, np.exp(x), strict=True))) / measured),
-        np.log([GUESSES[n] for n in names]),
-        names,
-    )
-    return {n: GUESSES[n] for n in stacked} | dict(zip(names, (float(v) for v in np.exp(x)), strict=True))
+def timing_of(row: OpRow) -> str:
+    return "host" if row.op.param("host") else "kernel"
 
 
-def _validate_family(family: str, rows: Sequence[OpRow]) -> list[Residuals]:
-    shapes = sorted({r.shape for r in rows})
-    folds = min(FAMILY_FOLDS, len(shapes))
-    held_out = np.zeros(len(rows))
-    for fold in range(folds):
-        hidden = set(shapes[fold::folds])
-        known = [r for r in rows if r.shape not in hidden]
-        costs = GUESSES | _fit_family(known)
-        for i, row in enumerate(rows):
-            if row.shape in hidden:
-                held_out[i] = predict(features_of(row.op, row.chip), costs)
+@dataclass(frozen=True)
+class Promises:
+    """Intervals, and whether they held."""
+
+    ends: dict[tuple[str, str, int], tuple[float, float]]
+    """(form, how it was timed, architecture) to the logarithms of both ends."""
+    covered: dict[tuple[str, int], tuple[bool, bool]]
+
+    def joined(self, other: Promises) -> Promises:
+        return Promises(self.ends | other.ends, self.covered | other.covered)
+
+
+def _promises(judged: Sequence[Judged]) -> Promises:
+    """The intervals of forms that may borrow from each other; a sweep of one operation stands alone."""
+    residuals, keys = _residuals(judged)
+    ends: dict[tuple[str, str, int], tuple[float, float]] = {}
+    covered: dict[tuple[str, int], tuple[bool, bool]] = {}
+    names = list(dict.fromkeys((form, timing) for form, timing, _ in keys))
+    for arch in range(len(ARCHES)):
+        at = np.flatnonzero(residuals.arch == arch)
+        if not len(at):
+            continue
+        widths = widths_of(residuals, arch)
+        for place, shape, source in zip(at, *coverage(residuals, arch, widths), strict=True):
+            measured = keys[place][2]
+            covered[measured.table, measured.line] = (bool(shape), bool(source))
+        for index in np.unique(residuals.form[at]):
+            ends[(*names[index], arch)] = interval(residuals, int(index), arch, widths)
+    return Promises(ends, covered)
+
+
+def _residuals(judged: Sequence[Judged]) -> tuple[Residuals, list[tuple[str, str, Measured]]]:
+    parts: list[list[Any]] = [[], [], [], [], [], []]
+    keys: list[tuple[str, str, Measured]] = []
+    forms: dict[tuple[str, str], int] = {}
+    sources: dict[str, int] = {}
+    shapes: dict[object, int] = {}
+    for j in judged:
+        for i, m in enumerate(j.measured):
+            name = (j.form, timing_of(m.row))
+            ns = j.rows.measured[i]
+            values = (
+                forms.setdefault(name, len(forms)),
+                j.rows.arch[i],
+                sources.setdefault(m.row.source, len(sources)),
+                shapes.setdefault((j.form, m.row.shape), len(shapes)),
+                np.log(ns / j.by_shape[i]),
+                np.log(ns / j.by_source[i]),
+            )
+            for part, value in zip(parts, values, strict=True):
+                part.append(value)
+            keys.append((*name, m))
+    return Residuals(*(np.array(p) for p in parts)), keys
+
+
+def _summaries(judged: Sequence[Judged], promised: Promises) -> list[dict[str, Any]]:
     found = []
-    for arch in ("wormhole_b0", "blackhole"):
-        here = [i for i, r in enumerate(rows) if r.chip.arch == arch]
-        if here:
-            measured, count = _measured([rows[i] for i in here]), len({rows[i].shape for i in here})
-            found.append(Residuals(family, arch, "in models", measured, held_out[here], measured, count))
+    for j in judged:
+        for timing in dict.fromkeys(timing_of(m.row) for m in j.measured):
+            for arch in range(len(ARCHES)):
+                here = [i for i, m in enumerate(j.measured) if timing_of(m.row) == timing and j.rows.arch[i] == arch]
+                if here:
+                    ends = promised.ends[j.form, timing, arch]
+                    found.append(_summary(j, timing, arch, np.array(here), ends, promised.covered))
     return found
 
 
-# ---- transfers -------------------------------------------------------------------------------------------------------
+def _summary(
+    j: Judged,
+    timing: str,
+    arch: int,
+    here: Array,
+    ends: tuple[float, float],
+    covered: dict[tuple[str, int], tuple[bool, bool]],
+) -> dict[str, Any]:
+    measured = j.rows.measured[here]
+    shape, source = (np.abs(p[here] / measured - 1) for p in (j.by_shape, j.by_source))
+    inside = np.array([covered[j.measured[i].table, j.measured[i].line] for i in here])
+    sources = len(np.unique(j.rows.source[here]))
+    cover = inside.mean(axis=0)
+    held = cover[1] >= CALIBRATED_COVER if sources > 1 else cover[0] >= CALIBRATED_COVER
+    return {
+        "family": j.form,
+        "arch": ARCHES[arch],
+        "mode": timing,
+        "rows": len(here),
+        "shapes": len(np.unique(j.rows.shape[here])),
+        "sources": sources,
+        "median_error": _short(np.median(shape)),
+        "p90_error": _short(np.quantile(shape, 0.9)),
+        "source_median_error": _short(np.median(source)),
+        "source_p90_error": _short(np.quantile(source, 0.9)),
+        "low": _short(np.exp(ends[0])),
+        "high": _short(np.exp(ends[1])),
+        "cover": _short(cover[0]),
+        "source_cover": _short(cover[1]),
+        "calibrated": bool(len(here) >= CALIBRATED_ROWS and held),
+        "least": _short(measured.min()),
+        "most": _short(measured.max()),
+    }
 
 
-def _fit_transfers() -> dict[str, Any]:
-    """Host time of a page in each direction, from the small pages; large ones go at the bus's rate."""
-    found: dict[str, Any] = {}
-    table = committed("transfer.csv")
-    for word, arch in (("wormhole", "wormhole_b0"), ("blackhole", "blackhole")):
-        chip = next(c for c in CHIPS.values() if c.arch == arch)
-        found[arch] = {}
-        for direction, rate in (("write", chip.pcie_write_gb_s), ("read", chip.pcie_read_gb_s)):
-            rows = [r for r in table if r["arch"] == word and r["direction"] == direction]
-            page = np.array([float(r["page_bytes"]) for r in rows])
-            measured = page / np.array([float(r["gb_s"]) for r in rows])
-            page_ns = float(np.median(measured[page <= SMALL_PAGE]))
-            low, high = np.quantile(measured / np.maximum(page / rate, page_ns), INTERVAL)
-            found[arch][direction] = {"page_ns": _short(page_ns), "low": _short(low), "high": _short(high)}
-    return found
+def _uncalibrated(judged: Sequence[Judged]) -> dict[str, float]:
+    """Of what no table backs: as wide as errors on left-out sources were, over all forms with several."""
+    errors = [np.log(j.rows.measured / j.by_source) for j in judged if len(np.unique(j.rows.source)) > 1]
+    low, high = np.quantile(np.concatenate(errors), (0.03, 0.97))
+    return {"low": _short(np.exp(low)), "high": _short(np.exp(high))}
 
 
-# ---- the solver ------------------------------------------------------------------------------------------------------
+def _short(value: Any, digits: int = 4) -> float:
+    return float(f"{float(value):.{digits}g}")
 
 
-def _solve(log_error: Callable[[Array], Array], guess: Array, names: Sequence[str]) -> Array:
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        from scipy.optimize import least_squares
-    except ImportError:
-        raise EnvironmentFault("fitting the time model needs scipy. Run: pip install scipy") from None
-
-    held = HELD * max(1.0, CALIBRATED_ROWS / len(log_error(guess)))
-
-    def residual(x: Array) -> Array:
-        error = log_error(x)
-        softened = np.sign(error) * ROBUST * np.sqrt(2 * (np.sqrt(1 + (error / ROBUST) ** 2) - 1))
-        return np.concatenate([softened, held * (x - guess)])
-
-    spans = np.array(
-        [
-            np.log(BOUNDS[n.partition("/")[0]]) if n.partition("/")[0] in BOUNDS else (g - 4, g + 4)
-            for n, g in zip(names, guess, strict=True)
-        ]
-    )
-    found: Array = least_squares(residual, guess, bounds=(spans[:, 0], spans[:, 1])).x
-    return found
-
-
-def _stack(rows: Sequence[Features]) -> dict[str, Array]:
-    return {name: np.array([float(r[name]) for r in rows]) for name in rows[0]}
-
-
-def _measured(rows: Sequence[GemmRow] | Sequence[OpRow]) -> Array:
-    return np.array([_ns(r) for r in rows])
-
-
-def _ns(row: GemmRow | OpRow) -> float:
-    assert row.ns is not None, "a row without a time cannot be fitted"
-    return row.ns
-
-
-def _short(value: Any) -> Any:
-    return None if value is None else float(f"{float(value):.4g}")
-
-
-def main() -> int:
-    from proveout.chip.fit_page import write_page
-
-    try:
-        found = fit_all()
-    except EnvironmentFault as fault:
+        found = fit_all(Path(given[0]) if given else None)
+    except (EnvironmentFault, UsageError) as fault:
         print(f"proveout.chip.fit: error: {fault}", file=sys.stderr)
         return fault.exit_code
     here = Path(__file__).resolve().parent
@@ -289,8 +333,8 @@ def main() -> int:
         write_page(found, docs)
     for row in found.document["errors"]:
         print(
-            f"{row['family']:24} {row['arch']:12} {row['mode']:15} {row['rows']:4} rows  median "
-            f"{100 * row['median_error']:5.1f} %  p90 {100 * row['p90_error']:5.1f} %"
+            f"{row['family']:24} {row['arch']:12} {row['mode']:15} {row['rows']:4} rows  shapes "
+            f"{100 * row['median_error']:5.1f} %  sources {100 * row['source_median_error']:5.1f} %"
         )
     return 0
 

@@ -1,4 +1,4 @@
-"""Predicts a whole table: rows of matrix products or device operations, with four columns added."""
+"""Predicts a whole table of published times, of any kind that `tables.py` knows, with four columns added."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
-from proveout.chip.tables import gemm_row, kind_of, op_row, read
+from proveout.chip.table_rows import READERS, gemm_row
+from proveout.chip.tables import kind_of, read
 from proveout.chip.time import Estimate, device_op_time, product_call_time
 from proveout.errors import UsageError
 
@@ -62,7 +63,7 @@ def _predict(kind: str, row: dict[str, str], line: str) -> tuple[float | None, E
     if kind == "gemm":
         product = gemm_row(row, line)
         return product.ns, product_call_time(product.product, product.chip, product.tuned, product.traced)
-    parsed = op_row(row, line)
+    parsed = READERS[kind](row, line)
     if parsed is None:
         return None, None
     time = device_op_time(parsed.op, parsed.chip)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from proveout.chip.calibration import Backing, backings
+from proveout.chip.calibration import Backing, backings, parameters
 from proveout.chip.device_op import MATRIX
 from proveout.chip.fidelity import PHASES
 from proveout.types import DeviceSpec
@@ -36,3 +37,11 @@ def rooflines(chip: DeviceSpec) -> list[dict[str, Any]]:
 
 def backing_of(chip: DeviceSpec) -> list[Backing]:
     return [b for b in backings().values() if b.arch == chip.arch]
+
+
+def fitted(chip: DeviceSpec) -> list[tuple[str, str, str, str, str, str]]:
+    """Every fitted parameter of an architecture: family, name, value, its factor of uncertainty, unit, meaning."""
+    return [
+        (p.family, p.name, f"{p.value:.3g}", f"{math.exp(p.spread):.2f}", p.unit, p.meaning)
+        for p in parameters(chip.arch)
+    ]

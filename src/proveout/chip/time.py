@@ -1,8 +1,8 @@
 """How long a kernel takes on a chip: PM ideal as ttnn computes it, and a prediction with its interval. Always modelled.
 
-A prediction is `calibrated` where published measurements of its family, on its architecture and of about its size stand
-behind it; its interval then spans four fifths of the cross-validated residuals. Elsewhere it rests on the engines'
-rates and on other chips' tables, is `uncalibrated`, and its interval is wide.
+A prediction is `calibrated` where published measurements of its form, on its architecture and of about its size stand
+behind it, and its interval held for rows of sources that had no say in it. Elsewhere it rests on few rows, on the other
+chip's or on the engines' rates, is `uncalibrated`, and its interval is wide.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from proveout.chip import calibration, matmul
 from proveout.chip.device_op import MATRIX, POOL, REDUCE, VECTOR, DeviceOp, Work
-from proveout.chip.families import cores_of, features_of, predict
-from proveout.chip.features import product_of
+from proveout.chip.families import cores_of, features_of, form_of, predict
 from proveout.chip.fidelity import PHASES, default_fidelity
+from proveout.chip.forms.products import product_of
 from proveout.types import DeviceSpec, TensorSpec
 
 __all__ = [
@@ -96,28 +96,34 @@ def kernel_time(
 
 
 def device_op_time(op: DeviceOp, chip: DeviceSpec) -> Estimate:
-    """The predicted kernel time of one device operation."""
-    if op.family == "matmul":
+    """The predicted kernel time of one device operation; of a call that the host timed, the call's."""
+    form = form_of(op, chip)
+    if form == "2D product":
         wide = _wide_product_time(op, chip)
         if wide is not None:
             return wide
-    found = float(predict(features_of(op, chip), calibration.costs(op.family)))
-    backing = calibration.backing(op.family, chip)
-    covered = backing is not None and backing.covers(found)
-    return _estimate(found, op, chip, backing if covered else None)
+    found = float(predict(features_of(op, chip), calibration.costs(form, chip.arch)))
+    mode = calibration.HOST if op.param("host") else calibration.KERNEL
+    backing = calibration.backing(form, chip, mode)
+    return _estimate(found, found, op, chip, backing)
 
 
 def _wide_product_time(op: DeviceOp, chip: DeviceSpec) -> Estimate | None:
-    """Two-dimensional multicast with whole K blocks, as in the published tables of large products; None for others."""
-    product = product_of(op)
+    """Two-dimensional multicast with whole K blocks, cut as ttnn does, of sizes in the published tables of large
+    products; None for others."""
+    product, config = product_of(op), op.param("config")
     blocks = matmul.blocks_for(product, chip, cores=op.cores)
     if blocks.kind != "2d" or blocks.k < 2 or product.batch > 1:
+        return None
+    if config is not None and (config.per_core_m, config.per_core_n, config.block_w) != (blocks.m, blocks.n, blocks.k):
         return None
     parameters = calibration.matmul_parameters(chip.arch, "out of the box")
     found = float(matmul.kernel_ns(matmul.features(product, blocks), parameters, chip.clock_ghz))
     backing = calibration.backing("matmul", chip, "out of the box")
-    covered = backing is not None and backing.covers(product.m * product.k * product.n)
-    return _estimate(found, op, chip, backing if covered else None)
+    size = product.m * product.k * product.n
+    if backing is not None and not backing.reaches(size):
+        return None
+    return _estimate(found, size, op, chip, backing)
 
 
 def product_call_time(product: matmul.Product, chip: DeviceSpec, tuned: bool, traced: bool) -> Estimate:
@@ -127,22 +133,27 @@ def product_call_time(product: matmul.Product, chip: DeviceSpec, tuned: bool, tr
     features |= {"ghz": chip.clock_ghz, "traced": float(traced)}
     found = float(matmul.call_ns(features, calibration.matmul_parameters(chip.arch, mode)))
     backing = calibration.backing("matmul", chip, mode)
-    covered = backing is not None and backing.covers(product.m * product.k * product.n)
-    return _interval(found, backing if covered else None)
+    return _interval(found, product.m * product.k * product.n, backing)
 
 
-def _estimate(predicted: float, op: DeviceOp, chip: DeviceSpec, backing: calibration.Backing | None) -> Estimate:
+def _estimate(
+    predicted: float, size: float, op: DeviceOp, chip: DeviceSpec, backing: calibration.Backing | None
+) -> Estimate:
     """No faster than the arithmetic at the engine's own rate."""
     floor = op.engine_cycles(chip) / chip.clock_ghz
-    found = _interval(max(predicted, floor), backing)
+    found = _interval(max(predicted, floor), size, backing)
     least = math.ceil(floor)
     ns, low_ns, high_ns = (max(value, least) for value in (found.ns, found.low_ns, found.high_ns))
     return Estimate(ns, low_ns, high_ns, found.calibrated, cores_of(op, chip))
 
 
-def _interval(ns: float, backing: calibration.Backing | None) -> Estimate:
-    low, high = (backing.low, backing.high) if backing else calibration.uncalibrated()
-    return Estimate(round(ns), min(round(ns), round(ns * low)), max(round(ns), round(ns * high)), backing is not None)
+def _interval(ns: float, size: float, backing: calibration.Backing | None) -> Estimate:
+    """As wide as left-out rows of its form were off; far from any measured size, as what no table backs."""
+    low, high = calibration.uncalibrated()
+    covered = backing is not None and backing.covers(size)
+    if backing is not None and backing.reaches(size):
+        low, high = backing.low, backing.high
+    return Estimate(round(ns), min(round(ns), round(ns * low)), max(round(ns), round(ns * high)), covered)
 
 
 def transfer_time(spec: TensorSpec, chip: DeviceSpec, to_device: bool) -> Estimate:
@@ -157,4 +168,4 @@ def transfer_time(spec: TensorSpec, chip: DeviceSpec, to_device: bool) -> Estima
 
 def ethernet_time(nbytes: float) -> Estimate:
     """What one chip receives from others, at the links' rate; uncalibrated."""
-    return _interval(math.ceil(nbytes / ETHERNET_GB_S), None)
+    return _interval(math.ceil(nbytes / ETHERNET_GB_S), 0.0, None)

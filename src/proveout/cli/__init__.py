@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,58 +12,21 @@ from typing import Any
 import typer
 import typer.core
 
-from proveout.cli import (
-    app,
-    benchmark,
-    bringup,
-    cache,
-    check,
-    compare,
-    compile,
-    devices,
-    discover,
-    export,
-    models,
-    ops,
-    perf,
-    query,
-    recover,
-    report,
-    run,
-    trace,
-    version,
-)
+from proveout.cli import verbs
 from proveout.cli.output import emit_json, note
 from proveout.errors import ProveoutError
 
-VERBS: dict[str, Callable[..., int]] = {
-    "benchmark": benchmark.verb,
-    "report": report.verb,
-    "compile": compile.verb,
-    "check": check.verb,
-    "compare": compare.verb,
-    "export": export.verb,
-    "perf": perf.verb,
-    "app": app.verb,
-    "bringup": bringup.verb,
-    "discover": discover.verb,
-    "models": models.verb,
-    "query": query.verb,
-    "cache": cache.verb,
-    "recover": recover.verb,
-    "ops": ops.verb,
-    "run": run.verb,
-    "trace": trace.verb,
-    "devices": devices.verb,
-    "version": version.verb,
-}
-"""In the order that `--help` lists them."""
-
-FIRST = ("benchmark", "report", "compile", "bringup", "perf", "app")
-"""What `--help` shows first; the rest is under *More*."""
-
 NAMES = ("proveout", "benchit")
 INTERRUPTED = 130
+DISK = {
+    errno.ENOSPC: "Free some space and run it again.",
+    errno.EDQUOT: "Free some space and run it again.",
+    errno.EROFS: "Choose a folder that can be written.",
+    errno.EACCES: "Choose a folder that can be written.",
+    errno.ENAMETOOLONG: "Choose a shorter name.",
+    errno.EIO: "The disk may be damaged: choose another.",
+}
+"""What the system says about its disks, and what to do then."""
 # typer brings its own copy of click or uses the installed one, depending on its version; this is the
 # class either raises for a command line that cannot be parsed.
 NotParsed: Any = typer.BadParameter.__base__
@@ -89,7 +54,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return fail(str(error), error.exit_code)
     except NotParsed as error:
         where = error.ctx.command_path if error.ctx else program
-        return fail(f"{error.format_message().rstrip('.')}. See: {where} --help", 2)
+        message = error.format_message().rstrip(".")
+        return fail(f"{message}{'' if message.endswith('?') else '.'} See: {where} --help", 2)
+    except OSError as error:
+        if error.errno not in DISK:
+            raise
+        where = f" ({error.filename})" if error.filename else ""
+        return fail(f"{os.strerror(error.errno)}{where}. {DISK[error.errno]} What was already written is kept.", 3)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     if code == INTERRUPTED:
@@ -119,33 +90,56 @@ def _expand(words: list[str]) -> list[str]:
 SCRIPTS = (".py", ".onnx")
 
 
-class _TwoParts(typer.core.TyperGroup):
-    """The verbs most people need first, the others under *More*."""
+class _Verbs(typer.core.TyperGroup):
+    """The verbs most people need first, the others under *More*; a verb is imported when it is typed."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(verbs.names())
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in verbs.names():
+            return None
+        app = typer.Typer(**PLAIN)
+        app.command(cmd_name)(verbs.load(cmd_name))
+        return typer.main.get_command(app)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in verbs.names():  # typer looks here for names like a misspelt one
+            self.commands = {name: _described(name) for name in verbs.names()}
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         names = self.list_commands(ctx)
         parts = {
-            "Commands": [name for name in FIRST if name in names],
-            "More": [name for name in names if name not in FIRST],
+            "Commands": [name for name in names if name in verbs.FIRST],
+            "More": [name for name in names if name not in verbs.FIRST],
         }
         for title, members in parts.items():
-            commands = [(name, self.get_command(ctx, name)) for name in members]
-            rows = [(name, command.get_short_help_str(formatter.width - 20)) for name, command in commands if command]
+            rows = [(name, _described(name).get_short_help_str(formatter.width - 20)) for name in members]
             with formatter.section(title):
                 formatter.write_dl(rows)
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        self.commands = {name: _described(name) for name in verbs.names() if name.startswith(incomplete)}
+        return super().shell_complete(ctx, incomplete)
+
+
+def _described(name: str) -> Any:
+    """A command that has its help and nothing else."""
+    return typer.core.TyperCommand(name, help=verbs.describe(name))
+
+
+PLAIN: dict[str, Any] = {
+    "rich_markup_mode": None,  # without rich in typer itself, `--help` and start-up stay quick
+    "pretty_exceptions_enable": False,
+    "add_completion": False,
+    "context_settings": {"max_content_width": 100},
+}
+
 
 def _command() -> Callable[..., Any]:
-    # Without rich in typer itself, `--help` and start-up stay quick.
-    app = typer.Typer(
-        cls=_TwoParts,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        context_settings={"max_content_width": 100},
-    )
+    app = typer.Typer(cls=_Verbs, **{**PLAIN, "add_completion": True})
     app.callback()(_root)
-    for name, verb in VERBS.items():
-        app.command(name)(verb)
     return typer.main.get_command(app)
 
 

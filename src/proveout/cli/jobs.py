@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from proveout.cli.output import colour, emit, emit_json, note
 from proveout.cli.progress import Progress
 from proveout.cli.request import Request, check, chosen_scripts
+from proveout.devices.registry import DEFAULT, HOST, find
 from proveout.errors import EnvironmentFault, UsageError
+from proveout.report.tables import terminal
 from proveout.runtimes import check_runtime
 from proveout.store import Store, fallback_rows
-from proveout.sweep import Asked, Do, Local, Result, Workers, sweep
-from proveout.types import Record, Runtime
+from proveout.sweep import Local, Result, Workers, sweep
+from proveout.sweep.cluster import Cluster
+from proveout.types import Do, Record, Runtime
 
 
 def run(
     request: Request,
-    do: Do,
+    do: tuple[Do, ...],
     artifacts: Path | None = None,
     dump: Path | None = None,
     *,
@@ -25,43 +29,28 @@ def run(
     lean: bool = False,
 ) -> list[Result]:
     """Serve a request; what is finished is in the store even when this is interrupted."""
-    checked = check(request)
+    asked = check(request, do, runtime, lean)
     check_folder(artifacts)
     check_folder(dump, "--dump DIR")
     scripts = chosen_scripts(request.scripts, request.search_dir, request.all_scripts, request.labels)
     check_runtime(runtime, [script for script, _ in scripts])
-    if all(script.suffix == ".onnx" for script, _ in scripts) and request.device not in ("sim", "cpu"):
+    if all(script.suffix == ".onnx" for script, _ in scripts) and request.device not in (DEFAULT, HOST):
         raise UsageError(f"ONNX Runtime runs {scripts[0][0].name} on the CPU; leave --device {request.device} out.")
-    asked = Asked(
-        checked.store,
-        checked.targets,
-        do,
-        checked.how,
-        request.rebuild.value,
-        request.timeout,
-        iterations=request.iterations or 0,
-        warmup=request.warmup,
-        duration_s=checked.duration_s if "benchmark" in do else 0.0,
-        runtime=runtime,
-        lean=lean,
+    asked = dataclasses.replace(
+        asked,
         artifacts=artifacts,
         dump=dump,
-        alone=frozenset(device for device, _ in checked.targets if not device.startswith(SHARED)),
+        alone=frozenset(device for device, _ in asked.targets if not find(device).shared),
     )
     with Progress() as progress:
-        return sweep(asked, scripts, _workers(request, checked.store, [script for script, _ in scripts]), progress)
+        return sweep(asked, scripts, _workers(request, asked.store, [script for script, _ in scripts]), progress)
 
 
 def _workers(request: Request, store: Store, scripts: Sequence[Path]) -> Workers:
     if request.ray is None:
         return Local(request.jobs, scripts)
-    from proveout.sweep.cluster import Cluster
 
     return Cluster(request.ray, store, scripts)
-
-
-SHARED = ("sim", "cpu", "ttnn:mock")
-"""Devices that several Jobs can use at once, each on cores of its own."""
 
 
 def present(
@@ -69,10 +58,9 @@ def present(
     results: Sequence[Result],
     request: Request,
     details: Callable[[Record], list[str]] | None = None,
+    closing: Callable[[Sequence[Record]], list[str]] | None = None,
 ) -> int:
-    """Show the Records on stdout and give the exit code."""
-    from proveout.report import terminal
-
+    """Show the Records on stdout, what there is to say of each and then of all, and give the exit code."""
     store = Store(request.cache_dir)
     rows = [result.row for result in results]
     failed = sum(result.failed for result in results)
@@ -84,6 +72,7 @@ def present(
         emit_json({"verb": verb, "cache": str(store.folder), "failed": failed, "records": records})
     else:
         lines = [line for result in results for line in (details(result.record) if details else [])]
+        lines += closing([result.record for result in results]) if closing else []
         emit("\n".join([terminal.table(rows, colour=colour()), *terminal.reasons(rows), *lines]))
         old = sum(result.from_cache for result in results)
         again = " (run again with --rebuild always)" if old else ""

@@ -9,6 +9,8 @@ from typing import Any
 
 import typer
 
+from proveout.coding import to_json
+
 BROKEN_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
 
 
@@ -23,8 +25,6 @@ def emit(text: str) -> None:
 
 def emit_json(document: Any) -> None:
     """Print the answer as one strict JSON document."""
-    from proveout.coding import to_json
-
     emit(json.dumps(to_json(document), indent=1, ensure_ascii=False, allow_nan=False, default=str))
 
 

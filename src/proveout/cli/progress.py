@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from proveout.cli.output import note
+from proveout.columns.words import STATUS
+from proveout.sweep import Result
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
-
-    from proveout.sweep import Result
 
 
 class Progress:
@@ -61,8 +61,6 @@ class Progress:
         self._end(what, f"{line}; {error}" if error else line)
 
     def done(self, what: str, result: Result, seconds: float) -> None:
-        from proveout.report.rows import STATUS
-
         how = "from the cache" if result.from_cache else f"{seconds:.1f} s"
         line = f"{result.row['model']} on {result.row['device']}: {STATUS[result.row['status']].words} ({how})"
         self.step(what, f"{line}: {result.row['reason']}" if result.row["reason"] else line)

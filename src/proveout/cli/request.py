@@ -15,12 +15,30 @@ from typing import Annotated, Any
 
 import typer
 
+from proveout.capture import How, resolve, with_labels
+from proveout.capture.weights import check_weights
+from proveout.cli.options import (
+    All,
+    CacheDir,
+    Json,
+    Labels,
+    MaxDepth,
+    MemoryLimit,
+    NoNetwork,
+    Sandbox,
+    ScriptArgs,
+    Scripts,
+    SearchDir,
+    Small,
+    WeightsOption,
+    device_names,
+)
+from proveout.devices.registry import DEFAULT, find, settings_for
 from proveout.errors import UsageError
-
-if typing.TYPE_CHECKING:
-    from proveout.capture import How
-    from proveout.store import Store
-    from proveout.types import Limits, Settings
+from proveout.limits import machine_memory
+from proveout.store import Store
+from proveout.sweep import Asked
+from proveout.types import Do, Job, Limits, Runtime, Workload
 
 
 class Rebuild(StrEnum):
@@ -34,94 +52,8 @@ class Precision(StrEnum):
     bfloat16 = "bfloat16"
 
 
-DEFAULT_PRECISION = {"ttnn": Precision.bfloat16, "torch": Precision.model}
-"""By the target profile of the device."""
-
-
-def device_names(incomplete: str) -> list[str]:
-    """What the shell offers after `--device`; the last of several is completed."""
-    from proveout.devices.registry import ALIASES, devices
-
-    before, comma, last = incomplete.rpartition(",")
-    return [before + comma + name for name in (*ALIASES, *devices()) if name.startswith(last)]
-
-
-def corpus_names(incomplete: str) -> list[str]:
-    """What the shell offers after `--search-dir`, besides folders."""
-    from proveout.capture.scripts import corpus_names
-
-    return [name for name in corpus_names() if name.startswith(incomplete)]
-
-
-Scripts = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="SCRIPT[::HASH]",
-        help="Scripts, folders, globs; ::HASH picks single models.",
-        show_default=False,
-    ),
-]
-All = Annotated[bool, typer.Option("--all", help="Every script of the search dirs, or of all corpora.")]
-SearchDir = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--search-dir",
-        metavar="DIR",
-        help="Folder or corpus to find scripts in; may be repeated.",
-        autocompletion=corpus_names,
-        show_default=False,
-    ),
-]
-ScriptArgs = Annotated[
-    str,
-    typer.Option("--script-args", metavar="ARGS", help="Arguments for the scripts, as one string.", show_default=False),
-]
-CacheDir = Annotated[
-    str | None,
-    typer.Option(
-        "--cache-dir",
-        metavar="DIR",
-        help="Folder of the Records [default: ~/.cache/proveout].",
-        show_default=False,
-    ),
-]
-Labels = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--labels",
-        metavar="KEY::VALUE",
-        help="Only scripts with these labels; several keys must all fit.",
-        show_default=False,
-    ),
-]
-Small = Annotated[bool, typer.Option("--small", help="Models at laptop size, where a script has one.")]
-WeightsOption = Annotated[
-    str,
-    typer.Option(
-        "--weights",
-        metavar="random|pretrained|DIR",
-        help="What from_pretrained gives: seeded random weights, the real ones, or those in a folder.",
-        show_default=False,
-    ),
-]
-MaxDepth = Annotated[
-    int, typer.Option("--max-depth", min=0, metavar="N", help="Take submodules so many calls deep as models too.")
-]
-NoNetwork = Annotated[bool, typer.Option("--no-network", help="Run scripts without a network.")]
-Sandbox = Annotated[bool, typer.Option("--sandbox", help="Scripts write below the working folder only.")]
-MemoryLimit = Annotated[
-    float | None,
-    typer.Option(
-        "--memory",
-        min=0.5,
-        metavar="GIB",
-        help="Memory for each process [default: nine tenths of the machine].",
-        show_default=False,
-    ),
-]
 PROCESSES = 256
 """At most, while a script is searched for models."""
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
 
 
 @dataclass(frozen=True)
@@ -139,7 +71,7 @@ class Request:
             help="Where to run; see `proveout devices`.",
             autocompletion=device_names,
         ),
-    ] = "sim"
+    ] = DEFAULT
     precision: Annotated[
         Precision | None,
         typer.Option("--precision", help="[default: bfloat16 on sim, model on cpu]", show_default=False),
@@ -196,52 +128,40 @@ class Request:
 DURATION_S = 5.0
 
 
-@dataclass(frozen=True)
-class Checked:
-    """A Request that can be served: every name in it is known and the store can be written."""
-
-    request: Request
-    store: Store
-    targets: tuple[tuple[str, Settings], ...]
-    """(device, its settings)."""
-    how: How
-    duration_s: float
-    """0 where a number of calls is asked for."""
-
-
-def check(request: Request) -> Checked:
-    """Refuse what cannot be right before any process starts."""
-    from proveout.capture import How
-    from proveout.devices.registry import ALIASES, find
-    from proveout.store import Store
-
+def check(request: Request, do: tuple[Do, ...] = (), runtime: Runtime = "proveout", lean: bool = False) -> Asked:
+    """What a request asks of each model; refuses what cannot be right before any process starts."""
     if request.ray is not None and request.jobs != 1:
         raise UsageError("--jobs is for this machine and --ray for a cluster; choose one.")
     if request.iterations and request.duration:
         raise UsageError("--iterations and --duration both say how long to time; keep one.")
     names = [name.strip() for name in request.device.split(",")]
-    devices = {ALIASES.get(name, name): find(name) for name in names}
-    targets = tuple((name, _settings(request, info.target)) for name, info in devices.items())
+    devices = list(dict.fromkeys(find(name).name for name in names))
     store = Store(request.cache_dir)
     store.check_writable()
-    duration_s = 0.0 if request.iterations else request.duration or DURATION_S
+    timed_s = 0.0 if request.iterations or "benchmark" not in do else request.duration or DURATION_S
     limits = limits_of(request.memory, request.no_network, request.sandbox)
+    job = Job(
+        Workload("", "", ""),
+        do=do,
+        iterations=request.iterations or 0,
+        warmup=request.warmup,
+        timeout_s=request.timeout,
+        duration_s=timed_s,
+        runtime=runtime,
+        lean=lean,
+    )
     how = How(request.script_args, request.small, request.max_depth, checked_weights(request.weights), limits)
-    return Checked(request, store, targets, how, duration_s)
+    targets = tuple((device, settings_for(device, _chosen(request))) for device in devices)
+    return Asked(store, targets, job, how, request.rebuild.value)
 
 
 def checked_weights(weights: str) -> str:
     """The choice, as a whole path where it is a folder: workers may stand elsewhere."""
-    from proveout.capture.weights import check_weights
-
     check_weights(weights)
     return weights if weights in ("", "random", "pretrained") else os.path.abspath(os.path.expanduser(weights))
 
 
 def limits_of(memory_gib: float | None, no_network: bool, sandbox: bool) -> Limits:
-    from proveout.limits import machine_memory
-    from proveout.types import Limits
-
     most = round(memory_gib * 2**30) if memory_gib else round(0.9 * machine_memory())
     return Limits(most, PROCESSES, network=not no_network, sandbox=sandbox)
 
@@ -253,8 +173,6 @@ def chosen_scripts(
     labels: Sequence[str] | None,
 ) -> list[tuple[Path, tuple[str, ...]]]:
     """The scripts that a command line means; labels without any script are asked of all."""
-    from proveout.capture import resolve, with_labels
-
     found = resolve(scripts or [], search_dir or [], all_scripts or bool(labels and not scripts))
     return with_labels(found, labels or [])
 
@@ -279,16 +197,15 @@ def takes_request(verb: Callable[..., int]) -> Callable[..., int]:
     return wrapper
 
 
-def _settings(request: Request, target: str) -> Settings:
-    from proveout.types import Settings
-
+def _chosen(request: Request) -> dict[str, Any]:
+    """The settings that a user named."""
     chosen = dict(map(_override, request.overrides or ()))
     for name, value in (("precision", request.precision and request.precision.value), ("pcc", request.pcc)):
         if value is not None and name in chosen:
             raise UsageError(f"--{name} and --set {name}=… say the same thing twice; keep one.")
         if value is not None:
             chosen[name] = value
-    return Settings.of({"precision": DEFAULT_PRECISION[target].value} | chosen)
+    return chosen
 
 
 def _override(text: str) -> tuple[str, Any]:
@@ -300,5 +217,7 @@ def _override(text: str) -> tuple[str, Any]:
     plain = {"none": "null", "true": "true", "false": "false"}.get(value.lower(), value)
     try:
         return name.strip(), json.loads(plain)
+    except RecursionError:
+        raise UsageError(f"--set {name.strip()}=… is nested too deeply to be a setting.") from None
     except ValueError:
         return name.strip(), value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import operator
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,16 @@ from torch.fx import GraphModule, Node
 
 from proveout.coding import to_json
 from proveout.compiler.lower import origin_of
-from proveout.kernels.table import dtype_name
+from proveout.kernels.row import Kind
+from proveout.kernels.table import dtype_name, kind_of
 from proveout.program import DEALLOCATE, Program, Step, refs
 from proveout.types import GraphNode, Origin, Place, TensorSpec, short_dtype
 
 Observe = Callable[[str, GraphModule | Program], None]
 """Called with a pass's name and what it gave."""
 
-LAYOUT = ("ttnn.to_layout", "ttnn.typecast", "ttnn.to_memory_config", "ttnn.reshape", "ttnn.permute", "ttnn.transpose")
-"""Steps that move or recode numbers and compute none."""
+LAYOUT: tuple[Kind, ...] = ("layout", "cast", "memory", "view", "order")
+"""Kinds of Steps that only put the same numbers differently."""
 
 
 def unobserved(name: str, result: GraphModule | Program) -> None:
@@ -49,7 +49,7 @@ class Dump:
             nonlocal number
             is_program = isinstance(result, Program)
             nodes = program_nodes(result) if is_program else graph_nodes(result, weights)
-            path = folder / f"{number:02}-{re.sub(r'[^a-z]+', '-', stage.lower())}"
+            path = folder / f"{number:02}-{stage.replace('_', '-')}"
             path.with_suffix(".txt").write_text((str(result) if is_program else graph_text(result)) + "\n")
             path.with_suffix(".json").write_text(json.dumps(to_json(nodes)))
             number += 1
@@ -122,7 +122,7 @@ def _place(step: Step, program: Program) -> Place:
         return "host"
     if step.is_transfer:
         return "transfer"
-    return "layout" if step.kernel in LAYOUT else "device"
+    return "layout" if kind_of(step) in LAYOUT else "device"
 
 
 def _origin_lines(origin: Origin) -> list[str]:

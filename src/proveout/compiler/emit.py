@@ -13,9 +13,11 @@ from typing import Any
 import torch
 
 from proveout.compiler.profile import Profile
-from proveout.kernels.table import LAYOUT_NAMES, Kernel, dtype_name, infer, kernels, refusal, specs_of
+from proveout.kernels.row import Kernel
+from proveout.kernels.table import LAYOUT_NAMES, dtype_name, infer, kernels, refusal, specs_of
 from proveout.ops.table import INT32, Builder, Range, Refused, Value
 from proveout.program import FROM_TORCH, TO_TORCH, Arg, Constant, Name, Ref, Step
+from proveout.reasons import NO_ELEMENTS, Reason
 from proveout.types import DRAM, Layout, Origin, TensorSpec
 
 EAGER_STRIDES = "eager's strides"
@@ -146,7 +148,7 @@ class Emitter(Builder):
         row = kernels()[kernel]
         values = [v for a in attrs.values() for v in values_in(a)]
         if self.profile.target == "ttnn" and any(0 in v.shape for v in values):
-            raise Refused("tensors without elements stay on the host")
+            raise Refused(NO_ELEMENTS())
         bound = {k: self._operand(row, k, a) for k, a in attrs.items()}
         step = Step(kernel, tuple(bound.items()), ())
         if self.profile.target == "ttnn":
@@ -158,7 +160,7 @@ class Emitter(Builder):
         bounds = [_bounds(dtype, range) for dtype, range in zip(dtypes, ranges, strict=True)]
         wanted = [self.profile.device_dtype(dtype, known) for dtype, known in zip(dtypes, bounds)]
         if self.profile.target == "ttnn" and any(0 in spec.shape for spec in specs):
-            raise Refused("tensors without elements stay on the host")
+            raise Refused(NO_ELEMENTS())
         names = self.step(kernel, bound, specs)
         results = []
         for index, (name, spec) in enumerate(zip(names, specs, strict=True)):
@@ -167,7 +169,7 @@ class Emitter(Builder):
             self._add_device_form(results[-1], held)
         return tuple(results)
 
-    def refuses(self, kernel: str, **attrs: Any) -> str | None:
+    def refuses(self, kernel: str, **attrs: Any) -> Reason | None:
         if self.profile.target == "torch":
             return None
         row = kernels()[kernel]

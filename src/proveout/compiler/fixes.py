@@ -1,11 +1,10 @@
-"""The cheapest fix for an op that stays on the host: a table of predicates, the first that holds gives the sentence."""
+"""The cheapest fix for an op that stays on the host: its reason's own, or the first of a table's rows that holds."""
 
 from __future__ import annotations
 
 import difflib
 import functools
 import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
@@ -14,8 +13,12 @@ from typing import Any
 import torch
 
 from proveout.ops.table import ops
+from proveout.reasons import PYTHON_FIX, RANDOM_FIX, SHAPE_FIX, Reason
 
 GUIDE = "docs/guides/add-an-op.md"
+PREFIXES = ("native_", "cudnn_", "fake_")
+BACKWARD = ("_backward", "_backward_data", "_backward_input")
+"""How ATen's names begin and end where ttnn's do not."""
 
 
 @dataclass(frozen=True)
@@ -23,14 +26,11 @@ class Case:
     """What is known about one line of the ledger."""
 
     aten: str
-    reason: str
+    reason: Reason | None = None
     once: bool = False
     """It depends on weights alone and runs when they change, not at every call."""
     eager_graph: bool = False
     """Its whole graph runs in eager."""
-
-    def match(self, pattern: str) -> re.Match[str] | None:
-        return re.search(pattern, self.reason)
 
     def is_kind(self, tag: torch.Tag) -> bool:
         """Whether the op is of a kind that no row serves; with a row, the reason says more than the kind."""
@@ -54,9 +54,9 @@ def cheapest_fix(case: Case) -> str:
 
 def kernel_for(name: str) -> str | None:
     """A ttnn function whose name says that it does what an ATen op does, or None."""
-    plain = re.sub(r"^_+|_+$", "", name)
-    plain = re.sub(r"^(native|cudnn|fake)_", "", plain)
-    backward = re.sub(r"_backward(_data|_input)?$", "_bw", plain)
+    plain = name.strip("_")
+    plain = next((plain.removeprefix(p) for p in PREFIXES if plain.startswith(p)), plain)
+    backward = next((plain.removesuffix(s) + "_bw" for s in BACKWARD if plain.endswith(s)), plain)
     wanted = [f"ttnn.{space}{n}" for n in dict.fromkeys((plain, backward)) for space in ("", "transformer.")]
     known = ttnn_names()
     return next((n for n in wanted if n in known), None) or next(
@@ -100,10 +100,6 @@ def _decomposes(case: Case) -> bool:
     return _overload(case.aten) in core_aten_decompositions()
 
 
-def _reason(pattern: str) -> Callable[[Case], bool]:
-    return lambda case: case.match(pattern) is not None
-
-
 def _say(text: str) -> Callable[[Case], str]:
     """A sentence with {name}, {aten}, {kernel}, {family} and {guide} filled in."""
 
@@ -113,24 +109,6 @@ def _say(text: str) -> Callable[[Case], str]:
         return text.format(name=case.name, aten=case.aten, kernel=kernel, family=family, guide=GUIDE)
 
     return fix
-
-
-def _with_match(pattern: str, text: str) -> tuple[Callable[[Case], bool], Callable[[Case], str]]:
-    """A rule on the reason whose sentence uses the pattern's named parts."""
-
-    def fix(case: Case) -> str:
-        found = case.match(pattern)
-        assert found is not None
-        return text.format(**found.groupdict())
-
-    return _reason(pattern), fix
-
-
-def _pad_head(case: Case) -> str:
-    found = case.match(r"multiple of (\d+), not (\d+)")
-    assert found is not None
-    tile, size = int(found.group(1)), int(found.group(2))
-    return f"pad the head size {size} to {-(-size // tile) * tile} with zeros and keep the scale of {size}"
 
 
 def _always(case: Case) -> bool:
@@ -143,69 +121,14 @@ def _missing_kernel(case: Case) -> bool:
 
 FIXES: tuple[tuple[Callable[[Case], bool], Callable[[Case], str]], ...] = (
     (lambda c: c.once, _say("none needed: it depends on weights alone and runs once, not at every call")),
-    (
-        _reason(r"^internal error in its lowering"),
-        _say("a fault in the op's row: run again with --set verify=true to see it, and report it"),
-    ),
-    (
-        lambda c: c.eager_graph and c.match(r"depend on data") is not None,
-        _say("shapes depend on data: compute them outside the model, or call it with fixed shapes"),
-    ),
-    (
-        lambda c: c.eager_graph and c.match(r"writes in place") is not None,
-        _say("give the op a functional form, or move the write out of the compiled model"),
-    ),
+    (lambda c: bool(c.reason and c.reason.fix), lambda c: c.reason.fix if c.reason else ""),
     (
         lambda c: c.eager_graph,
         _say("its whole graph runs in eager: move what the reason names out of the model"),
     ),
-    (_reason(r"multiple of \d+, not \d+"), _pad_head),
-    _with_match(
-        r"takes (a )?bfloat16\b.*not float32",
-        "compile with precision bfloat16 (--precision bfloat16), or cast that operand to bfloat16 in the model",
-    ),
-    _with_match(
-        r"(?P<dtype>u?int\d+) values that are not proven",
-        "give it to the model as int32 where the {dtype} values fit, or cast with `.to(torch.int32)`: more converts",
-    ),
-    _with_match(
-        r"(?P<dtype>u?int\d+) values from .* do not fit",
-        "keep the {dtype} values within 32 bits, or compute this part outside the model",
-    ),
-    _with_match(
-        r"(?P<dtype>float64|float16) is not a dtype of this device", "cast to float32 or bfloat16 instead of {dtype}"
-    ),
-    _with_match(
-        r"complex\d* is not a dtype of this device|complex numbers have no kernel",
-        "carry real and imaginary parts as two real tensors",
-    ),
-    _with_match(
-        r"(?P<kernel>ttnn\.[\w.]+) takes (?P<wanted>[\w ]+), not (?P<dtype>[\w]*(int|float|bool)\w*)",
-        "cast the operand from {dtype} to {wanted} before it",
-    ),
-    _with_match(
-        r"takes (?P<rank>\d+) dimensions, not (?P<found>\d+)",
-        "reshape the operands from {found} to {rank} dimensions around it",
-    ),
-    _with_match(r"is causal or takes a mask, not both", "put the causal part into the mask, and pass is_causal=False"),
-    _with_match(r"as many queries as keys", "pass an explicit mask instead of is_causal=True"),
-    _with_match(r"without elements|of no element|over no element", "none needed: there is nothing to compute"),
-    _with_match(
-        r"in (?P<groups>\d+) groups",
-        "write the {groups} groups as one convolution each, joined by torch.cat",
-    ),
-    (
-        lambda c: c.is_kind(torch.Tag.dynamic_output_shape) or c.match(r"known only when it runs") is not None,
-        _say("its result's shape depends on data: compute it outside, or mask with torch.where and keep the shape"),
-    ),
-    (
-        lambda c: c.is_kind(torch.Tag.data_dependent_output),
-        _say("it reads a value back into Python: move it out of the model"),
-    ),
-    (
-        lambda c: c.is_kind(torch.Tag.nondeterministic_seeded) or c.match(r"draws random numbers") is not None,
-        _say("it draws random numbers: pass the noise as an input, or call model.eval() where it is dropout"),
-    ),
+    (lambda c: c.is_kind(torch.Tag.dynamic_output_shape), _say(SHAPE_FIX)),
+    (lambda c: c.is_kind(torch.Tag.data_dependent_output), _say(PYTHON_FIX)),
+    (lambda c: c.is_kind(torch.Tag.nondeterministic_seeded), _say(RANDOM_FIX)),
     (
         lambda c: (op := _overload(c.aten)) is not None and not op._schema.returns,
         _say("it gives nothing and only checks: leave it out of the compiled model"),

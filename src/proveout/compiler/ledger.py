@@ -16,13 +16,13 @@ from proveout.compiler.fixes import Case, cheapest_fix
 from proveout.compiler.pipeline import CompiledGraph
 from proveout.compiler.profile import Profile
 from proveout.kernels.cost import StepTime, pieces_moved, program_ns, step_times
+from proveout.kernels.table import kind_of
 from proveout.ops.table import Refused
 from proveout.program import DEALLOCATE, FROM_TORCH, TO_TORCH, Ref, Step, refs
 from proveout.types import DRAM, DeviceSpec, Fallback, OpStatus, Settings, TensorSpec
 
 Group = tuple[str, str]
 """(ATen op, reason): one line of the ledger."""
-CONVERSIONS = ("ttnn.to_layout", "ttnn.typecast")
 
 
 def ledger(graphs: Sequence[CompiledGraph], chip: DeviceSpec | None, settings: Settings) -> tuple[Fallback, ...]:
@@ -59,6 +59,7 @@ def ledger(graphs: Sequence[CompiledGraph], chip: DeviceSpec | None, settings: S
                 neighbours=tuple(sorted({aten for aten, _ in island - {group}})),
                 together_transfers=together.transfers,
                 together_ns=together.ns if chip else None,
+                cause=found[0].cause,
             )
         )
     return tuple(sorted(lines, key=_rank))
@@ -169,7 +170,7 @@ class _Book:
         dead: set[int] = set()
         for index, step in reversed(list(enumerate(self.graph.program.body))):
             readers = {i for name in step.outputs for i in self.readers.get(name, ())}
-            if step.kernel in CONVERSIONS and readers and readers <= gone | dead:
+            if kind_of(step) in ("layout", "cast") and readers and readers <= gone | dead:
                 dead.add(index)
         return dead
 
@@ -214,4 +215,4 @@ def _case(group: Group, found: Sequence[OpStatus], books: Sequence[_Book]) -> Ca
     nodes = {status.node for status in found}
     always = any(group in book.group.values() for book in books)
     once = not always and any(s.on_host and s.origin.node in nodes for b in books for s in b.graph.program.setup)
-    return Case(*group, once=once, eager_graph=not (always or once))
+    return Case(group[0], found[0].cause, once=once, eager_graph=not (always or once))

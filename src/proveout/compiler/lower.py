@@ -21,13 +21,36 @@ from proveout.kernels.table import dtype_name
 from proveout.ops.host import why_on_host
 from proveout.ops.table import Op, Refused, Value, ops
 from proveout.program import FROM_TORCH, Arg, Name, Program, Ref
+from proveout.reasons import Kind, Reason
 from proveout.types import OpState, OpStatus, Origin, Settings, TensorSpec, short_dtype
+
+PREPARES = Kind("prepares-weights", "prepares weights, once")
+NO_OUTPUT = Kind("output-missing", "output {index} has no lowering")
+INTERNAL = Kind(
+    "internal-error",
+    "internal error in its lowering: {error}: {text}",
+    "a fault in the op's row: run again with --set verify=true to see it, and report it",
+)
+GRAPH_TAKES = Kind("graph-takes", "the graph takes a {what}")
+GRAPH_HOLDS = Kind("graph-holds", "the graph holds a {what} (a higher-order op)")
+GRAPH_CALLS = Kind("graph-calls", "the graph calls {what}, which is not an ATen op")
+WRITES_IN_PLACE = Kind(
+    "graph-writes-in-place",
+    "the graph writes in place ({op})",
+    "give the op a functional form, or move the write out of the compiled model",
+)
+OP_TAKES = Kind("op-takes", "an op takes a {what}")
+OP_GIVES = Kind("op-gives", "{op} gives something that is not a tensor")
 
 NO_STATE: Mapping[int, int] = MappingProxyType({})
 
 
 class Unlowerable(Exception):
     """The graph as a whole cannot become a Program (a higher-order op, an opaque argument): it runs in eager."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -48,7 +71,7 @@ def lower(
     profile: Profile,
     settings: Settings,
     name: str,
-    on_host: Mapping[str, str] = MappingProxyType({}),
+    on_host: Mapping[str, Reason] = MappingProxyType({}),
     state: Mapping[int, int] = NO_STATE,
 ) -> Lowered:
     """Lower a functional ATen graph. `weights` are the positions of placeholders that are parameters or buffers;
@@ -73,11 +96,11 @@ def lower(
             elif isinstance(value, (int, float, bool)) or value is None:
                 env[node] = value
             else:
-                raise Unlowerable(f"the graph takes a {type(value).__name__}")
+                raise Unlowerable(GRAPH_TAKES(what=type(value).__name__))
         elif node.op == "get_attr":
             tensor = attribute(gm, node.target)
             if not isinstance(tensor, torch.Tensor):
-                raise Unlowerable(f"the graph holds a {type(tensor).__name__} (a higher-order op)")
+                raise Unlowerable(GRAPH_HOLDS(what=type(tensor).__name__))
             env[node] = emitter.constant(tensor)
         elif node.op == "output":
             found = [_read(a, env) for a in node.args[0]]
@@ -88,11 +111,11 @@ def lower(
             env[node] = _read(node.args[0], env)[node.args[1]]
         elif isinstance(node.target, torch._ops.OpOverload):
             if node.target._schema.is_mutable:
-                raise Unlowerable(f"the graph writes in place ({node.target})")
-            env[node], status = _lower_node(emitter, memo, node, env, settings, on_host.get(node.name, ""))
+                raise Unlowerable(WRITES_IN_PLACE(op=str(node.target)))
+            env[node], status = _lower_node(emitter, memo, node, env, settings, on_host.get(node.name))
             statuses.append(status)
         else:
-            raise Unlowerable(f"the graph calls {node.target}, which is not an ATen op")
+            raise Unlowerable(GRAPH_CALLS(what=str(node.target)))
     kept = {w: made for w, value in updated.items() if (made := _kept_on_device(emitter, w, value)) is not None}
     inputs = sorted((*inputs, *(pair for pair in resident if pair[1] in updated and pair[1] not in kept)))
     resident = [pair for pair in resident if pair[1] in kept or pair[1] not in updated]
@@ -133,7 +156,7 @@ def _kept_on_device(emitter: Emitter, weight: str, value: Any) -> str | None:
 
 
 def _lower_node(
-    emitter: Emitter, memo: Memo, node: Node, env: dict[Node, Any], settings: Settings, kept: str
+    emitter: Emitter, memo: Memo, node: Node, env: dict[Node, Any], settings: Settings, kept: Reason | None
 ) -> tuple[Any, OpStatus]:
     aten = str(node.target)
     emitter.origin = origin = origin_of(node)
@@ -142,11 +165,11 @@ def _lower_node(
     emitter.outs = [None if t is None else Value("", tuple(t.shape), dtype_name(t.dtype)) for t in tensors]
     emitter.used_outputs = _used_outputs(node)
     before = len(emitter.steps)
-    reason = ""
+    reason: Reason | None = None
     try:
         with emitter.attempt():
             if node.meta.get("prepares"):
-                raise Refused("prepares weights, once")
+                raise Refused(PREPARES())
             if kept:
                 raise Refused(kept)
             row = ops().get(aten)
@@ -154,21 +177,21 @@ def _lower_node(
                 raise Refused(why_on_host(node.target, _dtypes(arguments, emitter)))  # type: ignore[arg-type]
             result = memo.lowered(aten, arguments, partial(_lower_by, row, node, emitter, arguments))
     except Refused as refusal:
-        reason = str(refusal)
+        reason = refusal.reason
     except Exception as error:  # a bug of ours costs this op its kernel, not the user the model
         if settings.verify:
             raise
-        reason = f"internal error in its lowering: {type(error).__name__}: {error}"
+        reason = INTERNAL(error=type(error).__name__, text=str(error))
     if reason:
         if settings.fallback == "error" and not node.meta.get("prepares"):
             place = f" at {origin.source}" if origin.source else ""
             raise CompileError(
                 f"{aten} stays on the host: {reason}{place}. Change the model there, or set fallback='host'."
             ) from None
-        result = _fall_back(emitter, node, arguments, tensors, reason)
+        result = _fall_back(emitter, node, arguments, tensors, str(reason))
     state: OpState = "host" if reason else "converted" if len(emitter.steps) > before else "removed"
-    note = reason or ("" if state == "converted" else "nothing to do on this device")
-    status = OpStatus(node.name, aten, state, note, variation(node), origin.module, origin.source)
+    note = str(reason) if reason else "" if state == "converted" else "nothing to do on this device"
+    status = OpStatus(node.name, aten, state, note, variation(node), origin.module, origin.source, reason)
     return result, status
 
 
@@ -191,7 +214,7 @@ def _check_shapes(node: Node, result: Any, emitter: Emitter) -> None:
     given = result if isinstance(result, tuple) else (result,)
     for index, (value, expected) in enumerate(zip(given, emitter.outs, strict=True)):
         if value is None and emitter.used(index) and expected is not None:
-            raise Refused(f"output {index} has no lowering")
+            raise Refused(NO_OUTPUT(index=index))
         if value is not None and expected is not None:
             found, wanted = (value.shape, value.dtype), (expected.shape, expected.dtype)
             assert found == wanted, f"lowering of {node.target} gives {found}, eager gives {wanted}"
@@ -221,7 +244,7 @@ def _host_arg(emitter: Emitter, value: Any, node: Any) -> Arg:
         return Name(f"torch.{value}")
     if value is None or isinstance(value, (bool, int, float, complex, str)):
         return value
-    raise Unlowerable(f"an op takes a {type(value).__name__}")
+    raise Unlowerable(OP_TAKES(what=type(value).__name__))
 
 
 class _Dtype(str):
@@ -256,7 +279,7 @@ def _output_tensors(node: Node) -> list[torch.Tensor | None]:
         return []  # an op for its effect alone, such as an assertion
     items = value if isinstance(value, (list, tuple)) else [value]
     if not all(v is None or isinstance(v, torch.Tensor) for v in items):
-        raise Unlowerable(f"{node.target} gives something that is not a tensor")
+        raise Unlowerable(OP_GIVES(op=str(node.target)))
     return list(items)
 
 

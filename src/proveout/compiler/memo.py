@@ -13,6 +13,7 @@ from typing import Any
 from proveout.compiler.emit import Emitter, Form, values_in
 from proveout.ops.table import Refused, Value
 from proveout.program import Ref, Step, with_refs
+from proveout.reasons import Reason
 from proveout.types import TensorSpec
 
 
@@ -27,7 +28,7 @@ class _Template:
     added: tuple[tuple[str, Form, str], ...] = ()
     """(value, form, name) for each form that it made."""
     result: Any = None
-    refusal: str = ""
+    refusal: Reason | None = None
 
 
 class Memo:
@@ -53,7 +54,7 @@ class Memo:
         try:
             result = lower()
         except Refused as refusal:
-            self._known[key] = _Template(operands, forms, refusal=str(refusal))
+            self._known[key] = _Template(operands, forms, refusal=refusal.reason)
             raise
         steps = tuple((s, tuple(b.specs[n] for n in s.outputs)) for s in b.steps[num_steps:])
         added = tuple((value, form, b.forms[value][form]) for value, form in b.journal[num_forms:])

@@ -16,17 +16,19 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from proveout.compiler.dump import Observe, unobserved
 from proveout.compiler.graph_passes import GRAPH_PASSES
 from proveout.compiler.lower import NO_STATE, Lowered, lower, origin_of, variation
-from proveout.compiler.parallel import Built, ProgramPass, over_chips
+from proveout.compiler.memory.evict import evict
+from proveout.compiler.memory.remedies import graph_remedies
+from proveout.compiler.memory.split import split
+from proveout.compiler.memory.too_large import too_large
+from proveout.compiler.parallel.choose import Built, ProgramPass, over_chips
 from proveout.compiler.plan import Plan, make_plan
 from proveout.compiler.profile import Profile
 from proveout.compiler.program_passes import (
-    FORMULAS,
-    PRODUCTS,
     Policy,
     cancel,
     configure_products,
     deallocate,
-    evict,
+    fusions,
     hoist,
     keep_in_dram,
     layouts,
@@ -37,14 +39,13 @@ from proveout.compiler.program_passes import (
     settle_state,
     shard_norms,
     sink,
-    split,
 )
-from proveout.compiler.remedies import graph_remedies
 from proveout.compiler.sides import better_on_host
 from proveout.compiler.witness import Replay, Witness
 from proveout.errors import CompileError
 from proveout.kernels.table import infer
 from proveout.program import Program, Step, verify
+from proveout.reasons import Reason
 from proveout.types import Coverage, DeviceSpec, OpStatus, Settings
 
 Remedies = Callable[[DeviceSpec, Settings], Iterator[str]]
@@ -177,12 +178,35 @@ def _build(
     stages: dict[str, float],
     see: See,
 ) -> Built:
-    """A graph lowered and run through the Program passes."""
+    """A graph lowered and run through the Program passes; nodes whose kernels fit no core are lowered to the host."""
+    kept: dict[str, Reason] = {}
+    while True:
+        built = _build_once(gm, cut, kept, weights, state, profile, settings, chip, name, stages, see)
+        more = {} if chip is None or profile.target != "ttnn" else too_large(built.program, chip, settings)
+        if more.keys() <= kept.keys():
+            return built
+        kept = more | kept
+
+
+def _build_once(
+    gm: GraphModule,
+    cut: ProgramPass | None,
+    too_large: Mapping[str, Reason],
+    weights: frozenset[int],
+    state: Mapping[int, int],
+    profile: Profile,
+    settings: Settings,
+    chip: DeviceSpec | None,
+    name: str,
+    stages: dict[str, float],
+    see: See,
+) -> Built:
     with stage(stages, "lower"), blamed("lower"):
-        lowered = lower(gm, weights, profile, settings, name, state=state)
+        lowered = lower(gm, weights, profile, settings, name, too_large, state)
         if chip is not None:
-            kept = better_on_host(gm, weights, lowered, chip)
-            lowered = lower(gm, weights, profile, settings, name, kept, state) if kept else lowered
+            kept = {**better_on_host(gm, weights, lowered, chip), **too_large}
+            again = kept.keys() > too_large.keys()
+            lowered = lower(gm, weights, profile, settings, name, kept, state) if again else lowered
     see("lower", lowered.program, lowered)
     history = [("lower", lowered.program)]
     gone: dict[str, str] = {}
@@ -240,7 +264,7 @@ def _counted(
     kept = []
     for status in lowered.statuses:
         if status.node in vanished:
-            status = replace(status, state="removed", reason=vanished[status.node])
+            status = replace(status, state="removed", reason=vanished[status.node], cause=None)
         original = replaces.get(status.node)
         if status.node in preparing:
             continue
@@ -259,6 +283,8 @@ def _copy(gm: GraphModule) -> GraphModule:
     return copied
 
 
+STAGES = ("formulas", "products")
+"""Of fusions; moves come between the two."""
 MAKING_ROOM = ("split", "evict")
 """Passes that change a Program only where it does not fit the device as it is."""
 
@@ -271,7 +297,7 @@ def program_passes(
     passes = [*moves, hoist]
     if profile.target == "ttnn":
         policy = Policy(chip, settings)
-        formulas, products = ([partial(fusion, policy=policy) for fusion in row] for row in (FORMULAS, PRODUCTS))
+        formulas, products = ([partial(fusion, policy=policy) for fusion in fusions(stage)] for stage in STAGES)
         lift = partial(lift_matmul, policy=policy)
         passes = [lift, cancel, prune, lift, *moves]  # the chains of an einsum hide its product's shape
         if chip is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from proveout.compiler.remedies import program_remedies, with_remedies
+from proveout.compiler.memory.remedies import program_remedies, with_remedies
 from proveout.kernels.cost import ProgramTime, StepTime, memory_use, program_time, step_times
 from proveout.program import Program
 from proveout.types import DeviceSpec, MemoryUse, Settings

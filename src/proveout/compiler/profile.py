@@ -7,6 +7,7 @@ from typing import Literal
 
 from proveout.ops.table import INT32, Range, Refused
 from proveout.program import Name
+from proveout.reasons import NOT_A_DTYPE, TOO_LARGE, UNPROVEN
 from proveout.types import Precision
 
 INTEGER_RANGE: dict[str, Range] = {
@@ -35,12 +36,12 @@ class Profile:
             return "int32"
         if dtype in INTEGER_RANGE:
             if range is None:
-                raise Refused(f"{dtype} values that are not proven to fit 32 bits")
+                raise Refused(UNPROVEN(dtype=dtype))
             low, high = max(INT32[0], INTEGER_RANGE[dtype][0]), min(INT32[1], INTEGER_RANGE[dtype][1])
             if not (low <= range[0] and range[1] <= high):
-                raise Refused(f"{dtype} values from {range[0]} to {range[1]} do not fit the device's int32")
+                raise Refused(TOO_LARGE(dtype=dtype, low=range[0], high=range[1]))
             return "int32"
-        raise Refused(f"{dtype} is not a dtype of this device")
+        raise Refused(NOT_A_DTYPE(dtype=dtype))
 
     def dtype_name(self, device_dtype: str) -> Name:
         return Name(f"{self.target}.{device_dtype}")

@@ -16,15 +16,20 @@ from proveout.chip.time import transfer_time
 from proveout.compiler.lower import Lowered
 from proveout.compiler.mincut import Cut
 from proveout.kernels.table import dtype_name, kernels, specs_of
+from proveout.reasons import Kind, Reason
 from proveout.types import DRAM, DTYPE_BYTES, DeviceSpec, TensorSpec
 
 HOST_NS, HOST_NS_PER_BYTE = 10_000, 0.05
 """What a light op may cost on the host: a call, and 20 GB/s over what it reads and writes."""
 
-REASON = "cheaper on the host: its neighbours are there, and it saves their transfers"
+CHEAPER = Kind(
+    "cheaper-on-host",
+    "cheaper on the host: its neighbours are there, and it saves their transfers",
+    "none of its own: it converts when the host ops around it do",
+)
 
 
-def better_on_host(gm: GraphModule, weights: frozenset[int], lowered: Lowered, chip: DeviceSpec) -> dict[str, str]:
+def better_on_host(gm: GraphModule, weights: frozenset[int], lowered: Lowered, chip: DeviceSpec) -> dict[str, Reason]:
     """Names of nodes that were converted and should not be, each with the reason."""
     host = {s.node for s in lowered.statuses if s.state == "host"}
     if not host:
@@ -50,7 +55,7 @@ def better_on_host(gm: GraphModule, weights: frozenset[int], lowered: Lowered, c
                 transfer_time(spec, chip, to_device=True).ns,
             )
     on_device = cut.solve()
-    return {name: REASON for name in nodes if name not in on_device and name not in host}
+    return {name: CHEAPER() for name in nodes if name not in on_device and name not in host}
 
 
 def _from_weights(gm: GraphModule, weights: frozenset[int]) -> set[Node]:

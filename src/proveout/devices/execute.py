@@ -11,23 +11,25 @@ import keyword
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import torch
-
 from proveout.errors import DeviceError
+from proveout.kernels.accept import host_op
 from proveout.kernels.pieces import Pieces
-from proveout.kernels.table import PLACEMENT, call_meaning, kernels, meaning_on, resolve, storing, torch_dtype
+from proveout.kernels.table import PLACEMENT, call_meaning, kernels, kind_of, meaning_on, resolve, storing, torch_dtype
 from proveout.program import DEALLOCATE, FROM_TORCH, Arg, Program, Ref, Step
-
-PURE_LAYOUT = ("ttnn.to_layout", "ttnn.to_memory_config")
-"""Steps that do nothing to numbers."""
 
 
 def aten_op(name: str) -> Callable[..., Any]:
     """The callable behind a host Step's name, `aten.nonzero.default` or `mylib.op.default`."""
-    found: Any = torch.ops
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found  # type: ignore[no-any-return]
+    return host_op(WHOLE.get(name, name))
+
+
+WHOLE = {"aten._conj.default": "aten._conj_physical.default", "aten._neg_view.default": "aten.neg.default"}
+"""Ops that only note what is to be done, and the same done: what comes after may look at the memory itself."""
+
+
+def is_plain_name(text: str) -> bool:
+    """Whether a text may stand in generated Python as the name of an argument: code never gets there as one."""
+    return text.isidentifier() and not keyword.iskeyword(text)
 
 
 def check_chips(program: Program, device: str, chips: int) -> None:
@@ -37,6 +39,11 @@ def check_chips(program: Program, device: str, chips: int) -> None:
             f"the Program is for {program.chips} chips and {device} has {chips}. "
             "Compile it for this device, or with parallel='none'."
         )
+
+
+def is_placement(step: Step) -> bool:
+    """Whether a Step changes at most where and in which layout numbers lie."""
+    return kind_of(step) in ("layout", "memory")
 
 
 Meanings = Callable[[Step], Callable[..., Any]]
@@ -130,7 +137,7 @@ def body_function(
             lines.append(f"    del {variable[step.uses[0]]}")
             continue
         outputs = [variable[n] for n in step.outputs]
-        if step.kernel in PURE_LAYOUT and "dtype" not in dict(step.attrs):
+        if is_placement(step) and "dtype" not in dict(step.attrs):
             lines.append(f"    {outputs[0]} = {variable[step.uses[0]]}")
             continue
         meaning = aten_op(step.kernel) if step.on_host else meanings(step)
@@ -138,7 +145,7 @@ def body_function(
             functions[meaning] = bind(transfers.counted(meaning) if step.is_transfer else meaning)
         skip = frozenset() if step.on_host else PLACEMENT
         texts = [(k, text(v)) for k, v in step.attrs if k not in skip]
-        arguments = ", ".join(f"**{{{k!r}: {v}}}" if keyword.iskeyword(k) else f"{k}={v}" for k, v in texts)
+        arguments = ", ".join(f"{k}={v}" if is_plain_name(k) else f"**{{{k!r}: {v}}}" for k, v in texts)
         target = f"{outputs[0]} = " if len(outputs) == 1 else f"{', '.join(outputs)}, = " if outputs else ""
         call = f"{functions[meaning]}({arguments})"
         if step.attr("weight") in late:
@@ -162,9 +169,15 @@ def late_casts(program: Program) -> frozenset[str]:
         casts.difference_update(step.uses)
     for step in program.body:
         for key, arg in step.attrs:
-            if not (step.kernel == "ttnn.embedding" and key == "weight"):
+            if not _is_table(step, key):
                 casts.difference_update(ref.name for ref in _refs(arg))
     return frozenset(casts)
+
+
+def _is_table(step: Step, key: str) -> bool:
+    """Whether this argument is the table that a Step looks rows up in."""
+    row = None if step.on_host else kernels()[step.kernel]
+    return row is not None and row.kind == "lookup" and row.weight is not None and row.weight.operand == key
 
 
 def gives_tuple(name: str) -> bool:

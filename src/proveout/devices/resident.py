@@ -17,7 +17,7 @@ Body = Callable[..., list[Any]]
 
 class Resident:
     """Implements `Loaded`. `wrap` may replace the body function by a faster one with the same meaning; `meanings` say
-    what each Step computes on one chip (default: `fast`)."""
+    what each Step computes on one chip (default: `fast`); `place` is where tensors lie, if not where they come from."""
 
     def __init__(
         self,
@@ -25,13 +25,18 @@ class Resident:
         modelled_ns: int | None = None,
         wrap: Callable[[Body, list[Any]], Body] | None = None,
         meanings: Meanings | None = None,
+        place: torch.device | None = None,
     ) -> None:
         self.program = program
+        self.place = place
+        self._moved: set[str] = set()
         self._meanings = on_chips(meanings or fast(program), program.chips)
         self.modelled_ns = modelled_ns
         self.transfers = Transfers()
         self._wrap = wrap
-        self._values: dict[str, Any] = {c.name: constant_tensor(c, program.specs[c.name]) for c in program.constants}
+        self._values: dict[str, Any] = {
+            c.name: constant_tensor(c, program.specs[c.name]).to(place) for c in program.constants
+        }
         self._depends = _dependencies(program)
         self._late = late_casts(program)
         self._filters = {s.attr("weight_tensor") for s in program.body if s.kernel == "ttnn.conv2d"}
@@ -44,7 +49,9 @@ class Resident:
 
     def set_weights(self, weights: Mapping[str, torch.Tensor]) -> None:
         # `.data` shares the storage but not the autograd graph, so it does not keep the parameter itself alive.
-        self._values.update({name: tensor.data for name, tensor in weights.items()})
+        self._values.update({name: tensor.data.to(self.place) for name, tensor in weights.items()})
+        self._moved = {n for n in self._moved if n not in weights}
+        self._moved |= {n for n, tensor in weights.items() if self.place is not None and tensor.device != self.place}
         self._run_setup(set(weights))
 
     def drop_weights(self, names: Iterable[str]) -> None:
@@ -81,6 +88,8 @@ class Resident:
                         self._values[name] = value.contiguous(memory_format=torch.channels_last)
 
     def _reads_live(self, weight: str) -> bool:
+        if weight in self._moved:
+            return False
         storage = self._values[weight].untyped_storage().data_ptr()
         made = (n for s, d in zip(self.program.setup, self._depends) if weight in d for n in s.outputs)
         return all(t.untyped_storage().data_ptr() == storage for n in made for t in pieces_of(self._values[n]))

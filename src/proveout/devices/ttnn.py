@@ -6,7 +6,7 @@ back is zeros. On silicon a run's time is measured like any other function's.
 
 from __future__ import annotations
 
-import ast
+import functools
 import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -15,8 +15,10 @@ import torch
 
 from proveout.chip.specs import CHIPS
 from proveout.devices.execute import aten_op, check_chips
-from proveout.kernels.table import constant_tensor
-from proveout.program import DEALLOCATE, Arg, Name, Program, Ref, Result, Step
+from proveout.errors import DeviceError
+from proveout.kernels.accept import why_not
+from proveout.kernels.table import constant_tensor, kernels
+from proveout.program import DEALLOCATE, Arg, Construct, Name, Program, Ref, Result, Step
 from proveout.types import DeviceSpec, Settings
 
 L1_SMALL_BYTES = 16_384
@@ -104,37 +106,42 @@ class OnTtnn:
         if step.kernel == DEALLOCATE:
             self._device.ttnn.deallocate(attrs["tensor"])
             return ()
-        function = aten_op(step.kernel) if step.on_host else named(step.kernel, self._scope)
+        function = aten_op(step.kernel) if step.on_host else self._function(step.kernel)
         found = function(**attrs)
         if isinstance(found, (tuple, list)):
             return tuple(f for f in found if f is not None)
         return (found,)
 
+    def _function(self, kernel: str) -> Any:
+        if kernel not in kernels():
+            raise DeviceError(f"there is no kernel {kernel!r}.")
+        return functools.reduce(getattr, kernel.split(".")[1:], self._device.ttnn)
+
     def _concrete(self, arg: Arg, values: Mapping[str, Any]) -> Any:
         if isinstance(arg, Ref):
             return values[arg.name]
+        if isinstance(arg, tuple):
+            return [self._concrete(a, values) for a in arg]
+        return made(arg, self._scope)
+
+
+def made(arg: Arg, scope: Mapping[str, Any]) -> Any:
+    """The object that an argument without values stands for: a constant such as `ttnn.bfloat16`, or a config, which is
+    made here. Nothing else runs."""
+    why = why_not(arg)
+    if why:
+        raise DeviceError(f"an argument {why}.")
+
+    def value(arg: Arg) -> Any:
         if isinstance(arg, Name):
-            return named(arg.text, self._scope)
-        return [self._concrete(a, values) for a in arg] if isinstance(arg, tuple) else arg
+            return named(arg.text)
+        if isinstance(arg, Construct):
+            by_name = {name: value(a) for name, a in arg.by_name.items()}
+            return named(arg.name)(*map(value, arg.by_place), **by_name)
+        return [value(a) for a in arg] if isinstance(arg, tuple) else arg
 
+    def named(text: str) -> Any:
+        first, *rest = text.split(".")
+        return functools.reduce(getattr, rest, scope[first])
 
-def named(text: str, scope: Mapping[str, Any]) -> Any:
-    """The object that a Name stands for: `ttnn.bfloat16`, or a configuration written as a call. Nothing else runs."""
-
-    def value(node: ast.expr) -> Any:
-        match node:
-            case ast.Constant(value=constant):
-                return constant
-            case ast.Name(id=name):
-                return scope[name]
-            case ast.Attribute(value=inner, attr=attribute):
-                return getattr(value(inner), attribute)
-            case ast.Tuple(elts=items) | ast.List(elts=items):
-                return [value(item) for item in items]
-            case ast.UnaryOp(op=ast.USub(), operand=inner):
-                return -value(inner)
-            case ast.Call(func=function, args=arguments, keywords=keywords):
-                return value(function)(*map(value, arguments), **{str(k.arg): value(k.value) for k in keywords})
-        raise ValueError(f"{text!r} is not the name of a ttnn object")
-
-    return value(ast.parse(text, mode="eval").body)
+    return value(arg)

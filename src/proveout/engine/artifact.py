@@ -1,60 +1,62 @@
-"""A compiled model as a folder: its Program, its weights and how a call's arguments and outputs map to them.
+"""A compiled model as a folder: its Program, its weights, how a call's arguments and outputs map to them, and one call
+with its outputs, which loading makes again.
 
-What comes back needs neither the model's code nor a compiler: JSON and safetensors, never pickle.
+What comes back needs neither the model's code nor a compiler: JSON and safetensors, never pickle. All of it is checked
+before anything runs: a folder is a stranger's word.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten, treespec_dumps, treespec_loads
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from proveout.coding import from_json, to_json
-from proveout.devices.registry import find, open_device
+from proveout.devices.registry import find, kept_device
+from proveout.engine import structure
+from proveout.engine.artifact_head import Head, Source, source_of
+from proveout.engine.compiled import Compiled, undisturbed
 from proveout.engine.graph import Variant
-from proveout.errors import DeviceError, UsageError
-from proveout.program import Program
+from proveout.engine.views import seen_as, with_strides
+from proveout.errors import DeviceError, ProveoutError, UsageError
+from proveout.kernels.accept import NAMESPACES, load_program
+from proveout.kernels.table import torch_dtype
 from proveout.types import Settings
 
-if TYPE_CHECKING:
-    from proveout.engine.compiled import Compiled
-
-SCHEMA = 1
-HEAD, WEIGHTS, PROGRAM = "compiled.json", "weights.safetensors", "program"
+SCHEMA = 2
+HEAD, WEIGHTS, PROGRAM, REFERENCE = "compiled.json", "weights.safetensors", "program", "reference.safetensors"
+FILES = frozenset({HEAD, WEIGHTS, PROGRAM, REFERENCE})
+TOLERANCE = 0.01
+"""How far outputs may lie from the reference, as a part of its size: another machine's torch rounds differently."""
+PLAIN = (bool, int, float, str)
 
 
 def save(compiled: Compiled, path: str | Path) -> Path:
     """Leave the compiled model in a folder of this name; one that is there already is replaced."""
-    from proveout.engine.compiled import undisturbed
-
     path = Path(path)
-    if path.exists() and not (path / HEAD).exists():
+    if path.exists() and not ({HEAD, PROGRAM} <= {p.name for p in path.iterdir()} if path.is_dir() else False):
         raise UsageError(f"{path} exists and is no saved model: choose another name.")
     args, kwargs = compiled.example
-    ran: list[tuple[Variant, Sequence[Any]]] = []
     with undisturbed(compiled.model, (args, kwargs)):
-        with compiled.watching(lambda variant, arguments: ran.append((variant, list(arguments)))):
-            outputs = compiled(*args, **kwargs)
-        if len(ran) != 1 or len(compiled.graphs) != 1:
-            raise UsageError(
-                f"the model has {len(compiled.graphs)} graphs; only one that is captured whole can be saved. "
-                "See its coverage for where it breaks."
-            )
-        ((variant, arguments),) = ran
-        head, weights = _described(compiled, variant, arguments, (args, kwargs), outputs)
+        head, weights, reference = _described(compiled, args, kwargs)
+    program = head[1].compiled.program
     path.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=".saving-", dir=path.parent))
     try:
-        variant.compiled.program.save(folder / PROGRAM)
+        program.save(folder / PROGRAM)
         save_file(weights, folder / WEIGHTS)
-        (folder / HEAD).write_text(json.dumps(head, indent=1))
+        save_file(reference, folder / REFERENCE)
+        (folder / HEAD).write_text(json.dumps(to_json(head[0]), indent=1))
         shutil.rmtree(path, ignore_errors=True)
         folder.chmod(0o755)
         folder.rename(path)
@@ -63,108 +65,247 @@ def save(compiled: Compiled, path: str | Path) -> Path:
     return path
 
 
-def _described(
-    compiled: Compiled, variant: Variant, arguments: Sequence[Any], call: Any, outputs: Any
-) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+Tensors = dict[str, torch.Tensor]
+
+
+def _described(compiled: Compiled, args: Sequence[Any], kwargs: Any) -> tuple[tuple[Head, Variant], Tensors, Tensors]:
+    """The call is made with tensors that share nothing, so that each input and output has one place of its own: what
+    is matched is where a tensor lies, never what it holds."""
+    leaves, arguments = tree_flatten((tuple(args), dict(kwargs)))
+    leaves = [_apart(leaf) for leaf in leaves]
+    given_args, given_kwargs = tree_unflatten(leaves, arguments)
+    compiled(*given_args, **given_kwargs)  # equal arguments were one input until now: those are compiled apart
+    ran: list[tuple[Variant, Sequence[Any]]] = []
+    gave: list[Sequence[Any]] = []
+    with _seeded(), compiled.watching(lambda variant, call: ran.append((variant, list(call))), gave.append):
+        outputs = compiled(*given_args, **given_kwargs)
+    if len(ran) != 1:
+        raise UsageError(
+            f"the model has {len(ran)} graphs; only one that is captured whole can be saved. "
+            "See its coverage for where it breaks."
+        )
+    ((variant, call),) = ran
     program = variant.compiled.program
-    if program.state:
-        raise UsageError("the model writes to its own buffers; only one without such state can be saved.")
-    leaves, structure = tree_flatten(call)
-    positions = []
+    if program.state or compiled.writes(variant):
+        raise UsageError("the model writes to its own buffers or arguments; only one without state can be saved.")
+    constants = []
+    for index, leaf in enumerate(leaves):
+        if not isinstance(leaf, torch.Tensor):
+            if leaf is not None and (type(leaf) not in PLAIN or leaf in (inf, -inf) or leaf != leaf):
+                raise UsageError(f"an argument is a {type(leaf).__name__}; tensors and plain values can be saved.")
+            constants.append((index, leaf))
+    inputs = []
     for name, position in zip(program.inputs, variant.compiled.input_positions):
-        found = next((i for i, leaf in enumerate(leaves) if _same_tensor(leaf, arguments[position])), None)
+        found = next((i for i, leaf in enumerate(leaves) if _same_place(leaf, call[position])), None)
         if found is None:
             raise UsageError(f"input {name} of the Program is none of the call's arguments: the model cannot be saved.")
-        positions.append(found)
-    loaded = variant.ready(arguments)
-    given = loaded.run([arguments[i] for i in variant.compiled.input_positions]).outputs
+        inputs.append(found)
+    weights = {name: call[position] for name, position in zip(program.weights, variant.compiled.weight_positions)}
     results, result_structure = tree_flatten(outputs)
-    sources = [_source(result, given, leaves) for result in results]
-    head = {
-        "schema": SCHEMA,
-        "device": compiled.device,
-        "settings": to_json(compiled.settings),
-        "inputs": positions,
-        "arguments": _text(structure),
-        "outputs": sources,
-        "results": _text(result_structure),
+    holders: dict[str, dict[Any, Any]] = {
+        "argument": dict(enumerate(leaves)),
+        "program": dict(enumerate(gave[0])),
+        "weight": weights,
     }
-    values = {name: loaded.value(name) for name in program.weights}
-    return head, {n: v.detach().clone(memory_format=torch.contiguous_format) for n, v in values.items()}
+    head = Head(
+        schema=SCHEMA,
+        device=compiled.device,
+        settings=compiled.settings,
+        arguments=structure.encode(arguments),
+        results=structure.encode(result_structure),
+        inputs=tuple(inputs),
+        constants=tuple(constants),
+        outputs=tuple(source_of(result, holders) for result in results),
+        strides=tuple(tuple(o.stride()) if isinstance(o, torch.Tensor) else None for o in gave[0]),
+    )
+    reference = {f"argument {i}": _stored(leaf) for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)}
+    reference |= {f"output {i}": _stored(r) for i, r in enumerate(results) if isinstance(r, torch.Tensor)}
+    return (head, variant), {n: _stored(v) for n, v in weights.items()}, reference
 
 
-def _source(result: Any, given: Sequence[Any], leaves: Sequence[Any]) -> tuple[str, Any]:
-    """Where an output comes from: an argument that is handed back, a result of the Program, or a plain value."""
-    for kind, values, same in (("argument", leaves, _same_tensor), ("program", given, _equal)):
-        found = next((i for i, value in enumerate(values) if same(value, result)), None)
-        if found is not None:
-            return kind, found
-    if result is None or isinstance(result, (bool, int, float, str)):
-        return "value", result
-    raise UsageError("an output of the model is made outside its Program: the model cannot be saved.")
+def _apart(leaf: Any) -> Any:
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    return leaf.detach().clone().requires_grad_(leaf.requires_grad)
+
+
+def _stored(value: torch.Tensor) -> torch.Tensor:
+    return value.detach().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+
+
+def _same_place(a: Any, b: Any) -> bool:
+    if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
+        return False
+    return a is b or (
+        a.numel() > 0 and a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride()
+    )
 
 
 class Saved:
-    """A compiled model that was loaded from its folder."""
+    """A compiled model that was loaded from its folder and gave there what it gave when it was saved."""
 
-    def __init__(self, folder: Path, head: Mapping[str, Any]) -> None:
-        self.device = str(head["device"])
-        self.settings = from_json(Settings, head["settings"])
-        self.program = Program.load(folder / PROGRAM)
+    def __init__(self, folder: Path, head: Head, namespaces: frozenset[str]) -> None:
+        self.device, self.settings = head.device, head.settings
+        self.program = load_program(folder / PROGRAM, namespaces)
         self.modelled_ns: int | None = None
         self.modelled = find(self.device).times == "modelled"
-        self._inputs, self._outputs = list(head["inputs"]), list(head["outputs"])
-        self._arguments, self._results = treespec_loads(head["arguments"]), treespec_loads(head["results"])
-        self._loaded = open_device(self.device).load(self.program, self.settings)
-        self._loaded.set_weights(load_file(folder / WEIGHTS))
+        self._head = head
+        self._arguments, self._results = structure.decode(head.arguments), structure.decode(head.results)
+        self._check_head()
+        weights = load_file(folder / WEIGHTS)
+        self._check_weights(weights)
+        self._weights = weights
+        with _own_words("cannot be put on its device"):
+            self._loaded = kept_device(self.device).load(self.program, self.settings)
+            self._loaded.set_weights(weights)
+        self._check_reference(load_file(folder / REFERENCE))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        leaves, structure = tree_flatten((args, kwargs))
-        if structure != self._arguments:
-            raise DeviceError(f"the saved model takes {self._arguments}; this call gives {structure}.")
-        inputs = [leaves[i] for i in self._inputs]
+        leaves, given = tree_flatten((args, kwargs))
+        if given != self._arguments:
+            raise DeviceError(f"the saved model takes {self._arguments}; this call gives {given}.")
+        for index, wanted in self._head.constants:
+            if type(leaves[index]) is not type(wanted) or leaves[index] != wanted:
+                raise DeviceError(f"argument {index} is {leaves[index]!r}; the model was compiled for {wanted!r}.")
+        inputs = [leaves[i] for i in self._head.inputs]
         for name, value in zip(self.program.inputs, inputs):
-            shape = self.program.specs[name].shape
-            if tuple(value.shape) != tuple(shape):
-                raise DeviceError(f"input {name} has shape {tuple(value.shape)}; the model was compiled for {shape}.")
-        with torch.no_grad():
+            self._check_input(name, value)
+        with torch.no_grad(), _own_words("cannot run"):
             result = self._loaded.run(inputs)
+            outputs = [self._output(source, leaves, result.outputs) for source in self._head.outputs]
         self.modelled_ns = result.modelled_ns
-        holders = {"program": result.outputs, "argument": leaves}
-        values = [holders[kind][at] if kind in holders else at for kind, at in self._outputs]
-        return tree_unflatten(values, self._results)
+        return tree_unflatten(outputs, self._results)
+
+    def _check_input(self, name: str, value: Any) -> None:
+        spec = self.program.specs[name]
+        if not isinstance(value, torch.Tensor):
+            raise DeviceError(f"input {name} is a {type(value).__name__}; the model was compiled for a tensor.")
+        if tuple(value.shape) != spec.shape:
+            raise DeviceError(f"input {name} has shape {tuple(value.shape)}; the model was compiled for {spec.shape}.")
+        if value.dtype != torch_dtype(spec.dtype):
+            raise DeviceError(f"input {name} is {value.dtype}; the model was compiled for torch.{spec.dtype}.")
+
+    def _output(self, source: Source, leaves: Sequence[Any], outputs: Sequence[Any]) -> Any:
+        match source.kind:
+            case "value":
+                return source.value
+            case "argument":
+                base = leaves[source.index]
+            case "weight":
+                base = self._weights[source.name]
+            case "program":
+                base = with_strides(outputs[source.index], self._head.strides[source.index])
+        return base if source.view is None else seen_as(base, source.view)
+
+    def _check_head(self) -> None:
+        """Every position that the head names is there."""
+        head, num_leaves = self._head, self._arguments.num_leaves
+        sizes = {"argument": num_leaves, "program": len(self.program.outputs)}
+        places = [*head.inputs, *(index for index, _ in head.constants)]
+        fits = (
+            len(head.inputs) == len(self.program.inputs)
+            and len(head.outputs) == self._results.num_leaves
+            and len(head.strides) == len(self.program.outputs)
+            and not self.program.state
+            and all(0 <= i < num_leaves for i in places)
+            and all(0 <= s.index < sizes[s.kind] for s in head.outputs if s.kind in sizes)
+            and all(s.name in self.program.weights for s in head.outputs if s.kind == "weight")
+            and all(
+                v is None or type(v) in PLAIN
+                for v in (*(s.value for s in head.outputs), *dict(head.constants).values())
+            )
+        )
+        if not fits:
+            raise ValueError(f"{HEAD} does not fit the Program")
+
+    def _check_weights(self, weights: Tensors) -> None:
+        for name in self.program.weights:
+            spec = self.program.specs[name]
+            found = weights.get(name)
+            if found is None or tuple(found.shape) != spec.shape or found.dtype != torch_dtype(spec.dtype):
+                raise ValueError(f"weight {name!r} is missing or is not {spec}")
+        if strange := weights.keys() - set(self.program.weights):
+            raise ValueError(f"{WEIGHTS} holds {min(strange)!r}, which the Program does not know")
+
+    def _check_reference(self, reference: Tensors) -> None:
+        """Make the saved call again: a model that gives something else now is not handed out."""
+        constants = dict(self._head.constants)
+        leaves = [constants.get(i, reference.get(f"argument {i}")) for i in range(self._arguments.num_leaves)]
+        args, kwargs = tree_unflatten(leaves, self._arguments)
+        with _seeded():
+            outputs = tree_flatten(self(*args, **kwargs))[0]
+        for index, output in enumerate(outputs):
+            wanted = reference.get(f"output {index}")
+            if (wanted is None) != (not isinstance(output, torch.Tensor)) or (
+                wanted is not None and not alike(output, wanted)
+            ):
+                raise UsageError(f"output {index} is not what the model gave when it was saved.")
 
 
-def load_compiled(path: str | Path) -> Saved:
-    """The compiled model that `Compiled.save` left there."""
+def alike(output: torch.Tensor, wanted: torch.Tensor) -> bool:
+    """Whether two outputs are the same but for another machine's rounding."""
+    if output.dtype != wanted.dtype or output.shape != wanted.shape:
+        return False
+    if not (output.is_floating_point() or output.is_complex()):
+        return output.numel() == 0 or float((output != wanted).float().mean()) <= TOLERANCE
+    wide = torch.complex128 if output.is_complex() else torch.float64
+    a, b = (
+        torch.nan_to_num(torch.view_as_real(v.to(wide)) if v.is_complex() else v.to(wide)) for v in (output, wanted)
+    )
+    return bool((a - b).norm() <= TOLERANCE * b.norm() + 1e-6)
+
+
+@contextlib.contextmanager
+def _seeded() -> Iterator[None]:
+    """The same random numbers when a call is saved and when it is checked."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+
+
+@contextlib.contextmanager
+def _own_words(what: str) -> Iterator[None]:
+    """What a stranger's Program raises in torch is about the folder, not about the caller's code."""
+    try:
+        yield
+    except ProveoutError:
+        raise
+    except Exception as error:
+        line = (str(error).splitlines() or [""])[0][:200]
+        raise DeviceError(f"the saved model {what}: {type(error).__name__}: {line}.") from error
+
+
+def load_compiled(path: str | Path, namespaces: Sequence[str] = ()) -> Saved:
+    """The compiled model that `Compiled.save` left there. Ops of other libraries than PyTorch's own run only where
+    their namespace is named."""
     folder = Path(path)
+    head = _head(folder)
+    try:
+        return Saved(folder, head, NAMESPACES | frozenset(namespaces))
+    except (OSError, ValueError, SafetensorError, DeviceError) as error:
+        raise UsageError(f"{folder} cannot be used: {str(error).rstrip('.')}. Save the model again.") from error
+
+
+def _head(folder: Path) -> Head:
     if not (folder / HEAD).exists():
         raise UsageError(f"{folder} is no saved model: there is no {HEAD} in it.")
-    head = json.loads((folder / HEAD).read_text())
-    if head.get("schema") != SCHEMA:
-        raise UsageError(f"{folder} has schema {head.get('schema')}; this version reads {SCHEMA}. Compile it again.")
-    return Saved(folder, head)
+    try:
+        data = json.loads((folder / HEAD).read_text())
+        found = data.get("schema") if isinstance(data, dict) else None
+        if type(found) is not int or found != SCHEMA:
+            raise UsageError(f"{folder} has schema {found!r}; this version reads {SCHEMA}. Compile and save it again.")
+        return from_json(Head, data)
+    except UsageError:
+        raise
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{folder} cannot be used: {str(error)[:300]}. Save the model again.") from error
 
 
 def device_of(path: str | Path) -> str:
     """The device that a saved model was compiled for."""
-    return str(json.loads((Path(path) / HEAD).read_text())["device"])
+    return _head(Path(path)).device
 
 
-def _same_tensor(a: Any, b: Any) -> bool:
-    if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
-        return False
-    return a is b or (a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride())
-
-
-def _equal(a: Any, b: Any) -> bool:
-    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
-        return a.dtype == b.dtype and a.shape == b.shape and torch.equal(a.nan_to_num(), b.nan_to_num())
-    return type(a) is type(b) and bool(a == b)
-
-
-def _text(structure: TreeSpec) -> str:
-    try:
-        return str(treespec_dumps(structure))
-    except NotImplementedError as error:
-        raise UsageError(f"the call's arguments or outputs cannot be written down: {error}") from error
+def settings_of(path: str | Path) -> Settings:
+    """The settings that a saved model was compiled with."""
+    return _head(Path(path)).settings

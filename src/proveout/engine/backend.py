@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from proveout.compiler import CompiledGraph
 from proveout.compiler.decompositions import decompositions, kept_whole
 from proveout.compiler.dump import Dump
-from proveout.devices.registry import DeviceInfo, find, info_of, open_device
+from proveout.devices.registry import DeviceInfo, find, info_of, kept_device
 from proveout.engine.graph import GraphFunction, Tally
 from proveout.engine.recorder import Recorder
 from proveout.errors import UsageError, unknown
@@ -65,7 +66,7 @@ class Capture:
             raise UsageError(f"device must be a name or an open device, not {type(device).__name__}.")
         info = find(device) if isinstance(device, str) else info_of(device)
         _check_numbers(info, chosen)
-        return Capture(open_device(device) if isinstance(device, str) else device, info, chosen, **rest)
+        return Capture(kept_device(device) if isinstance(device, str) else device, info, chosen, **rest)
 
     @staticmethod
     def from_options(options: Any) -> Capture:
@@ -100,7 +101,7 @@ class Capture:
             partition_fn=default_partition,
             keep_inference_input_mutations=True,
         )
-        with kept_whole():
+        with kept_whole(), _attention_as_one_op(example_inputs):
             return compiler(gm, example_inputs)
 
     def _compiler(self, phase: str, held: frozenset[int] = frozenset()) -> Callable[[GraphModule, list[Any]], Any]:
@@ -119,6 +120,15 @@ class Capture:
             return make_boxed_func(function)
 
         return compile_one
+
+
+def _attention_as_one_op(inputs: list[Any]) -> contextlib.AbstractContextManager[Any]:
+    """On a GPU, PyTorch has several ops for attention: this one's results are all tensors, so that it can be a Step."""
+    if not any(isinstance(t, torch.Tensor) and t.is_cuda for t in inputs):
+        return contextlib.nullcontext()
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    return sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
 
 
 _numbers = itertools.count()

@@ -1,7 +1,8 @@
 """Compiled graphs on disk, addressed by content: a second process that compiles the same graph loads it.
 
-One file a graph: its digest, a line of JSON, then the constants' bytes. Written to a temporary name and renamed, so
-readers and writers need no lock; a file that cannot be read is as good as none.
+One file a graph: its seal, a line of JSON, then the constants' bytes. Written to a temporary name and renamed, so
+readers and writers need no lock. A file is trusted for nothing but speed: one that this user did not seal for this key,
+that breaks the Programs' schema or does not fit the graph costs a compilation.
 """
 
 from __future__ import annotations
@@ -9,24 +10,29 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import hmac
 import json
 import os
 import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
 
-from proveout.coding import to_json
+from proveout.coding import from_json, to_json
 from proveout.compiler import CompiledGraph
 from proveout.compiler.profile import Profile
 from proveout.folders import default_folder
-from proveout.program import Program
-from proveout.types import Coverage, DeviceSpec, OpStatus, Settings, versions
+from proveout.kernels.accept import NAMESPACES, accept
+from proveout.kernels.table import dtype_name
+from proveout.program import Program, Ref
+from proveout.reasons import Reason
+from proveout.types import Coverage, DeviceSpec, OpStatus, Settings, TensorSpec, versions
 
+_FIELDS = tuple(f for f in OpStatus.__dataclass_fields__ if f != "cause")
 LIMIT_BYTES = 2 << 30
 """When the folder grows beyond this, the files that were used longest ago go."""
 
@@ -49,46 +55,105 @@ def key_of(
         seal.update(part.encode())
     for name, buffer in gm.named_buffers():
         seal.update(name.encode())
-        seal.update(buffer.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        seal.update(buffer.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return seal.hexdigest()
 
 
-def load(key: str, name: str, chip: DeviceSpec | None, settings: Settings) -> CompiledGraph | None:
+def load(
+    key: str, name: str, gm: GraphModule, target: str, chip: DeviceSpec | None, settings: Settings
+) -> CompiledGraph | None:
     """The compiled graph of this key, under the given name, or None."""
     path = _path(key)
     try:
-        digest, _, payload = path.read_bytes().partition(b"\n")
-        if digest != _digest(payload):
+        seal, _, payload = path.read_bytes().partition(b"\n")
+        if not hmac.compare_digest(seal, _seal(key, payload)):
             return None
         head, _, blob = payload.partition(b"\n")
-        data = json.loads(head)
+        entry = from_json(_Entry, json.loads(head))
         raw, start = {}, 0
-        for constant, size in data["sizes"]:
+        for constant, size in entry.sizes:
             raw[constant] = blob[start : start + size]
             start += size
-        program = replace(Program.from_json(data["program"], raw), name=name)
-        rows = [OpStatus(*(data["strings"][i] for i in row)) for row in data["ops"]]
-        positions = tuple(data["inputs"]), tuple(data["weights"])
-        parallel = tuple(data["parallel"])
+        program = replace(Program.from_json(entry.program, raw), name=name)
+        if program.target != target or not _fits(program, entry, gm):
+            return None
+        accept(program, NAMESPACES | _namespaces(gm))
+        rows = [entry.op(row) for row in entry.ops]
+        for cause in entry.causes:
+            str(cause)  # a sentence can be made of it
         os.utime(path)
-    except (OSError, ValueError, KeyError, TypeError, IndexError):
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return None
-    coverage = Coverage(tuple(rows), program.num_transfers, num_graphs=1, parallel=parallel)
-    return CompiledGraph(program, coverage, chip, settings, *positions)
+    coverage = Coverage(tuple(rows), program.num_transfers, num_graphs=1, parallel=entry.parallel)
+    return CompiledGraph(program, coverage, chip, settings, entry.inputs, entry.weights)
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """The line of JSON."""
+
+    program: object
+    sizes: tuple[tuple[str, int], ...]
+    ops: tuple[tuple[int | None, ...], ...]
+    """For each op which of `strings` its fields are, and which of `causes`."""
+    causes: tuple[Reason, ...]
+    inputs: tuple[int, ...]
+    weights: tuple[int, ...]
+    parallel: tuple[str, ...]
+    strings: tuple[str, ...]
+
+    def op(self, row: tuple[int | None, ...]) -> OpStatus:
+        *texts, cause = row
+        named = dict(zip(_FIELDS, (self.strings[i] for i in texts if i is not None), strict=True))
+        return replace(from_json(OpStatus, named), cause=None if cause is None else self.causes[cause])
+
+
+def _fits(program: Program, entry: _Entry, gm: GraphModule) -> bool:
+    """Whether a Program takes what this graph takes and gives what it gives."""
+    given = [n.meta.get("val") for n in gm.graph.nodes if n.op == "placeholder"]
+    gives = next(n for n in gm.graph.nodes if n.op == "output").args[0]
+    names, places = (*program.inputs, *program.weights), (*entry.inputs, *entry.weights)
+    if len(names) != len(places) or len(gives) < len(program.outputs):
+        return False
+    if any(not 0 <= place < len(given) for place in places):
+        return False
+    pairs = [(program.specs[name], given[place]) for name, place in zip(names, places)]
+    for output, node in zip(program.outputs, gives):
+        if isinstance(output, Ref) and isinstance(node, Node):
+            pairs.append((program.specs[output.name], node.meta.get("val")))
+    return all(_is_like(spec, value) for spec, value in pairs)
+
+
+def _is_like(spec: TensorSpec, value: Any) -> bool:
+    if not isinstance(value, torch.Tensor):
+        return True
+    return spec.shape == tuple(value.shape) and spec.dtype == dtype_name(value.dtype)
+
+
+def _namespaces(gm: GraphModule) -> frozenset[str]:
+    """The libraries whose ops the graph itself calls."""
+    targets = (n.target for n in gm.graph.nodes)
+    return frozenset(t.namespace for t in targets if isinstance(t, torch._ops.OpOverload))
 
 
 def save(key: str, compiled: CompiledGraph) -> None:
     """Keep a compiled graph; a full or read-only disk costs the next process a compilation and nothing else."""
     strings: dict[str, int] = {}
-    fields = tuple(OpStatus.__dataclass_fields__)
+    causes: dict[Reason, int] = {}
+
+    def encode(op: OpStatus) -> list[int | None]:
+        row: list[int | None] = [strings.setdefault(getattr(op, f), len(strings)) for f in _FIELDS]
+        return [*row, None if op.cause is None else causes.setdefault(op.cause, len(causes))]
+
     data = {
         "program": compiled.program.to_json(),
         "sizes": [[c.name, len(c.data)] for c in compiled.program.constants],
-        "ops": [[strings.setdefault(getattr(op, f), len(strings)) for f in fields] for op in compiled.coverage.ops],
+        "ops": [encode(op) for op in compiled.coverage.ops],
         "inputs": compiled.input_positions,
         "weights": compiled.weight_positions,
         "parallel": compiled.coverage.parallel,
         "strings": list(strings),
+        "causes": to_json(list(causes)),
     }
     blob = b"".join(c.data for c in compiled.program.constants)
     path = _path(key)
@@ -96,7 +161,7 @@ def save(key: str, compiled: CompiledGraph) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         payload = json.dumps(data, separators=(",", ":")).encode() + b"\n" + blob
-        temporary.write_bytes(_digest(payload) + b"\n" + payload)
+        temporary.write_bytes(_seal(key, payload) + b"\n" + payload)
         temporary.replace(path)
         _trim(path.parent)
     except OSError:
@@ -104,8 +169,30 @@ def save(key: str, compiled: CompiledGraph) -> None:
             temporary.unlink()
 
 
-def _digest(payload: bytes) -> bytes:
-    return hashlib.sha256(payload).hexdigest().encode()
+def _seal(key: str, payload: bytes) -> bytes:
+    """What only this user can write over these bytes, for this graph and no other."""
+    return hmac.new(_secret(), key.encode() + b"\n" + payload, hashlib.sha256).hexdigest().encode()
+
+
+def _secret() -> bytes:
+    """This user's own random bytes, made at the first use; OSError where they are not this user's alone."""
+    path = default_folder() / "programs" / f".seal-{os.getuid()}"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(secrets.token_bytes(32))
+        with contextlib.suppress(FileExistsError):  # another process was quicker: its bytes count
+            os.link(fresh, path)
+        fresh.unlink()
+    with path.open("rb") as file:
+        about = os.fstat(file.fileno())
+        if about.st_uid != os.getuid() or about.st_mode & 0o077:
+            raise PermissionError(f"{path} can be written or read by others")
+        found = file.read(64)
+    if len(found) != 32:
+        raise PermissionError(f"{path} is damaged")
+    return found
 
 
 def _path(key: str) -> Path:

@@ -19,7 +19,7 @@ from proveout.compiler.dump import Dump
 from proveout.compiler.ledger import ledger
 from proveout.compiler.plan import Plan
 from proveout.engine.backend import Capture
-from proveout.engine.graph import Tally, Variant
+from proveout.engine.graph import GraphFunction, Tally, Variant
 from proveout.engine.recorder import Recorder
 from proveout.errors import CaptureError, CompileError, ProveoutError, UsageError
 from proveout.program import Device, Program
@@ -118,15 +118,34 @@ class Compiled:
         return save(self, path)
 
     @contextlib.contextmanager
-    def watching(self, note: Callable[[Variant, Sequence[Any]], None]) -> Iterator[None]:
-        """While open, `note` sees every graph's variant and arguments before it runs."""
+    def watching(
+        self,
+        note: Callable[[Variant, Sequence[Any]], None],
+        gave: Callable[[Sequence[Any]], None] | None = None,
+    ) -> Iterator[None]:
+        """While open, `note` sees every graph's variant and arguments before it runs, `gave` what it hands back."""
         for graph in self._capture.graphs:
-            graph.on_run = note
+            graph.on_run, graph.on_outputs = note, gave
         try:
             yield
         finally:
             for graph in self._capture.graphs:
-                graph.on_run = None
+                graph.on_run = graph.on_outputs = None
+
+    def writes(self, variant: Variant) -> bool:
+        """Whether the graph of this variant writes to what it is given."""
+        return any(graph.writes.writes for graph in self._capture.graphs if variant in graph.variants.values())
+
+    @contextlib.contextmanager
+    def instead_of_graphs(self, run: Callable[[GraphFunction, Sequence[Any]], list[Any]]) -> Iterator[None]:
+        """While open, `run` is called where a graph would run; it may have the graph do so."""
+        for graph in self._capture.graphs:
+            graph.instead = run
+        try:
+            yield
+        finally:
+            for graph in self._capture.graphs:
+                graph.instead = None
 
     @property
     def device(self) -> str:

@@ -23,12 +23,19 @@ from proveout.compiler.profile import Profile
 from proveout.devices.registry import DeviceInfo
 from proveout.engine import cache
 from proveout.engine.recorder import Recorder
+from proveout.engine.views import View, seen_as, view_of, with_strides
 from proveout.engine.watch import Watch, wrote
 from proveout.engine.writes import take_writes
 from proveout.errors import OutOfMemory
 from proveout.program import Device, Loaded, Program, Result
+from proveout.reasons import Kind, Reason
 from proveout.types import Coverage, OpStatus, Settings
 
+SIZES_FROM_DATA = Kind(
+    "sizes-from-data",
+    "its sizes depend on data ({error})",
+    "shapes depend on data: compute them outside the model, or call it with fixed shapes",
+)
 MAX_SHAPES = 32
 """Shape buckets kept per graph; the least recently used is dropped."""
 
@@ -57,10 +64,14 @@ class GraphFunction:
         self.strides = [_strides(v) for v in values]
         self.views = _output_views(values)
         self.lock = threading.RLock()
-        self.variants: OrderedDict[Any, Variant | str] = OrderedDict()
+        self.variants: OrderedDict[Any, Variant | Reason] = OrderedDict()
         self.on_compiled: Callable[[CompiledGraph], None] = lambda compiled: None
         self.on_run: Callable[[Variant, Sequence[Any]], None] | None = None
         """Called with each run's variant and arguments, before it runs: how checks replay a call Step by Step."""
+        self.on_outputs: Callable[[Sequence[Any]], None] | None = None
+        """Called with what each run hands back."""
+        self.instead: Callable[[GraphFunction, Sequence[Any]], list[Any]] | None = None
+        """Called instead of running: how the host's part of a call is timed alone."""
         self.dry = False
         self.dump: Dump | None = None
         self.after_pass: Callable[[str], None] | None = None
@@ -74,10 +85,16 @@ class GraphFunction:
             self._variant((), None)
 
     def __call__(self, *arguments: Any) -> list[Any]:
-        key = () if self.is_static else tuple(_concrete(a) for a in arguments)
+        return self.run(arguments) if self.instead is None else self.instead(self, arguments)
+
+    def variant(self, arguments: Sequence[Any]) -> Variant | Reason:
+        """What these arguments run on: a Program, or eager for a reason."""
+        return self._variant(() if self.is_static else tuple(_concrete(a) for a in arguments), arguments)
+
+    def run(self, arguments: Sequence[Any]) -> list[Any]:
         with self.lock:
-            variant = self._variant(key, arguments)
-            if self.dry or isinstance(variant, str):
+            variant = self.variant(arguments)
+            if self.dry or isinstance(variant, Reason):
                 return self._written(arguments, self.gm(*arguments))
             if self.on_run is not None:
                 self.on_run(variant, arguments)
@@ -88,9 +105,11 @@ class GraphFunction:
             if self.recorder is not None:
                 self.recorder.ran(variant.compiled, self.device.name, functools.partial(self.again, arguments))
         if self.is_static:
-            outputs = [_with_strides(o, s) for o, s in zip(outputs, self.strides)]
+            outputs = [with_strides(o, s) for o, s in zip(outputs, self.strides)]
             for index, (base, view) in self.views.items():
-                outputs[index] = outputs[base].as_strided(view.shape, view.stride(), view.storage_offset())
+                outputs[index] = seen_as(outputs[base], view)
+        if self.on_outputs is not None:
+            self.on_outputs(outputs)
         return outputs
 
     def _written(self, arguments: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
@@ -99,20 +118,20 @@ class GraphFunction:
             wrote(arguments[position])
         return self.writes.apply(arguments, outputs)
 
-    def _variant(self, key: Any, arguments: Sequence[Any] | None) -> Variant | str:
+    def _variant(self, key: Any, arguments: Sequence[Any] | None) -> Variant | Reason:
         if key in self.variants:
             self.variants.move_to_end(key)
             return self.variants[key]
         gm = self.gm if self.is_static else _specialise(self.gm, arguments or ())
-        made: Variant | str
-        if isinstance(gm, str):
+        made: Variant | Reason
+        if isinstance(gm, Reason):
             made = gm
         else:
             try:
                 made = self._compile(gm)
-            except Unlowerable as reason:
-                made = str(reason)
-        if isinstance(made, str):
+            except Unlowerable as refused:
+                made = refused.reason
+        if isinstance(made, Reason):
             self._report_eager(made)
         self.variants[key] = made
         if len(self.variants) > MAX_SHAPES:
@@ -132,7 +151,7 @@ class GraphFunction:
         if not whole:
             with stage(stages, "load"):
                 key = cache.key_of(gm, self.weights, self.writes.state, self.profile, self.settings, chip)
-                found = cache.load(key, self.name, chip, self.settings)
+                found = cache.load(key, self.name, gm, self.profile.target, chip, self.settings)
             if found is not None:
                 found.stages_s.update(stages)
                 return found
@@ -168,7 +187,7 @@ class GraphFunction:
     def again(self, arguments: Sequence[Any], settings: Settings) -> CompiledGraph:
         """The graph for these arguments under other settings."""
         gm = self.gm if self.is_static else _specialise(self.gm, arguments)
-        assert not isinstance(gm, str)  # it ran
+        assert not isinstance(gm, Reason)  # it ran
         profile = replace(self.profile, precision=settings.precision)
         return compile_graph(
             gm,
@@ -191,11 +210,13 @@ class GraphFunction:
             raise OutOfMemory(compiled.plan.memory.peak_at)  # the device would say less: it cannot plan again
         return self.device.load(compiled.program, self.settings)
 
-    def _report_eager(self, reason: str) -> None:
+    def _report_eager(self, reason: Reason) -> None:
         """A graph that runs in eager counts in full: every op on the host, for this reason."""
         nodes = [n for n in self.gm.graph.nodes if isinstance(n.target, torch._ops.OpOverload)]
         found = [(origin_of(n), variation(n)) for n in nodes]
-        statuses = tuple(OpStatus(o.node, o.aten, "host", reason, called, o.module, o.source) for o, called in found)
+        statuses = tuple(
+            OpStatus(o.node, o.aten, "host", str(reason), called, o.module, o.source, reason) for o, called in found
+        )
         empty = Program(self.name, self.profile.target, (), (), (), (), (), (), {})
         self.on_compiled(CompiledGraph(empty, Coverage(statuses, 0, 1), None, self.settings))
 
@@ -273,13 +294,13 @@ def _gone(this: weakref.ref[Variant], weight: str) -> None:
         variant.gone(weight)
 
 
-def _specialise(gm: GraphModule, arguments: Sequence[Any]) -> GraphModule | str:
+def _specialise(gm: GraphModule, arguments: Sequence[Any]) -> GraphModule | Reason:
     """The graph for these concrete sizes, or why there is none (sizes that depend on data)."""
     names = [n for n in gm.graph.nodes if n.op == "placeholder"]
     try:
         traced = make_fx(_without_symbols(gm), tracing_mode="fake")(*arguments)
     except Exception as error:  # PyTorch raises many kinds here; every one means "not with these sizes"
-        return f"its sizes depend on data ({type(error).__name__})"
+        return SIZES_FROM_DATA(error=type(error).__name__)
     for node, original in zip((n for n in traced.graph.nodes if n.op == "placeholder"), names):
         if not isinstance(node.meta.get("val"), torch.Tensor):
             value = arguments[names.index(original)]
@@ -317,16 +338,18 @@ def _output_values(gm: GraphModule) -> list[Any]:
     return [a.meta.get("val") if isinstance(a, torch.fx.Node) else None for a in output.args[0]]
 
 
-def _output_views(values: Sequence[Any]) -> dict[int, tuple[int, torch.Tensor]]:
-    """Outputs that in eager are views of an earlier output: position -> (that one's position, the view's geometry)."""
-    views: dict[int, tuple[int, torch.Tensor]] = {}
+def _output_views(values: Sequence[Any]) -> dict[int, tuple[int, View]]:
+    """Outputs that in eager are views of an earlier output: position -> (that one's position, how it lies there)."""
+    views: dict[int, tuple[int, View]] = {}
     whole: dict[Any, int] = {}
     for index, value in enumerate(values):
         if _strides(value) is None:
             continue
         key = value.untyped_storage()._cdata
         if key in whole:
-            views[index] = (whole[key], value)
+            view = view_of(value, values[whole[key]])
+            if view is not None:
+                views[index] = (whole[key], view)
         elif value.storage_offset() == 0 and value.numel() * value.element_size() == value.untyped_storage().nbytes():
             whole[key] = index
     return views
@@ -336,21 +359,3 @@ def _strides(value: Any) -> tuple[int, ...] | None:
     if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
         return None
     return tuple(value.stride()) if all(isinstance(s, int) for s in value.stride()) else None
-
-
-def _with_strides(value: Any, strides: tuple[int, ...] | None) -> Any:
-    """Outputs have eager's strides: later code, views above all, may rely on them."""
-    if strides is None or not isinstance(value, torch.Tensor) or value.stride() == strides:
-        return value
-    if any(n > 1 and s == 0 for n, s in zip(value.shape, strides)):
-        return _repeated(value, strides)
-    if any(n > 1 and a != b for n, a, b in zip(value.shape, value.stride(), strides)):
-        return torch.empty_strided(value.shape, strides, dtype=value.dtype).copy_(value)
-    return value.as_strided(value.shape, strides)
-
-
-def _repeated(value: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
-    """An expanded tensor: one element stands for a whole dimension."""
-    once = value[tuple(slice(0, 1) if s == 0 else slice(None) for s in strides)]
-    base = torch.empty_strided(once.shape, strides, dtype=value.dtype).copy_(once)
-    return base.as_strided(value.shape, strides)

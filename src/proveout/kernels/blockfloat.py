@@ -5,13 +5,15 @@ A tile of 32×32 elements is four 16×16 faces (left to right, top to bottom). T
 `magnitude / 2^6 · 2^(exponent − 127)` (`/ 2^2` for bfloat4_b). A tensor is padded with zeros to whole tiles.
 
 The host packs float32: denormals become 0; the significand is shifted right by the exponent difference and the bits
-shifted out are lost; what is left is rounded to nearest even. The chip's packer takes bfloat16 (float32 is cut to it):
-bfloat8_b is rounded to nearest with ties away from zero, bfloat4_b is the top 3 bits of that. In both, rounding up
-from all ones stays all ones, and a magnitude of 0 has no sign.
+shifted out are lost; what is left is rounded to nearest even. The chip's packer (`formats.pack_blocks`) takes bfloat16
+(float32 is cut to it), rounds it to 7 bits of significand, ties away from zero, and then shifts it to the shared
+exponent, halves up; bfloat4_b is the top 3 bits of that. In both, rounding up from all ones stays all ones, and a
+magnitude of 0 has no sign.
 
 What follows for odd values: an infinity gives its group the exponent 255 and stays infinite, its finite neighbours lose
-their low bits to it (most become 0); a NaN stays one while its top bits say so (torch's own does; one whose payload is
-in the low bits alone reads back as infinity). A value whose exponent would leave the normal range reads as 0.
+their low bits to it (most become 0); the host keeps a NaN while its top bits say so (torch's own do; one whose payload
+is in the low bits alone reads back as infinity), the chip makes it infinite. A value whose exponent would leave the
+normal range reads as 0.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 
+from proveout.kernels.arithmetic.formats import pack_blocks
 from proveout.types import TILE
 
 Tensor = torch.Tensor
@@ -89,23 +92,17 @@ def unpack(data: bytes, dtype: str, shape: tuple[int, ...]) -> Tensor:
 
 def _encode(groups: Tensor, form: BlockFloat, packer: Packer) -> tuple[Tensor, Tensor, Tensor]:
     """Sign and magnitude of each element and exponent of each group, from float32 [groups, 16]."""
+    if packer == "device":
+        return pack_blocks(groups, form.name, fp32_dest=True)
     raw = groups.view(torch.int32)
     exponent = raw >> 23 & 255
-    normal = exponent > 0
-    significand = torch.where(normal, raw & _MANTISSA | _HIDDEN, 0)
+    significand = torch.where(exponent > 0, raw & _MANTISSA | _HIDDEN, 0)
     shared = exponent.amax(dim=1, keepdim=True)
-    shift = (shared - exponent).clamp_(max=31)
-    if packer == "host":
-        drop = 24 - form.bits
-        aligned = significand >> shift
-        magnitude, rest, half = aligned >> drop, aligned & (1 << drop) - 1, 1 << drop - 1
-        magnitude += ((rest > half) | (rest == half) & (magnitude & 1 == 1)).to(torch.int32)
-    else:
-        aligned = significand >> 16 >> shift  # bfloat16 keeps 8 of the 24 bits
-        magnitude = aligned + 1 >> 1
-    magnitude.clamp_(max=(1 << (form.bits if packer == "host" else 7)) - 1)
-    if packer == "device":
-        magnitude >>= 7 - form.bits
+    drop = 24 - form.bits
+    aligned = significand >> (shared - exponent).clamp_(max=31)
+    magnitude, rest, half = aligned >> drop, aligned & (1 << drop) - 1, 1 << drop - 1
+    magnitude += ((rest > half) | (rest == half) & (magnitude & 1 == 1)).to(torch.int32)
+    magnitude.clamp_(max=(1 << form.bits) - 1)
     sign = (raw < 0).to(torch.int32) * (magnitude > 0)
     return sign, magnitude, shared
 

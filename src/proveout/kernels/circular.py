@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from proveout.chip.device_op import DeviceOp, tile_rows
+from proveout.chip.device_op import Buffers, DeviceOp, Held, tile_rows
 from proveout.chip.features import product_of
 from proveout.chip.matmul import tile_bytes
 from proveout.chip.memory import bytes_per_bank
@@ -26,18 +26,11 @@ HALF = 2048
 """Bytes of a float32 and of a bfloat16 tile: what kernels keep statistics and partial results in."""
 
 
-@dataclass(frozen=True)
-class Held:
-    """L1 bytes per core while one device operation runs: circular buffers, and tensors that only it sees."""
-
-    circular: int
-    tensors: int = 0
-
-
 @functools.lru_cache(maxsize=65536)
 def held_by(op: DeviceOp, chip: DeviceSpec) -> Held:
-    """What one device operation holds; two pages for every operand and result where its family has no rule."""
-    rule = RULES.get(op.code) or RULES.get(op.family, _pages)
+    """What one device operation holds: by its own rule, else by its family's, else two pages for every operand and
+    result."""
+    rule = op.buffers or RULES.get(op.family, _pages)
     found = rule(op, chip)
     return found if isinstance(found, Held) else Held(found)
 
@@ -167,12 +160,12 @@ def _reduce(op: DeviceOp, chip: DeviceSpec) -> int:
     return 2 * ahead * page + scaler + 2 * _page(op.out)
 
 
-def _argmax(op: DeviceOp, chip: DeviceSpec) -> int:
+def argmax(op: DeviceOp, chip: DeviceSpec) -> int:
     """A page of the operand and a row of positions."""
     return min(_page(op.first), 2 * FULL) + 4 * (op.first.shape[-2] if len(op.first.shape) > 1 else 1)
 
 
-def _fill_pad(op: DeviceOp, chip: DeviceSpec) -> int:
+def fill_pad(op: DeviceOp, chip: DeviceSpec) -> int:
     """One tile more where both rows and columns are padded."""
     both = all(n % TILE for n in op.first.shape[-2:])
     return (6 if both else 5) * _page(op.first)
@@ -308,11 +301,11 @@ def _nothing(op: DeviceOp, chip: DeviceSpec) -> int:
     return 0
 
 
-def _batch_norm(op: DeviceOp, chip: DeviceSpec) -> int:
+def batch_norm(op: DeviceOp, chip: DeviceSpec) -> int:
     return 18 * _page(op.out)
 
 
-def _ternary(op: DeviceOp, chip: DeviceSpec) -> int:
+def ternary(op: DeviceOp, chip: DeviceSpec) -> int:
     return 8 * _tile(op.out)
 
 
@@ -320,29 +313,21 @@ ROWS_PADDED = 32 << 10
 """What a pad of rows works through at once."""
 
 
-def _pad(op: DeviceOp, chip: DeviceSpec) -> int:
+def pad(op: DeviceOp, chip: DeviceSpec) -> int:
     return 4 * _tile(op.out) if op.out.layout == "tile" else ROWS_PADDED + 2 * _page(op.out)
 
 
-def _heads(op: DeviceOp, chip: DeviceSpec) -> int:
+def heads(op: DeviceOp, chip: DeviceSpec) -> int:
     """Queries, keys and values one after the other; keys that are transposed go through buffers of their own."""
     return (12 if op.param("transposed") else 4) * _tile(op.out)
 
 
-Rule = Callable[[DeviceOp, DeviceSpec], int | Held]
-
-RULES: dict[str, Rule] = {
+RULES: dict[str, Buffers] = {
     "matmul": _matmul,
     "binary": _binary,
     "layer norm": _norm,
     "softmax": _softmax,
     "reduce": _reduce,
-    "ArgMax": _argmax,
-    "FillPad": _fill_pad,
-    "BatchNorm": _batch_norm,
-    "Ternary": _ternary,
-    "Pad": _pad,
-    "NlpCreateHeads": _heads,
     "transpose": _transpose,
     "permute": _permute,
     "slice": _two_pages,
@@ -362,4 +347,4 @@ RULES: dict[str, Rule] = {
     "sharded to interleaved": _nothing,
     "reshard": _nothing,
 }
-"""By a device operation's own name, else by its family."""
+"""By family; a kernel's row may give its device operation a rule of its own."""

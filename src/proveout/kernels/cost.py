@@ -24,7 +24,8 @@ from proveout.errors import OutOfMemory
 from proveout.kernels.circular import call_peak
 from proveout.kernels.device_ops import device_ops
 from proveout.kernels.faithful import told_fidelity
-from proveout.kernels.table import Specs, flat_specs, kernels, specs_of
+from proveout.kernels.row import Specs, flat_specs
+from proveout.kernels.table import kernels, kind_of, specs_of
 from proveout.program import DEALLOCATE, FROM_TORCH, TO_DEVICE, TO_TORCH, Program, Step, refs
 from proveout.types import DRAM, HOST, DeviceSpec, Fidelity, MemoryUse, Settings, TensorSpec
 
@@ -32,9 +33,6 @@ CIRCULAR_BYTES = 8 * 4096
 """Left to circular buffers in any case when tensors are put into L1: two float32 tiles for each operand and result of
 a Step that a later pass may add."""
 DEFAULTS = Settings()
-
-
-ALL_GATHER, ONE_PIECE = "ttnn.all_gather", "ttnn.get_device_tensors"
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ class ProgramTime:
 
 def step_times(program: Program, chip: DeviceSpec, settings: Settings) -> list[StepTime]:
     """Modelled time of every Step of the body, in order."""
-    timed = (s for s in program.body if not s.on_host and s.kernel not in (DEALLOCATE, ONE_PIECE))
+    timed = (s for s in program.body if kind_of(s) not in (None, "free", "piece"))
     return [step_time(step, program.specs, chip, settings, program.chips) for step in timed]
 
 
@@ -81,8 +79,9 @@ def step_time(
     outputs = tuple(specs[n] for n in step.outputs)
     attrs = tuple(specs_of(step, specs).items())
     time = _call_time(step.kernel, attrs, outputs, chip, settings.math_fidelity)
-    if step.kernel == ALL_GATHER:
-        time = _with_wire(time, ethernet_time(outputs[0].nbytes * (chips - 1) / chips))
+    wire_bytes = kernels()[step.kernel].wire_bytes
+    if wire_bytes is not None:
+        time = _with_wire(time, ethernet_time(wire_bytes(outputs, chips)))
     return StepTime(step, time.kernel_ns, time, time.low_ns, time.high_ns, time.calibrated_ns)
 
 
@@ -129,8 +128,9 @@ def _call_ops(
     """The call's own arithmetic and fidelity, and its device operations."""
     dtypes = [s.dtype for v in specs.values() for s in flat_specs(v)]
     fidelity = told_fidelity(specs) or asked or default_fidelity(dtypes, chip)
-    work = kernels()[kernel].work(specs, outputs)
-    return (work, fidelity), device_ops(kernel, specs, outputs, work, fidelity)
+    row = kernels()[kernel]
+    work = row.work(specs, outputs)
+    return (work, fidelity), device_ops(row, specs, outputs, work, fidelity)
 
 
 def _transfer(step: Step, time: Estimate, pieces: int) -> StepTime:
@@ -188,8 +188,8 @@ def _call_circular(
     kernel: str, attrs: tuple[tuple[str, Any], ...], outputs: tuple[TensorSpec, ...], chip: DeviceSpec
 ) -> int:
     specs = dict(attrs)
-    work = kernels()[kernel].work(specs, outputs)
-    ops = device_ops(kernel, specs, outputs, work, "HiFi2")
+    row = kernels()[kernel]
+    ops = device_ops(row, specs, outputs, row.work(specs, outputs), "HiFi2")
     made = [t for op in ops for t in op.outputs]
     results = sum(bytes_per_bank(t, chip) for t in outputs if t.memory.buffer == "l1" and any(t is m for m in made))
     return max(0, call_peak(ops, outputs, chip) - results)
@@ -238,7 +238,7 @@ def memory_over_time(program: Program, chip: DeviceSpec, settings: Settings = DE
             for name in step.uses:
                 for arena in memories.values():
                     arena.free(name)
-        elif step.kernel != ONE_PIECE:  # that one is another name for a piece that lies there already
+        elif kind_of(step) != "piece":  # that one is another name for a piece that lies there already
             for name in step.outputs:
                 spec = moved.get(name, program.specs[name])
                 if spec.memory == HOST:
@@ -247,7 +247,7 @@ def memory_over_time(program: Program, chip: DeviceSpec, settings: Settings = DE
                     memories[spec.memory.buffer].allocate(name, bytes_per_bank(spec, chip))
                 except OutOfMemory as error:
                     refused = refused or str(error)
-        circular = circular_bytes(step, program.specs, chip) if step.kernel != ONE_PIECE else 0
+        circular = circular_bytes(step, program.specs, chip) if kind_of(step) != "piece" else 0
         refused = refused or l1.refusal(step.kernel, circular) or ""
         yield MemoryAt(step, l1.used, circular, dram.used, refused)
 
@@ -279,7 +279,7 @@ def _weight_bytes(program: Program) -> int:
         if step.kernel == DEALLOCATE:
             for name in step.uses:
                 kept.pop(name, None)
-        elif number < len(program.setup) and step.kernel != ONE_PIECE:
+        elif number < len(program.setup) and kind_of(step) != "piece":
             specs = {name: moved.get(name, program.specs[name]) for name in step.outputs}
             kept |= {name: spec.nbytes for name, spec in specs.items() if spec.memory != HOST}
     return sum(kept.values())

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
-from proveout.chip.time import Work
-from proveout.kernels.table import FLOAT, INT, Kernel, Specs
+from proveout.chip.device_op import DeviceOp, Work
+from proveout.kernels import circular, cuts
+from proveout.kernels.arithmetic.functions import FUNCTIONS
+from proveout.kernels.device_ops import typecast_op
+from proveout.kernels.faithful.elements import binary
+from proveout.kernels.faithful.functions import unary
+from proveout.kernels.faithful.settings import plain
+from proveout.kernels.row import FLOAT, INT, Call, Faithful, Kernel, Specs, one_op
+from proveout.reasons import Kind, Reason
 from proveout.types import TensorSpec
+
+WHERE_DTYPES = Kind("where-dtypes", "ttnn.where takes two values of one dtype")
 
 Tensor = torch.Tensor
 ANY = FLOAT | INT
@@ -25,11 +35,21 @@ def multiply_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
     return Work(math.prod(outputs[0].padded_shape), phased=True)
 
 
-def _unary(name: str, function: Callable[..., Tensor], dtypes: frozenset[str] = FLOAT) -> Kernel:
+def _unary(name: str, function: Callable[..., Tensor], dtypes: frozenset[str] = FLOAT, activation: str = "") -> Kernel:
     def meaning(input_tensor: Tensor, **parameters: Any) -> Tensor:
         return function(input_tensor, **parameters)
 
-    return Kernel(f"ttnn.{name}", meaning, vector_work, dtypes=dtypes)
+    return Kernel(
+        f"ttnn.{name}",
+        meaning,
+        vector_work,
+        "unary",
+        one_op("unary"),
+        dtypes,
+        activation=activation,
+        cut=cuts.elementwise,
+        faithful=Faithful(unary, plain()) if name in FUNCTIONS else None,
+    )
 
 
 def _predicate(name: str, function: Callable[[Tensor], Tensor], dtypes: frozenset[str] = FLOAT) -> Kernel:
@@ -38,7 +58,7 @@ def _predicate(name: str, function: Callable[[Tensor], Tensor], dtypes: frozense
     def meaning(input_tensor: Tensor) -> Tensor:
         return function(input_tensor).to(input_tensor.dtype)
 
-    return Kernel(f"ttnn.{name}", meaning, vector_work, dtypes=dtypes)
+    return Kernel(f"ttnn.{name}", meaning, vector_work, "unary", one_op("unary"), dtypes, cut=cuts.elementwise)
 
 
 def gelu(x: Tensor, variant: str = "Accurate") -> Tensor:
@@ -46,13 +66,13 @@ def gelu(x: Tensor, variant: str = "Accurate") -> Tensor:
 
 
 UNARY = [
-    _unary("relu", torch.relu, ANY),
+    _unary("relu", torch.relu, ANY, activation="relu"),
     _unary("relu6", F.relu6),
     _unary("gelu", gelu),
-    _unary("silu", F.silu),
+    _unary("silu", F.silu, activation="silu"),
     _unary("mish", F.mish),
-    _unary("tanh", torch.tanh),
-    _unary("sigmoid", torch.sigmoid),
+    _unary("tanh", torch.tanh, activation="tanh"),
+    _unary("sigmoid", torch.sigmoid, activation="sigmoid"),
     _unary("exp", torch.exp),
     _unary("expm1", torch.expm1),
     _unary("log", torch.log),
@@ -105,6 +125,8 @@ def _binary(
     dtypes: frozenset[str] = ANY,
     scalar: str = "input_tensor_b",
     work: Callable[[Specs, Sequence[TensorSpec]], Work] = vector_work,
+    writes_shards: bool = False,
+    faithful: Faithful | None = None,
 ) -> Kernel:
     """A tensor with a tensor or a number; `scalar` is what ttnn calls the second operand when it is a number."""
 
@@ -114,7 +136,17 @@ def _binary(
         wanted = dtype or _operand_dtype(input_tensor_a, second)
         return out if out.dtype == wanted else out.to(wanted)
 
-    return Kernel(f"ttnn.{name}", meaning, work, dtypes=dtypes)
+    return Kernel(
+        f"ttnn.{name}",
+        meaning,
+        work,
+        "binary",
+        one_op("binary"),
+        dtypes,
+        faithful,
+        writes_shards=writes_shards,
+        cut=cuts.elementwise,
+    )
 
 
 def _operand_dtype(a: Any, b: Any) -> torch.dtype:
@@ -128,12 +160,14 @@ def _logical(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Any, Any
     return lambda a, b: function(torch.as_tensor(a) != 0, torch.as_tensor(b) != 0)
 
 
+chips_own = Faithful(binary, plain())
+
 BINARY = [
-    _binary("add", torch.add),
-    _binary("subtract", torch.sub),
-    _binary("multiply", torch.mul, work=multiply_work),
+    _binary("add", torch.add, writes_shards=True, faithful=chips_own),
+    _binary("subtract", torch.sub, writes_shards=True, faithful=chips_own),
+    _binary("multiply", torch.mul, work=multiply_work, writes_shards=True, faithful=chips_own),
     _binary("div", torch.true_divide, FLOAT, scalar="value", work=multiply_work),
-    _binary("rsub", torch.rsub, scalar="input_b"),
+    _binary("rsub", torch.rsub, scalar="input_b", faithful=chips_own),
     _binary("maximum", lambda a, b: torch.maximum(a, _like(b, a)), scalar="input_b"),
     _binary("minimum", lambda a, b: torch.minimum(a, _like(b, a)), scalar="input_b"),
     _binary("remainder", torch.remainder, FLOAT),
@@ -168,16 +202,29 @@ def where(predicate: Tensor, true_value: Any, false_value: Any) -> Tensor:
     return out if isinstance(true_value, Tensor) or isinstance(false_value, Tensor) else out.to(predicate.dtype)
 
 
-def _where_refuses(specs: Specs) -> str | None:
+def _where_refuses(specs: Specs) -> Reason | None:
     values = [v for k, v in specs.items() if k != "predicate" and isinstance(v, TensorSpec)]
     if len({v.dtype for v in values}) > 1:
-        return "ttnn.where takes two values of one dtype"
+        return WHERE_DTYPES()
     return None
+
+
+def power_ops(call: Call) -> list[DeviceOp]:
+    family = "binary" if len(call.operands) > 1 else "unary"
+    return [DeviceOp(family, call.operands, call.outputs, call.work, call.fidelity)]
+
+
+def where_ops(call: Call) -> list[DeviceOp]:
+    """The predicate becomes what the values are first."""
+    condition = replace(call.source, dtype=call.out.dtype)
+    cast = [] if condition == call.source else [typecast_op(call.source, condition)]
+    operands, rule = (condition, *call.operands[1:]), circular.ternary
+    return [*cast, DeviceOp("binary", operands, call.outputs, call.work, call.fidelity, code="Ternary", buffers=rule)]
 
 
 KERNELS = [
     *UNARY,
     *BINARY,
-    Kernel("ttnn.pow", power, multiply_work, dtypes=FLOAT),
-    Kernel("ttnn.where", where, vector_work, refuse=_where_refuses),
+    Kernel("ttnn.pow", power, multiply_work, "binary", power_ops, FLOAT, cut=cuts.elementwise),
+    Kernel("ttnn.where", where, vector_work, "ternary", where_ops, refuse=_where_refuses, cut=cuts.elementwise),
 ]

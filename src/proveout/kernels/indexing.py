@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
-from proveout.chip.time import Work
-from proveout.kernels.table import FLOAT, INT, Kernel, Specs
+from proveout.chip.device_op import Work
+from proveout.kernels.row import FLOAT, INT, Kernel, Specs, one_op
+from proveout.reasons import SCATTER, Kind, Reason
 from proveout.types import Memory, TensorSpec
+
+INDEX_DTYPE = Kind("index-dtype", "an index is uint32, not {dtype}")
+INDEX_RANK = Kind("index-rank", "an index of rank {rank} into a tensor of rank {source}")
+GATHER_RANK = Kind("gather-rank", "ttnn.gather takes two dimensions or more")
+SCATTER_INDEX = Kind(
+    "scatter-index",
+    "ttnn.scatter takes an index no larger than its input beside dimension {dim}, not {index} for {source}",
+)
 
 Tensor = torch.Tensor
 
@@ -29,18 +38,18 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return torch.scatter_add(input, dim, index.to(torch.int64), src)
 
 
-def index_refuses(specs: Specs) -> str | None:
+def index_refuses(specs: Specs) -> Reason | None:
     source, index = specs["input"], specs["index"]
     if index.dtype != "uint32":
-        return f"an index is uint32, not {index.dtype}"
+        return INDEX_DTYPE(dtype=index.dtype)
     if len(index.shape) != len(source.shape):
-        return f"an index of rank {len(index.shape)} into a tensor of rank {len(source.shape)}"
+        return INDEX_RANK(rank=len(index.shape), source=len(source.shape))
     return None
 
 
-def gather_refuses(specs: Specs) -> str | None:
+def gather_refuses(specs: Specs) -> Reason | None:
     if len(specs["input"].shape) < 2:
-        return "ttnn.gather takes two dimensions or more"
+        return GATHER_RANK()
     return index_refuses(specs)
 
 
@@ -50,15 +59,15 @@ def gather_memory(specs: Specs) -> Memory | None:
     return None if last else specs["index"].memory  # type: ignore[no-any-return]
 
 
-def scatter_refuses(specs: Specs) -> str | None:
+def scatter_refuses(specs: Specs) -> Reason | None:
     reason = index_refuses(specs)
     if reason:
         return reason
     if specs.get("reduce") not in (None, "add", "multiply"):
-        return f"ttnn.scatter combines by add and multiply, not {specs['reduce']}"
+        return SCATTER(reduce=specs["reduce"])
     source, index, dim = specs["input"].shape, specs["index"].shape, specs["dim"]
     if any(n > m for d, (n, m) in enumerate(zip(index, source)) if d != dim % len(source)):
-        return f"ttnn.scatter takes an index no larger than its input beside dimension {dim}, not {index} for {source}"
+        return SCATTER_INDEX(dim=dim, index=index, source=source)
     return None
 
 
@@ -66,11 +75,23 @@ def lookup_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
     return Work(math.prod(specs["index"].padded_shape))
 
 
+def _scatter(name: str, meaning: Callable[..., Tensor]) -> Kernel:
+    """Scatters take row-major: in tiles ttnn refuses float32 altogether, and integers in rows of more than 256."""
+    ops = one_op("other", "Scatter")
+    return Kernel(name, meaning, lookup_work, "index", ops, FLOAT | INT, layout="row_major", refuse=scatter_refuses)
+
+
 KERNELS = [
-    Kernel("ttnn.gather", gather, lookup_work, dtypes=FLOAT | INT, refuse=gather_refuses, fixed_memory=gather_memory),
-    Kernel("ttnn.scatter", scatter, lookup_work, layout="row_major", dtypes=FLOAT | INT, refuse=scatter_refuses),
     Kernel(
-        "ttnn.scatter_add", scatter_add, lookup_work, layout="row_major", dtypes=FLOAT | INT, refuse=scatter_refuses
+        "ttnn.gather",
+        gather,
+        lookup_work,
+        "index",
+        one_op("other", "Gather"),
+        FLOAT | INT,
+        refuse=gather_refuses,
+        fixed_memory=gather_memory,
     ),
+    _scatter("ttnn.scatter", scatter),
+    _scatter("ttnn.scatter_add", scatter_add),
 ]
-"""Scatters take row-major: in tiles ttnn refuses float32 altogether, and integers in rows of more than 256."""

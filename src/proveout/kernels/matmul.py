@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 
-from proveout.chip.time import MATRIX, Work
-from proveout.kernels.table import FLOAT, Kernel, Specs
-from proveout.types import TensorSpec
+from proveout.chip.device_op import MATRIX, DeviceOp, Work
+from proveout.chip.profile_text import CONFIGS, ProductConfig
+from proveout.kernels import cuts
+from proveout.kernels.activations import ACTIVATIONS
+from proveout.kernels.faithful.products import product
+from proveout.kernels.faithful.settings import PRODUCT, for_product
+from proveout.kernels.row import FLOAT, Call, Faithful, Kernel, Params, Specs, Weight
+from proveout.program import Construct
+from proveout.types import DRAM, TensorSpec
 
 Tensor = torch.Tensor
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": torch.relu,
-    "gelu": F.gelu,
-    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
-    "silu": F.silu,
-    "tanh": torch.tanh,
-    "sigmoid": torch.sigmoid,
-}
 
 
 def matmul(
@@ -68,7 +69,73 @@ def matmul_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
     return Work(2.0 * math.prod(outputs[0].padded_shape) * k, MATRIX, phased=True)
 
 
-KERNELS = [
-    Kernel("ttnn.matmul", matmul, matmul_work, dtypes=FLOAT),
-    Kernel("ttnn.linear", linear, matmul_work, dtypes=FLOAT),
-]
+def product_ops(call: Call) -> list[DeviceOp]:
+    """Without a program config ttnn runs the activation as an operation of its own, and the bias too where a factor or
+    the product lies in L1."""
+    factors = tuple(call.specs[f"input_tensor_{side}"] for side in "ab")
+    bias = call.specs.get("bias")
+    configured = call.specs.get("program_config") is not None
+    apart = bias is not None and not configured and any(t.memory.buffer == "l1" for t in (*factors, call.out))
+    params: Params = (("bias", bias.dtype),) if bias is not None and not apart else ()
+    params += told_config(call.specs.get("program_config"))
+    product = (replace(call.out),) if apart else call.outputs
+    ops = [DeviceOp("matmul", factors, product, call.work, call.fidelity, params=params)]
+    if apart:
+        assert bias is not None
+        ops.append(DeviceOp("binary", (*product, bias), call.outputs))
+    if call.specs.get("activation"):
+        called = (("called", str(call.specs["activation"])),)
+        ops.append(DeviceOp("unary", call.outputs, call.outputs, params=called))
+    return ops
+
+
+def told_config(config: Any) -> Params:
+    """How a program config cuts a product, and the activation that runs inside it, as the time model reads them."""
+    kind = CONFIGS.get(config.name.removeprefix("ttnn.")) if isinstance(config, Construct) else None
+    if kind is None:
+        return ()
+    told = config.by_name
+    sizes = {field: int(told.get(name) or 0) for field, name in SIZES.items()}
+    grid: tuple[Any, ...] = next((g.by_place for g in config.inside("ttnn.CoreCoord")), ())
+    columns, rows = grid[:2] if len(grid) > 1 else (0, 0)
+    cut = ProductConfig(
+        kind,
+        **sizes,
+        grid=(int(columns), int(rows)),
+        mcast_in0=bool(told.get("mcast_in0", True)),
+        fuse_batch=bool(told.get("fuse_batch", True)),
+    )
+    inside = str(told.get("fused_activation") or "")
+    activations = tuple(("fused", name) for name in FUSED if name in inside.upper())[:1]
+    return (("config", cut), ("fused", activations)) if activations else (("config", cut),)
+
+
+SIZES = {
+    "per_core_m": "per_core_M",
+    "per_core_n": "per_core_N",
+    "block_w": "in0_block_w",
+    "out_h": "out_block_h",
+    "out_w": "out_block_w",
+    "sub_h": "out_subblock_h",
+    "sub_w": "out_subblock_w",
+}
+"""ttnn's names for the sides of a product's blocks, in tiles."""
+FUSED = ("SILU", "SIGMOID", "GELU", "RELU")
+
+
+def _product(name: str, meaning: Callable[..., Tensor]) -> Kernel:
+    return Kernel(
+        name,
+        meaning,
+        matmul_work,
+        "product",
+        product_ops,
+        FLOAT,
+        out_memory=DRAM,
+        weight=Weight("input_tensor_b"),
+        cut=cuts.product,
+        faithful=Faithful(product, functools.partial(for_product, PRODUCT)),
+    )
+
+
+KERNELS = [_product("ttnn.matmul", matmul), _product("ttnn.linear", linear)]

@@ -1,13 +1,13 @@
-"""Memories as the Python text of ttnn's memory configs, which Steps hold and exported scripts repeat."""
+"""Memories as ttnn's memory configs, which Steps hold and exported scripts repeat."""
 
 from __future__ import annotations
 
 import functools
-import re
 
+from proveout.program import Arg, Construct, Name
 from proveout.types import DRAM, L1, Memory, Sharding, ShardSpec
 
-CONSTRUCTOR = "ttnn.MemoryConfig("
+CONSTRUCTOR = "ttnn.MemoryConfig"
 PLAIN: dict[str, Memory] = {
     "ttnn.DRAM_MEMORY_CONFIG": DRAM,
     "ttnn.L1_MEMORY_CONFIG": L1,
@@ -16,38 +16,52 @@ PLAIN: dict[str, Memory] = {
     "ttnn.L1_BLOCK_SHARDED_MEMORY_CONFIG": Memory("l1", "block"),
 }
 """The configs that have names of their own; those without a shard leave its shape to the kernel."""
-_SHARDINGS: dict[str, Sharding] = {"HEIGHT": "height", "WIDTH": "width", "BLOCK": "block"}
+_LAYOUTS: dict[Sharding, Name] = {
+    "interleaved": Name("ttnn.TensorMemoryLayout.INTERLEAVED"),
+    "height": Name("ttnn.TensorMemoryLayout.HEIGHT_SHARDED"),
+    "width": Name("ttnn.TensorMemoryLayout.WIDTH_SHARDED"),
+    "block": Name("ttnn.TensorMemoryLayout.BLOCK_SHARDED"),
+}
+_SHARDINGS = {name: sharding for sharding, name in _LAYOUTS.items()}
+_BUFFERS = {DRAM.buffer: Name("ttnn.BufferType.DRAM"), L1.buffer: Name("ttnn.BufferType.L1")}
 
 
 @functools.cache
-def parse_memory(text: str) -> Memory:
-    """The memory that a config's text stands for. Of a set of core ranges the box around it counts."""
-    if text in PLAIN:
-        return PLAIN[text]
-    kind = re.search(r"TensorMemoryLayout\.(\w+?)_SHARDED", text)
-    buffer = re.search(r"BufferType\.(\w+)", text)
-    where: Memory = L1 if buffer and buffer[1] == "L1" else DRAM
-    if kind is None:
+def memory_of(config: Name | Construct) -> Memory:
+    """The memory that a config stands for. Of a set of core ranges the box around it counts."""
+    if isinstance(config, Name):
+        return PLAIN[config.text]
+    layout, buffer, *rest = config.by_place
+    assert isinstance(layout, Name)
+    where = L1 if buffer == _BUFFERS["l1"] else DRAM
+    if _SHARDINGS[layout] == "interleaved":
         return where
-    cores = [(int(x), int(y)) for x, y in re.findall(r"CoreCoord\((\d+), (\d+)\)", text)]
-    shape = re.search(r"\[(\d+), (\d+)\]", text)
-    shard = None
-    if cores and shape:
-        columns, rows = (max(c[i] for c in cores) - min(c[i] for c in cores) + 1 for i in (0, 1))
-        shard = ShardSpec((int(shape[1]), int(shape[2])), (columns, rows))
-    return Memory(where.buffer, _SHARDINGS[kind[1]], shard)
+    return Memory(where.buffer, _SHARDINGS[layout], _shard(rest[0]) if rest else None)
 
 
-def memory_text(memory: Memory) -> str:
-    """The shortest text that stands for a memory on the device; shards lie row by row from core (0, 0)."""
+def _shard(spec: Arg) -> ShardSpec:
+    assert isinstance(spec, Construct)
+    assert isinstance(spec[1], tuple)
+    height, width = (int(str(n)) for n in spec[1])
+    cores = [tuple(int(str(n)) for n in core.by_place) for core in spec.inside("ttnn.CoreCoord")]
+    columns, rows = (max(c[i] for c in cores) - min(c[i] for c in cores) + 1 for i in (0, 1))
+    return ShardSpec((height, width), (columns, rows))
+
+
+def memory_arg(memory: Memory) -> Name | Construct:
+    """The shortest config that stands for a memory on the device; shards lie row by row from core (0, 0)."""
     for text, plain in PLAIN.items():
         if plain == memory:
-            return text
-    kind = "INTERLEAVED" if memory.sharding == "interleaved" else f"{memory.sharding.upper()}_SHARDED"
-    parts = [f"ttnn.TensorMemoryLayout.{kind}", f"ttnn.BufferType.{memory.buffer.upper()}"]
+            return Name(text)
+    parts: list[Arg] = [_LAYOUTS[memory.sharding], _BUFFERS[memory.buffer]]
     if memory.shard is not None:
         columns, rows = memory.shard.grid
-        box = f"ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord({columns - 1}, {rows - 1}))"
-        shape = list(memory.shard.shape)
-        parts.append(f"ttnn.ShardSpec(ttnn.CoreRangeSet([{box}]), {shape}, ttnn.ShardOrientation.ROW_MAJOR)")
-    return f"{CONSTRUCTOR}{', '.join(parts)})"
+        box = Construct.of("ttnn.CoreRange", core(0, 0), core(columns - 1, rows - 1))
+        cores = Construct.of("ttnn.CoreRangeSet", (box,))
+        parts.append(Construct.of("ttnn.ShardSpec", cores, memory.shard.shape, Name("ttnn.ShardOrientation.ROW_MAJOR")))
+    return Construct.of(CONSTRUCTOR, *parts)
+
+
+def core(x: int, y: int) -> Construct:
+    """One core, or how many columns and rows of them."""
+    return Construct.of("ttnn.CoreCoord", x, y)

@@ -8,9 +8,18 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F
 
-from proveout.chip.time import VECTOR, Work
-from proveout.kernels.table import FLOAT, Kernel, Specs
+from proveout.chip.device_op import VECTOR, Work
+from proveout.kernels import circular, cuts
+from proveout.kernels.faithful import norms
+from proveout.kernels.faithful.settings import plain
+from proveout.kernels.row import FLOAT, Faithful, Kernel, Specs, one_op
+from proveout.reasons import RANK, Kind, Reason
 from proveout.types import TILE, TensorSpec
+
+SCALE_ALONE = Kind("softmax-scale", "ttnn.scale_mask_softmax takes no scale without a mask")
+MASK_RANKS = Kind("softmax-ranks", "ttnn.scale_mask_softmax takes 4 dimensions, not {rank} and {mask}")
+MASK_SHAPE = Kind("softmax-mask", "ttnn.scale_mask_softmax takes a mask of one row a batch, not {shape}")
+MASKED_ROWS = Kind("softmax-rows", "ttnn.scale_mask_softmax takes rows of whole tiles, not {size}")
 
 Tensor = torch.Tensor
 PASSES = 5
@@ -32,18 +41,18 @@ def scale_mask_softmax(
     return torch.softmax(x if mask is None else x + mask, -1)
 
 
-def scale_mask_softmax_refuses(specs: Specs) -> str | None:
+def scale_mask_softmax_refuses(specs: Specs) -> Reason | None:
     """The mask is one row a batch. That a row needs whole tiles is our own caution: nothing says what is taken for the
     mask in the padding."""
     x, mask = specs["input_tensor"], specs.get("mask")
     if mask is None:
-        return "ttnn.scale_mask_softmax takes no scale without a mask" if specs.get("scale") is not None else None
+        return SCALE_ALONE() if specs.get("scale") is not None else None
     if len(x.shape) != 4 or len(mask.shape) != 4:
-        return f"ttnn.scale_mask_softmax takes 4 dimensions, not {len(x.shape)} and {len(mask.shape)}"
+        return MASK_RANKS(rank=len(x.shape), mask=len(mask.shape))
     if mask.shape != (x.shape[0], 1, 1, x.shape[-1]):
-        return f"ttnn.scale_mask_softmax takes a mask of one row a batch, not {mask.shape}"
+        return MASK_SHAPE(shape=mask.shape)
     if x.shape[-1] % TILE:
-        return f"ttnn.scale_mask_softmax takes rows of whole tiles, not {x.shape[-1]}"
+        return MASKED_ROWS(size=x.shape[-1])
     return None
 
 
@@ -75,15 +84,62 @@ def batch_norm(
     return F.batch_norm(input, mean, variance, weight, bias, False, 0.0, eps)
 
 
-def batch_norm_refuses(specs: Specs) -> str | None:
+def batch_norm_refuses(specs: Specs) -> Reason | None:
     rank = len(specs["input"].shape)
-    return None if rank == 4 else f"ttnn.batch_norm takes 4 dimensions, not {rank}"
+    return None if rank == 4 else RANK(kernel="ttnn.batch_norm", rank=4, found=rank)
 
+
+of_rows = cuts.rows_of("input_tensor", -1)
 
 KERNELS = [
-    Kernel("ttnn.softmax", softmax, norm_work, dtypes=FLOAT - {"bfloat4_b"}),
-    Kernel("ttnn.scale_mask_softmax", scale_mask_softmax, norm_work, dtypes=FLOAT, refuse=scale_mask_softmax_refuses),
-    Kernel("ttnn.layer_norm", layer_norm, norm_work, dtypes=FLOAT),
-    Kernel("ttnn.rms_norm", rms_norm, norm_work, dtypes=FLOAT),
-    Kernel("ttnn.batch_norm", batch_norm, norm_work, dtypes=FLOAT, refuse=batch_norm_refuses),
+    Kernel(
+        "ttnn.softmax",
+        softmax,
+        norm_work,
+        "softmax",
+        one_op("softmax", params=lambda call: (("dim", call.specs.get("dim", -1)),)),
+        FLOAT - {"bfloat4_b"},
+        cut=cuts.rows_of("input_tensor", "dim"),
+        faithful=Faithful(norms.softmax, plain()),
+    ),
+    Kernel(
+        "ttnn.scale_mask_softmax",
+        scale_mask_softmax,
+        norm_work,
+        "softmax",
+        one_op("other", "Softmax"),
+        FLOAT,
+        refuse=scale_mask_softmax_refuses,
+        faithful=Faithful(norms.softmax, plain()),
+    ),
+    Kernel(
+        "ttnn.layer_norm",
+        layer_norm,
+        norm_work,
+        "norm",
+        one_op("layer norm"),
+        FLOAT,
+        cut=of_rows,
+        faithful=Faithful(norms.layer_norm, plain()),
+    ),
+    Kernel(
+        "ttnn.rms_norm",
+        rms_norm,
+        norm_work,
+        "norm",
+        one_op("layer norm", params=lambda call: (("rms", True),)),
+        FLOAT,
+        cut=of_rows,
+        faithful=Faithful(norms.layer_norm, plain()),
+    ),
+    Kernel(
+        "ttnn.batch_norm",
+        batch_norm,
+        norm_work,
+        "batch norm",
+        one_op("binary", "BatchNorm", buffers=circular.batch_norm),
+        FLOAT,
+        refuse=batch_norm_refuses,
+        cut=cuts.rows_of("input", 1, 2, 3),
+    ),
 ]

@@ -1,15 +1,14 @@
-"""A value on several chips: one tensor for each, and the names under which ttnn cuts, copies and joins them."""
+"""A value on several chips: one tensor for each, and the objects by which ttnn cuts, copies and joins them."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from proveout.program import Name
+from proveout.program import Construct, Name
 
 
 class Pieces(tuple[torch.Tensor, ...]):
@@ -30,22 +29,23 @@ class MeshArgument:
 
 
 WHOLE = MeshArgument(None)
-REPLICATE = Name("ttnn.ReplicateTensorToMesh(device)")
-_MESH_NAME = re.compile(r"ttnn\.(ShardTensorToMesh|ReplicateTensorToMesh|ConcatMeshToTensor)\(device(?:, dim=(\d+))?\)")
+SHARD, WHOLE_ON_EACH, CONCAT = "ttnn.ShardTensorToMesh", "ttnn.ReplicateTensorToMesh", "ttnn.ConcatMeshToTensor"
+REPLICATE = Construct.of(WHOLE_ON_EACH, Name("device"))
 
 
-def shard_along(dim: int) -> Name:
-    return Name(f"ttnn.ShardTensorToMesh(device, dim={dim})")
+def shard_along(dim: int) -> Construct:
+    return Construct.of(SHARD, Name("device"), dim=dim)
 
 
-def concat_along(dim: int) -> Name:
-    return Name(f"ttnn.ConcatMeshToTensor(device, dim={dim})")
+def concat_along(dim: int) -> Construct:
+    return Construct.of(CONCAT, Name("device"), dim=dim)
 
 
-def mesh_argument(text: str) -> MeshArgument | None:
-    """What such a name says, or None for any other name."""
-    match = _MESH_NAME.fullmatch(text)
-    return MeshArgument(int(match[2]) if match[2] else None) if match else None
+def mesh_argument(made: Construct) -> MeshArgument | None:
+    """What such an object says, or None for any other."""
+    dim = made.by_name.get("dim")
+    known = made.name in (SHARD, WHOLE_ON_EACH, CONCAT)
+    return MeshArgument(dim if isinstance(dim, int) else None) if known else None
 
 
 def on_each_chip(meaning: Callable[..., Any], chips: int) -> Callable[..., Any]:

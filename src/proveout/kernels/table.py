@@ -1,28 +1,25 @@
-"""The kernel table: ttnn name -> torch meaning, output rule, refusals and cost. One family a file."""
+"""The kernel table: ttnn name -> its row, and what follows from one: output specs, refusals, calls. A family a file."""
 
 from __future__ import annotations
 
 import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from proveout.chip.time import Work
-from proveout.kernels.blockfloat import FORMATS, Packer, quantise
-from proveout.kernels.memory_config import CONSTRUCTOR, PLAIN, parse_memory
+from proveout.kernels.blockfloat import FORMATS, quantise
+from proveout.kernels.memory_config import CONSTRUCTOR, PLAIN, memory_of
 from proveout.kernels.pieces import Pieces, mesh_argument, on_each_chip
-from proveout.program import FROM_TORCH, TO_TORCH, Arg, Constant, Name, Ref, Step
+from proveout.kernels.row import Cut, Kernel, Kind, Specs, flat_specs
+from proveout.program import FROM_TORCH, TO_TORCH, Arg, Constant, Construct, Name, Ref, Step
+from proveout.reasons import FROM_DRAM, KERNEL_DTYPE, Reason
 from proveout.types import DRAM, HOST, L1, Layout, Memory, TensorSpec
 
 FAMILIES = (
     "transfer", "eltwise", "matmul", "reduce", "movement", "norm", "attention", "conv", "embedding", "indexing", "mesh",
 )  # fmt: skip
-
-Specs = Mapping[str, Any]
-"""Attributes with every tensor replaced by its TensorSpec (tuples of them for lists)."""
 
 PLACEMENT = frozenset(
     {
@@ -37,50 +34,6 @@ PLACEMENT = frozenset(
 )
 """Attributes that say where or how, never what: a meaning does not see them."""
 
-STAYS_ON_HOST = frozenset({"ttnn.from_device", "ttnn.to_dtype"})
-"""Kernels whose result is a tensor in the host's memory."""
-
-GIVES_DRAM = frozenset({"ttnn.matmul", "ttnn.linear", "ttnn.concat", "ttnn.transformer.scaled_dot_product_attention"})
-"""Kernels whose result goes to DRAM unless a memory config is given, wherever their operands lie; others follow."""
-
-FLOAT = frozenset({"float32", "bfloat16", "bfloat8_b", "bfloat4_b"})
-INT = frozenset({"int32", "uint32"})
-
-
-def no_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
-    return Work()
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """One row: what a ttnn function means and what it asks of its operands."""
-
-    name: str
-    meaning: Callable[..., Any]
-    """A torch function with ttnn's own argument names; its dtypes are the device's."""
-    work: Callable[[Specs, Sequence[TensorSpec]], Work] = no_work
-    layout: Layout | None = "tile"
-    """The layout that tensor operands must have; None takes any."""
-    out_layout: Layout | None = None
-    """The layout of the result where it is not the operands'."""
-    out_memory: Memory | None = None
-    """Where the result lies unless a memory_config says otherwise, where that is not the operands' place."""
-    fixed_memory: Callable[[Specs], Memory | None] | None = None
-    """Where ttnn puts the result whatever `memory_config` says; None leaves it to that."""
-    dtypes: frozenset[str] | None = None
-    """Device dtypes that tensor operands may have; None takes any."""
-    refuse: Callable[[Specs], str | None] | None = None
-    """ttnn's own refusals, told from specs; None means accepted."""
-    host_operands: frozenset[str] = field(default_factory=frozenset)
-    """Operands that stay host-side ttnn tensors in row-major layout (conv weights: ttnn prepares them)."""
-    dram_operands: frozenset[str] = field(default_factory=frozenset)
-    """Operands that ttnn takes from DRAM alone."""
-    view: bool = False
-    """Whether the meaning may return a view of its operand."""
-    across: Callable[..., Any] | None = None
-    """The meaning over all chips at once, for the few kernels that move numbers to, from or between them; any other
-    runs on each chip by itself. `ttnn.from_torch`'s also takes the meaning on one chip and the number of chips."""
-
 
 @functools.cache
 def kernels() -> dict[str, Kernel]:
@@ -93,22 +46,20 @@ def kernels() -> dict[str, Kernel]:
     return table
 
 
-def refusal(kernel: Kernel, specs: Specs) -> str | None:
+def kind_of(step: Step) -> Kind | None:
+    """The kind of a Step's kernel; None for a host op."""
+    return None if step.on_host else kernels()[step.kernel].kind
+
+
+def refusal(kernel: Kernel, specs: Specs) -> Reason | None:
     """Why ttnn would refuse this call, or None."""
     for name, value in specs.items():
         for spec in flat_specs(value):
             if name in kernel.dram_operands and spec.memory.buffer == "l1":
-                return f"{kernel.name} takes {name} from DRAM"
+                return FROM_DRAM(kernel=kernel.name, operand=name)
             if kernel.dtypes is not None and spec.dtype not in kernel.dtypes and name not in kernel.host_operands:
-                return f"{kernel.name} takes {' or '.join(sorted(kernel.dtypes))}, not {spec.dtype}"
+                return KERNEL_DTYPE(kernel=kernel.name, wanted=tuple(sorted(kernel.dtypes)), dtype=spec.dtype)
     return kernel.refuse(specs) if kernel.refuse else None
-
-
-def flat_specs(value: Any) -> list[TensorSpec]:
-    """The TensorSpecs inside one attribute."""
-    if isinstance(value, TensorSpec):
-        return [value]
-    return [s for v in value for s in flat_specs(v)] if isinstance(value, (tuple, list)) else []
 
 
 def infer(step: Step, specs: Mapping[str, TensorSpec], target: str = "ttnn", chips: int = 1) -> tuple[TensorSpec, ...]:
@@ -134,21 +85,19 @@ def _infer(kernel: Kernel, attrs: tuple[tuple[str, Any], ...], target: str, chip
     if out is None:
         return ()
     tensors = out if isinstance(out, (tuple, list)) else (out,)
-    if target == "torch" or kernel.name == "ttnn.to_torch":
+    if target == "torch" or kernel.name == TO_TORCH:
         return tuple(TensorSpec(tuple(t.shape), dtype_name(t.dtype)) for t in tensors)
     operands = [s for v in given.values() for s in flat_specs(v)]
     layout: Layout = operands[0].layout if operands else "row_major"
     if "layout" in given:
         layout = resolve(given["layout"])
     layout = kernel.out_layout or layout
-    follows = operands and operands[0].memory != HOST and kernel.name not in GIVES_DRAM
+    follows = operands and operands[0].memory != HOST
     memory = kernel.out_memory or (operands[0].memory if follows else DRAM)
     if memory.shard is not None and tuple(tensors[0].shape) != operands[0].shape:
         memory = Memory(memory.buffer)  # a shard's shape is one tensor shape's own
     if "memory_config" in given:
         memory = resolve(given["memory_config"])
-    elif kernel.name in STAYS_ON_HOST or (kernel.name == "ttnn.from_torch" and "device" not in given):
-        memory = HOST
     if kernel.fixed_memory is not None:
         memory = kernel.fixed_memory(given) or memory
     narrow = _block_float(given, operands) if layout == "tile" else None
@@ -175,6 +124,17 @@ def _spec_of(arg: Arg, specs: Mapping[str, TensorSpec]) -> Any:
 def specs_of(step: Step, specs: Mapping[str, TensorSpec]) -> dict[str, Any]:
     """A Step's attributes with values replaced by their specs: what rules, refusals and costs look at."""
     return {k: _spec_of(v, specs) for k, v in step.attrs}
+
+
+def cuts(step: Step, specs: Mapping[str, TensorSpec]) -> list[Cut]:
+    """The ways to divide a Step into smaller ones, outermost dimension first; empty for none."""
+    return [cut for cut in all_cuts(step, specs) if cut.extent > cut.granule]
+
+
+def all_cuts(step: Step, specs: Mapping[str, TensorSpec]) -> list[Cut]:
+    """The same, with dimensions that have nothing to divide."""
+    rule = kernels()[step.kernel].cut
+    return rule(specs_of(step, specs), [specs[n] for n in step.outputs]) if rule and step.outputs else []
 
 
 @functools.cache
@@ -207,17 +167,13 @@ def call_meaning(kernel: Kernel, attrs: Mapping[str, Any], meaning: Callable[...
     return (meaning or kernel.meaning)(**{k: _resolve_deep(v) for k, v in attrs.items() if k not in PLACEMENT})
 
 
-PACKERS: dict[str, Packer] = {FROM_TORCH: "host", "ttnn.to_dtype": "host", "ttnn.typecast": "device"}
-"""Kernels that pack their operand as it is; after all others the chip packs a bfloat16 result."""
-
-
 @functools.cache
 def storing(kernel: Kernel, dtypes: tuple[str, ...]) -> Callable[..., Any]:
     """The meaning with its results stored in these dtypes: a block float is packed and read back."""
     if FORMATS.keys().isdisjoint(dtypes):
         return kernel.meaning
-    if kernel.name in PACKERS:
-        packer = PACKERS[kernel.name]
+    packer = kernel.packs
+    if packer is not None:
         return lambda dtype=None, layout=None, **operand: quantise(next(iter(operand.values())), dtypes[0], packer)
 
     def meaning(**attrs: Any) -> Any:
@@ -248,16 +204,13 @@ MEMORY_NAMES: dict[Memory, Name] = {DRAM: Name("ttnn.DRAM_MEMORY_CONFIG"), L1: N
 
 
 def resolve(value: Any) -> Any:
-    """A Name as the Python object it stands for in torch's world; anything else as it is."""
+    """A Name or Construct as the Python object it stands for in torch's world; anything else as it is."""
+    if isinstance(value, Construct):
+        return memory_of(value) if value.name == CONSTRUCTOR else mesh_argument(value) or value
     if not isinstance(value, Name):
         return value
     if value.text in _NAMES:
         return _NAMES[value.text]
-    across = mesh_argument(value.text)
-    if across is not None:
-        return across
-    if value.text.startswith(CONSTRUCTOR):
-        return parse_memory(value.text)
     kind, _, name = value.text.partition(".")
     if name in _STORED_AS:
         return _STORED_AS[name]
@@ -267,6 +220,11 @@ def resolve(value: Any) -> Any:
 def torch_dtype(name: str) -> torch.dtype:
     dtype: torch.dtype = _STORED_AS.get(name) or getattr(torch, name)
     return dtype
+
+
+def constant_bytes(spec: TensorSpec) -> int:
+    """How many bytes a constant of this spec has."""
+    return spec.numel * torch_dtype(spec.dtype).itemsize
 
 
 def constant_tensor(constant: Constant, spec: TensorSpec) -> torch.Tensor:

@@ -7,11 +7,19 @@ from typing import Any
 
 import torch
 
+from proveout.chip.device_op import DeviceOp
+from proveout.kernels import cuts
 from proveout.kernels.blockfloat import FORMATS
+from proveout.kernels.device_ops import nothing, tilize_ops
 from proveout.kernels.pieces import WHOLE, MeshArgument, Pieces
-from proveout.kernels.table import Kernel, Specs, resolve
+from proveout.kernels.row import Call, Kernel, Specs, one_op
+from proveout.kernels.table import resolve
 from proveout.program import Name
-from proveout.types import HOST
+from proveout.reasons import Kind, Reason
+from proveout.types import HOST, Memory
+
+TO_DTYPE_ON_HOST = Kind("to-dtype-on-host", "ttnn.to_dtype takes tensors on the host; use ttnn.typecast")
+BLOCK_FLOAT_LAYOUT = Kind("block-float-layout", "Layout must be Layout::TILE for bfloat8_b or bfloat4_b!")
 
 
 def from_torch(tensor: torch.Tensor, dtype: torch.dtype | None = None, layout: str | None = None) -> torch.Tensor:
@@ -56,7 +64,7 @@ def cross(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def typecast(input_tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    if not dtype.is_floating_point and input_tensor.is_floating_point():
+    if not (dtype.is_floating_point or dtype.is_complex) and input_tensor.is_floating_point():
         return input_tensor.trunc().to(dtype)
     return input_tensor.to(dtype)
 
@@ -70,32 +78,100 @@ def to_dtype(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return tensor.to(dtype)
 
 
-def _on_host(specs: Specs) -> str | None:
-    return None if specs["tensor"].memory == HOST else "ttnn.to_dtype takes tensors on the host; use ttnn.typecast"
+def _on_host(specs: Specs) -> Reason | None:
+    return None if specs["tensor"].memory == HOST else TO_DTYPE_ON_HOST()
 
 
 def deallocate(tensor: torch.Tensor, force: bool = True) -> Any:
     return None
 
 
-def _needs_tiles(specs: Specs) -> str | None:
+def _needs_tiles(specs: Specs) -> Reason | None:
     dtype = specs.get("dtype")
     name = dtype.text.removeprefix("ttnn.") if isinstance(dtype, Name) else ""
     if name in FORMATS and resolve(specs.get("layout")) != "tile":
-        return "Layout must be Layout::TILE for bfloat8_b or bfloat4_b!"
+        return BLOCK_FLOAT_LAYOUT()
     return None
 
 
+def to_layout_ops(call: Call) -> list[DeviceOp]:
+    return tilize_ops(call.source, call.out)
+
+
+def to_memory_config_ops(call: Call) -> list[DeviceOp]:
+    if call.source.memory == call.out.memory:
+        return []
+    before, after = (t.memory.sharding != "interleaved" for t in (call.source, call.out))
+    family = {
+        (False, False): "copy",
+        (False, True): "interleaved to sharded",
+        (True, False): "sharded to interleaved",
+        (True, True): "reshard",
+    }[before, after]
+    return [DeviceOp(family, (call.source,), (call.out,))]
+
+
+def _without_device(specs: Specs) -> Memory | None:
+    return None if "device" in specs or "memory_config" in specs else HOST
+
+
 KERNELS = [
-    Kernel("ttnn.from_torch", from_torch, layout=None, refuse=_needs_tiles, view=True, across=from_torch_across),
-    Kernel("ttnn.to_torch", to_torch, layout=None, view=True, across=to_torch_across),
-    Kernel("ttnn.from_device", cross, layout=None, view=True),
-    Kernel("ttnn.to_device", cross, layout=None, view=True),
-    Kernel("ttnn.to_layout", to_layout, layout=None, view=True),
-    Kernel("ttnn.to_memory_config", to_memory_config, layout=None, view=True),
-    Kernel("ttnn.typecast", typecast, view=True),
-    Kernel("ttnn.clone", clone, layout=None, view=True),
-    Kernel("ttnn.reallocate", cross, layout=None, view=True),
-    Kernel("ttnn.to_dtype", to_dtype, layout=None, refuse=_on_host, view=True),
-    Kernel("ttnn.deallocate", deallocate, layout=None),
+    Kernel(
+        "ttnn.from_torch",
+        from_torch,
+        kind="transfer",
+        layout=None,
+        fixed_memory=_without_device,
+        refuse=_needs_tiles,
+        takes_host=True,
+        packs="host",
+        view=True,
+        across=from_torch_across,
+    ),
+    Kernel("ttnn.to_torch", to_torch, kind="transfer", layout=None, view=True, across=to_torch_across),
+    Kernel("ttnn.from_device", cross, kind="transfer", layout=None, out_memory=HOST, view=True),
+    Kernel("ttnn.to_device", cross, kind="transfer", layout=None, takes_host=True, view=True),
+    Kernel(
+        "ttnn.to_layout",
+        to_layout,
+        kind="layout",
+        device_ops=to_layout_ops,
+        layout=None,
+        takes_host=True,
+        view=True,
+        cut=cuts.elementwise,
+    ),
+    Kernel(
+        "ttnn.to_memory_config",
+        to_memory_config,
+        kind="memory",
+        device_ops=to_memory_config_ops,
+        layout=None,
+        view=True,
+        cut=cuts.elementwise,
+    ),
+    Kernel(
+        "ttnn.typecast",
+        typecast,
+        kind="cast",
+        device_ops=one_op("unary", "Typecast"),
+        packs="device",
+        view=True,
+        cut=cuts.elementwise,
+    ),
+    Kernel("ttnn.clone", clone, kind="move", device_ops=one_op("copy", "CloneOperation"), layout=None, view=True),
+    Kernel("ttnn.reallocate", cross, kind="move", device_ops=one_op("copy", "Move"), layout=None, view=True),
+    Kernel(
+        "ttnn.to_dtype",
+        to_dtype,
+        kind="cast",
+        device_ops=nothing,
+        layout=None,
+        out_memory=HOST,
+        refuse=_on_host,
+        takes_host=True,
+        packs="host",
+        view=True,
+    ),
+    Kernel("ttnn.deallocate", deallocate, kind="free", layout=None),
 ]

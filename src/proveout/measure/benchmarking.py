@@ -12,20 +12,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from proveout import model_index
-from proveout.devices.registry import find
+from proveout.clock.conditions import conditions
+from proveout.clock.loops import OnError
+from proveout.compat.neuronperf import model_index
+from proveout.devices.registry import describe, find
 from proveout.errors import ProveoutError, UsageError, unknown
-from proveout.measure import controller, in_process, progress
-from proveout.measure.conditions import conditions
+from proveout.measure import controller, in_process, progress, records
 from proveout.measure.controller import Limits, Say
-from proveout.measure.grid import grid, load_of, usable_cores
+from proveout.measure.grid import counts, grid, load_of, usable_cores
 from proveout.measure.inputs import DatasetOptions, Inputs, input_sets
 from proveout.measure.interrupts import Interrupts
-from proveout.measure.loops import OnError
-from proveout.measure.models import GPU, Model, model_of
-from proveout.measure.outcome import Configuration, Load, Outcome
+from proveout.measure.models import Model, is_gpu, model_of
+from proveout.measure.outcome import Outcome
 from proveout.measure.runs import configuration_folder, run_folder, save_outcome
 from proveout.measure.task import Functions, Task
+from proveout.serving import Configuration, Load
 
 DURATION_S = 60.0
 ON_ERROR = ("fail", "continue", "retry")
@@ -67,11 +68,14 @@ def benchmark(
     call_timeout: float = 120.0,
     total_timeout: float | None = None,
     memory_limit: int | None = None,
+    keep: bool = True,
+    cache_dir: str | Path | None = None,
 ) -> list[Any]:
     """Measure a model in every configuration asked for, by default {1, as many as fit} models × {1, 2} workers.
 
     Gives a report (a dict) for each configuration, whatever happened to it; with `return_timers`, Outcomes with every
-    stamp instead, of which `get_reports` makes the same reports. All parameters: docs/guides/benchmark.md.
+    stamp instead, of which `get_reports` makes the same reports. Each is kept as a Record in the cache, unless `keep`
+    is False. All parameters: docs/guides/benchmark.md.
     """
     tasks = plan(
         model,
@@ -98,12 +102,14 @@ def benchmark(
     )
     _check_positive(call_timeout=call_timeout, total_timeout=total_timeout, memory_limit=memory_limit)
     _check_positive(stats_interval=stats_interval)
-    outcomes = run(tasks, Limits(call_timeout, total_timeout, memory_limit), _sayer(verbosity), stats_interval)
-    if return_timers:
+    say = _sayer(verbosity)
+    outcomes = run(tasks, Limits(call_timeout, total_timeout, memory_limit), say, stats_interval)
+    if return_timers and not keep:
         return outcomes
-    from proveout.measure.reports import reports
-
-    return reports(outcomes)
+    made = records.records(outcomes, map(records.workload_of, tasks), pcc=pcc)
+    if keep and (reason := records.keep(made, cache_dir)):
+        say(1, f"Not kept: {reason}")
+    return outcomes if return_timers else [record.report for record in made]
 
 
 def plan(
@@ -146,6 +152,13 @@ def plan(
     tasks = []
     for chosen, given in _pairs(model, model_name, sets, batch_sizes, pipeline_sizes):
         place = _device(chosen, device)
+        if (info := describe(place)) is not None and info.times == "none":
+            raise UsageError(f"device {place!r} computes nothing, so it has no times to measure.")
+        if chosen.path and any(size > 1 for size in counts("pipeline_sizes", pipeline_sizes, (1,))):
+            raise UsageError(
+                f"{chosen.path} is compiled already, as a whole: a pipeline is cut from the model itself. "
+                "Give benchmark the model, or leave pipeline_sizes out."
+            )
         for models, workers, chips in grid(place, n_models, workers_per_model, pipeline_sizes, arriving):
             configuration = Configuration(
                 model_name=chosen.name,
@@ -260,7 +273,7 @@ def _run_one(
 ) -> Outcome:
     configuration = task.configuration
     runner = controller.run if configuration.multiprocess else in_process.run
-    found = (*conditions(configuration.device), ("threads_per_worker", str(configuration.threads)))
+    found = (*conditions(gpu=is_gpu(configuration.device)), ("threads_per_worker", str(configuration.threads)))
     try:
         outcome = runner(task, folder, limits, interrupts, say, stats_interval)
     except (ProveoutError, OSError) as error:
@@ -276,8 +289,8 @@ def threads_wanted() -> int:
 
 def check_device(name: str) -> str:
     """The device's full name; refuses one that does not exist or cannot be used here."""
-    kind, _, number = name.partition(":")
-    if kind in GPU:
+    if is_gpu(name):
+        number = name.partition(":")[2]
         import torch
 
         count = torch.cuda.device_count()
@@ -286,7 +299,7 @@ def check_device(name: str) -> str:
         if number and (not number.isdigit() or int(number) >= count):
             raise UsageError(f"device {name!r}: PyTorch finds {count} GPUs here, numbered from 0.")
         return f"cuda:{number}" if number else "cuda"
-    return name if name == "cpu" else find(name).name
+    return find(name).name
 
 
 def _check_positive(**given: float | None) -> None:

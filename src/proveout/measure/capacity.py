@@ -13,12 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from proveout.clock.blocks import half_width
+from proveout.clock.stamps import Stamps
+from proveout.clock.statistics import Estimate, summarise
+from proveout.clock.steady import MIN_SAMPLES, steady_state
 from proveout.errors import UsageError
-from proveout.measure.blocks import half_width
-from proveout.measure.outcome import Outcome, Stamps
+from proveout.measure.outcome import Outcome
 from proveout.measure.series import merged, phase
-from proveout.measure.statistics import Estimate, summarise
-from proveout.measure.steady import MIN_SAMPLES, steady_state
 
 PRECISION = 0.02
 MOST_RUNS = 24

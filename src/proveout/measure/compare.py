@@ -26,9 +26,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from proveout.clock.quantiles import student_t
+from proveout.clock.statistics import Estimate, checked
 from proveout.errors import UsageError
-from proveout.measure.quantiles import student_t
-from proveout.measure.statistics import Estimate, checked
 
 PAIRS = 10
 SAMPLES = 1000

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from proveout import model_index
+from proveout.clock.loops import as_arguments
+from proveout.compat.neuronperf import model_index
 from proveout.devices.registry import find
 from proveout.errors import ProveoutError, UsageError
 from proveout.measure.inputs import DatasetOptions, input_sets
-from proveout.measure.loops import as_arguments
 from proveout.measure.models import model_of
 
 

@@ -25,16 +25,17 @@ import cloudpickle
 import numpy as np
 
 from proveout import isolate
+from proveout.clock.histogram import HistogramProgress
+from proveout.clock.pacing import clock
+from proveout.clock.stamps import Progress
 from proveout.errors import UsageError
 from proveout.measure.gather import combined, outcome, schedule
-from proveout.measure.histogram import HistogramProgress
 from proveout.measure.interrupts import Interrupts
+from proveout.measure.messages import LONGEST, checked
 from proveout.measure.models import is_gpu
 from proveout.measure.outcome import Outcome, OutputCheck, WorkerRun
-from proveout.measure.pacing import clock
 from proveout.measure.resources import INTERVAL_S, Resources
 from proveout.measure.runs import Go, last_lines, worker_runs, write_json
-from proveout.measure.stamps import Progress
 from proveout.measure.task import Task, log_path, progress_of, stamps_path
 from proveout.measure.worker import STACK_SIGNAL
 
@@ -237,22 +238,29 @@ class _Controller:
             self._gone(worker)
             return
         *lines, worker.heard = (worker.heard + data).split(b"\n")
-        for line in lines:
-            event = json.loads(line)
-            kind = event.pop("event")
-            if kind == "ready":
-                worker.prepared, worker.state = event, "ready"
-            elif kind == "measured":
-                worker.state = "checking"
-            elif kind == "finished":
-                worker.finished, worker.state = event, "finished"
-                for number, ran in enumerate(event["runs"]):
-                    calls = ran["calls"]
-                    self.say(2, f"Benchmarker {worker.index}, Worker {number} finished after {calls} inferences.")
-                self.say(2, f"Benchmarker {worker.index} finished.")
-            elif kind == "failed":
-                worker.traceback = event["traceback"]
-                worker.reason = _last_line(worker.traceback)
+        try:
+            if len(worker.heard) > LONGEST:
+                raise ValueError(f"a message of more than {LONGEST >> 20} MiB")
+            for line in lines:
+                self._take(worker, *checked(json.loads(line), self.task.callers[worker.index]))
+        except (ValueError, RecursionError) as error:
+            self._stop(worker, f"the worker said something that it cannot say ({str(error)[:200]})", stacks=False)
+
+    def _take(self, worker: _Worker, kind: str, event: dict[str, Any]) -> None:
+        """One message."""
+        if kind == "ready":
+            worker.prepared, worker.state = event, "ready"
+        elif kind == "measured":
+            worker.state = "checking"
+        elif kind == "finished":
+            worker.finished, worker.state = event, "finished"
+            for number, ran in enumerate(event["runs"]):
+                calls = ran["calls"]
+                self.say(2, f"Benchmarker {worker.index}, Worker {number} finished after {calls} inferences.")
+            self.say(2, f"Benchmarker {worker.index} finished.")
+        elif kind == "failed":
+            worker.traceback = event["traceback"]
+            worker.reason = _last_line(worker.traceback)
 
     def _gone(self, worker: _Worker) -> None:
         """Its pipe is closed: it has ended, or is about to."""
@@ -264,7 +272,7 @@ class _Controller:
         isolate.kill_group(worker.process.pid)
         code = worker.process.wait()
         if worker.state != "finished":
-            story = isolate.Outcome(code, 0.0, False, "").story
+            story = isolate.ChildExit(code, 0.0, False, "").story
             worker.reason = worker.reason or f"the worker process {story}"
             self.say(1, f"Benchmarker {worker.index}: {worker.reason}.")
         worker.state = "over"

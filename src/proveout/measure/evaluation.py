@@ -11,18 +11,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from proveout import model_index
+from proveout.clock.conditions import conditions
+from proveout.clock.statistics import Estimate
+from proveout.compat.neuronperf import model_index
 from proveout.engine.artifact import load_compiled
-from proveout.engine.compiled import Compiled
+from proveout.engine.compiled import Compiled, compile
 from proveout.errors import UsageError
 from proveout.measure.benchmarking import check_device
-from proveout.measure.conditions import conditions
 from proveout.measure.metrics import metric
-from proveout.measure.models import Model, is_gpu, model_of
-from proveout.measure.outcome import Configuration, Outcome, WorkerRun
+from proveout.measure.models import Model, is_bare, is_gpu, model_of
+from proveout.measure.outcome import Outcome, WorkerRun
 from proveout.measure.reports import reports
 from proveout.measure.sheet import Report
-from proveout.measure.statistics import Estimate
+from proveout.serving import Configuration
 
 
 def evaluate(
@@ -116,7 +117,7 @@ def _evaluated(
         "passed",
         workers=(run,),
         ended_ns=int(ends[-1]),
-        conditions=conditions(device),
+        conditions=conditions(gpu=is_gpu(device)),
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
     return _scored(reports([outcome])[0], judges)
@@ -156,9 +157,7 @@ def _ready(model: Any, inputs: tuple[Any, ...], device: str, settings: Mapping[s
             return lambda *given: _without_grad(
                 moved, [g.to(place) if isinstance(g, torch.Tensor) else g for g in given]
             )
-        if device != "cpu":
-            from proveout.engine.compiled import compile
-
+        if not is_bare(device):
             return compile(model, inputs, device=device, settings=settings)
         return lambda *given: _without_grad(model, given)
     called: Callable[..., Any] = model

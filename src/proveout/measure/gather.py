@@ -6,9 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from proveout.measure import arrivals, histogram
+from proveout.clock import histogram
+from proveout.clock.stamps import Stamps
+from proveout.measure import arrivals
 from proveout.measure.models import device_kind
-from proveout.measure.outcome import Outcome, OutputCheck, Stamps, Status, WorkerRun
+from proveout.measure.outcome import Outcome, OutputCheck, Status, WorkerRun
 from proveout.measure.resources import Series
 from proveout.measure.runs import Go, ended_ns
 from proveout.measure.task import OPEN, Task

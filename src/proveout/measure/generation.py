@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from proveout.clock.conditions import conditions
+from proveout.clock.stamps import Stamps
+from proveout.clock.statistics import Estimate, mean, summarise
+from proveout.clock.steady import judge
 from proveout.errors import UsageError
-from proveout.measure.conditions import conditions
-from proveout.measure.outcome import Stamps
+from proveout.measure.models import is_gpu
 from proveout.measure.sheet import MS, Report, Sheet
-from proveout.measure.statistics import Estimate, mean, summarise
-from proveout.measure.steady import judge
 
 RUNS = 10
 WARMUP = 1
@@ -153,7 +154,7 @@ def generation_report(
         {"ttft_ms": g.first_ns / MS, "tokens": g.num_tokens, "gaps_ms": [float(gap) / MS for gap in g.gaps_ns]}
         for g in runs
     ]
-    sheet.values["conditions"] = dict(conditions(device_type))
+    sheet.values["conditions"] = dict(conditions(gpu=is_gpu(device_type)))
     sheet.values["reasons"] = sheet.reasons
     return sheet.values
 

@@ -7,10 +7,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from proveout.devices.registry import ALIASES, devices
+from proveout.devices.registry import describe
 from proveout.errors import UsageError, unknown
-from proveout.measure.models import GPU
-from proveout.measure.outcome import Load
+from proveout.serving import Load
 
 WORKERS = (1, 2)
 CLOSED = Load()
@@ -58,18 +57,19 @@ def counts(name: str, given: int | Sequence[int] | None, default: Sequence[int])
 
 def max_models(device: str) -> int | None:
     """How many models this machine serves at once: chips, GPUs, or cores that we may use; None where unknown."""
-    kind = device.partition(":")[0]
-    if kind in GPU:
+    info = describe(device)
+    if info is None:
+        return None
+    if info.is_gpu:
         import torch
 
         return torch.cuda.device_count() or None
-    if kind == "cpu":
-        return usable_cores()
-    info = devices().get(ALIASES.get(device, device))
-    if info is not None and info.times == "modelled" and info.spec is not None:
-        return info.spec.chips
-    cards = Path("/dev/tenstorrent")
-    return len(list(cards.iterdir())) or None if kind == "ttnn" and cards.is_dir() else None
+    if info.times == "modelled":
+        return info.spec.chips if info.spec else None
+    if info.claims == "chip":
+        cards = Path("/dev/tenstorrent")
+        return len(list(cards.iterdir())) or None if cards.is_dir() else None
+    return usable_cores() if info.target == "torch" else None
 
 
 def usable_cores() -> int:
@@ -112,7 +112,7 @@ def _quota(folder: Path) -> float | None:
 def check_pipeline(device: str, size: int) -> None:
     if size == 1:
         return
-    info = devices().get(ALIASES.get(device, device))
+    info = describe(device)
     chips = info.spec.chips if info is not None and info.times == "modelled" and info.spec is not None else 1
     if size > chips:
         raise UsageError(

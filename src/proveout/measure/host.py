@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from proveout.clock import loops, rehearsal
+from proveout.clock.loops import Arguments, Caller, Ran, as_arguments
+from proveout.clock.pacing import Rounds, arrivals, clock
+from proveout.clock.stamps import NoRoom
 from proveout.errors import ProveoutError
-from proveout.measure import loops, rehearsal
-from proveout.measure.inputs import Calls, Place, check_batch, example
-from proveout.measure.loops import Arguments, Caller, Ran, as_arguments
+from proveout.measure.inputs import InputStream, Place, check_batch, example
 from proveout.measure.models import Model, load
 from proveout.measure.outcome import OutputCheck
-from proveout.measure.pacing import Rounds, arrivals, clock
-from proveout.measure.stamps import NoRoom
 from proveout.measure.task import OPEN, Task, stamps_path, writer_of
 
 WARMUP_SHARE, WARMUP_MOST_S = 0.2, 10.0
@@ -130,7 +130,7 @@ class Host:
 
         runs = tuple(self._in_threads(run))
         measured()
-        missing = tuple(c.source.missing if isinstance(c.source, Calls) else 0 for c in self.callers)
+        missing = tuple(c.source.missing if isinstance(c.source, InputStream) else 0 for c in self.callers)
         check = None if reference is None else self._check(reference, [o for r in runs for o in r.outputs])
         return Finished(runs, missing, check)
 
@@ -208,7 +208,7 @@ class Host:
         return OutputCheck(len(outputs), wrong, worst, reason)
 
 
-class _OnDevice(Calls):
+class _OnDevice(InputStream):
     """Inputs that come one by one, moved to the device before their call is stamped."""
 
     def __init__(self, task: Task, place: Place, to_device: Any) -> None:

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from proveout.clock.pacing import clock
 from proveout.measure.controller import LEAD_NS, TICK_S, Limits, Say
 from proveout.measure.gather import combined, outcome, schedule
 from proveout.measure.host import Host, LoadFailed, Prepared
 from proveout.measure.interrupts import Interrupts
 from proveout.measure.models import is_gpu
 from proveout.measure.outcome import Outcome
-from proveout.measure.pacing import clock
 from proveout.measure.resources import INTERVAL_S, Resources, Series
 from proveout.measure.runs import Go, worker_runs, write_json
 from proveout.measure.task import Task

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from proveout.clock.loops import Arguments, as_arguments
 from proveout.errors import UsageError
-from proveout.measure.loops import Arguments, as_arguments
 
 MOST_DRAWN = 1024
 """Items taken from a generator: it cannot travel to another process, so they are drawn first and then repeated."""
@@ -134,13 +134,13 @@ def example(inputs: Inputs, options: DatasetOptions) -> Arguments:
     """The inputs of one call, to compile, warm up and look with."""
     if inputs.kind == "fixed":
         return as_arguments(inputs.value)
-    found = next(Calls(inputs, options, Place(0, 1, 0, 1)), None)
+    found = next(InputStream(inputs, options, Place(0, 1, 0, 1)), None)
     if found is None:
         raise UsageError("the dataset yields nothing: give one with at least one item.")
     return found
 
 
-class Calls:
+class InputStream:
     """Inputs one by one; `missing` counts the items by which batches at the end of a dataset were too short."""
 
     def __init__(self, inputs: Inputs, options: DatasetOptions, place: Place) -> None:

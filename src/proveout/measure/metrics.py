@@ -16,8 +16,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import torch
 
+from proveout.clock.statistics import Estimate
 from proveout.errors import UsageError, unknown
-from proveout.measure.statistics import Estimate
 
 AVERAGES = ("macro", "micro", "weighted")
 NORMAL_97_5 = 1.959963984540054

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from proveout.clock.loops import Arguments
+from proveout.devices.registry import describe
+from proveout.engine.prediction import prediction
 from proveout.errors import UsageError
-from proveout.measure.loops import Arguments
 
-GPU = ("cuda", "gpu")
 SAVED = "compiled.json"
 """What a folder holds that `Compiled.save` left."""
 
@@ -79,7 +80,14 @@ def imported(text: str) -> Any:
 
 
 def is_gpu(device: str) -> bool:
-    return device.partition(":")[0] in GPU
+    info = describe(device)
+    return info is not None and info.is_gpu
+
+
+def is_bare(device: str) -> bool:
+    """Whether models run on a device as they are, uncompiled."""
+    info = describe(device)
+    return info is not None and info.bare
 
 
 def device_kind(device: str) -> Literal["measured", "modelled"]:
@@ -126,7 +134,7 @@ def load(model: Model, device: str, index: int, pipeline_size: int, example: Arg
         made.eval()
     if is_gpu(device):
         return _cuda(made, device, index)
-    if device == "cpu":
+    if is_bare(device):
         return Loaded(made, lambda: (made, None), torch.no_grad if torch is not None else contextlib.nullcontext)
     if not is_module:
         raise UsageError(f"device {device!r} compiles a torch.nn.Module; the model is a {type(made).__name__}.")
@@ -164,7 +172,17 @@ def _compiled(model: Any, compiled: Any, reference: Any) -> Loaded:
         torch.no_grad,
         device_kind="modelled" if modelled else "",
         reference=reference if modelled else None,
+        notes=_prediction(compiled) if modelled and hasattr(compiled, "plans") else {},
     )
+
+
+def _prediction(compiled: Any) -> dict[str, str]:
+    """The interval of the modelled time, and how much of it measurements back."""
+    timing = prediction("compiled", compiled, compiled.modelled_ns or 0)
+    if timing.interval_ns is None:
+        return {}
+    low, high = timing.interval_ns
+    return {"modelled_low_ns": f"{low:.0f}", "modelled_high_ns": f"{high:.0f}", **dict(timing.conditions)}
 
 
 def _pipelined(model: Any, pipeline: Any) -> Loaded:

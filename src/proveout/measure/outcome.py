@@ -5,55 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
+from proveout.clock.stamps import NO_STAMPS, Stamps
+from proveout.serving import Configuration
 
-Stamps = npt.NDArray[np.int64]
 Status = Literal["passed", "partial", "failed", "skipped"]
-NO_STAMPS: Stamps = np.empty(0, dtype=np.int64)
-
-
-@dataclass(frozen=True)
-class Load:
-    """How calls arrive. Closed loop: each worker calls again as soon as it has its answer; open: at given times."""
-
-    mode: Literal["closed", "concurrency", "constant", "poisson", "replay", "offline", "multistream"] = "closed"
-    rate: float = 0.0
-    """Calls per second over all workers (constant, poisson)."""
-    concurrency: int = 0
-    streams: int = 0
-    arrivals_s: tuple[float, ...] = ()
-    """Intended starts of a replayed trace, in seconds after the measured phase begins."""
-    seed: int = 0
-
-
-@dataclass(frozen=True)
-class Configuration:
-    """One row of a benchmark's grid."""
-
-    model_name: str
-    device: str = "cpu"
-    batch_size: int = 1
-    n_models: int = 1
-    workers_per_model: int = 1
-    pipeline_size: int = 1
-    duration_s: float = 60.0
-    max_infers: int | None = None
-    warmup: int | None = None
-    """Calls before measuring; None finds the steady state itself."""
-    load: Load = Load()
-    multiprocess: bool = True
-    multiinterpreter: bool = False
-    threads: int = 1
-    cost_per_hour: float | None = None
-    recording: Literal["raw", "histogram"] = "raw"
-    """Every call's stamps, or a histogram of constant size."""
-    model_filename: str = ""
-    """The file that the model came from, where it is one."""
-
-    @property
-    def num_workers(self) -> int:
-        return self.n_models * self.workers_per_model
 
 
 @dataclass(frozen=True)

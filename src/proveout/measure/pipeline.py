@@ -15,9 +15,9 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from proveout.clock.loops import Arguments
 from proveout.engine.compiled import Compiled, compile
 from proveout.errors import CaptureError, UsageError
-from proveout.measure.loops import Arguments
 
 STAGES = 2
 

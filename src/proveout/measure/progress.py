@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proveout.measure.outcome import Configuration
+from proveout.serving import Configuration
 
 
 @dataclass(frozen=True)

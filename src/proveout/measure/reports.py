@@ -12,12 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from proveout.clock import histogram, statistics, steady
+from proveout.clock.stamps import Stamps
+from proveout.clock.statistics import CURVE, Estimate, Summary
 from proveout.coding import to_json
 from proveout.errors import UsageError, unknown
-from proveout.measure import histogram, series, statistics, steady
-from proveout.measure.outcome import Outcome, Stamps, WorkerRun
+from proveout.measure import series
+from proveout.measure.outcome import Outcome, WorkerRun
 from proveout.measure.sheet import MS, Report, Sheet
-from proveout.measure.statistics import CURVE, Estimate, Summary
+from proveout.types import Record
 
 SCHEMA = 1
 RESOURCE_PERCENTS = (0, 50, 90, 95, 99, 100)
@@ -27,6 +30,7 @@ SETTLING = 0.01
 """Share of the measured calls that may differ at the start without a note."""
 BUSY_PERCENT = 20.0
 CLOSED = ("closed", "concurrency")
+NO_CALL = "no call was completed"
 PARTS = ("preprocess", "infer", "postprocess")
 ADVICE = {
     "partial": "The numbers are those of what was completed",
@@ -41,13 +45,15 @@ def reports(outcomes: Iterable[Outcome], cost_per_hour: float | None = None) -> 
 
 
 def get_reports(results: Sequence[Any], cost_per_hour: float | None = None) -> list[Report]:
-    """The reports of what `benchmark(…, return_timers=True)` gave; reports themselves pass through unchanged."""
+    """The reports of what `benchmark(…, return_timers=True)` gave, or of its Records; reports pass through."""
+    made = []
     for result in results:
-        if not isinstance(result, Outcome | dict):
-            raise UsageError(
-                f"a result is a {type(result).__name__}: give what benchmark(…, return_timers=True) returned."
-            )
-    return [r if isinstance(r, dict) else _report(r, cost_per_hour) for r in results]
+        report = result.report if isinstance(result, Record) else result
+        if not isinstance(report, Outcome | dict):
+            what = "Record of no such benchmark" if isinstance(result, Record) else type(result).__name__
+            raise UsageError(f"a result is a {what}: give what benchmark(…, return_timers=True) returned.")
+        made.append(report if isinstance(report, dict) else _report(report, cost_per_hour))
+    return made
 
 
 def get_report_by_tag(reports: Sequence[Report], tag: str) -> Report:
@@ -63,10 +69,7 @@ def get_report_by_tag(reports: Sequence[Report], tag: str) -> Report:
 def tag(outcome: Outcome) -> str:
     """A name for a configuration that another run of it has too."""
     c = outcome.configuration
-    words = [c.model_name, c.device, f"b{c.batch_size}", f"n{c.n_models}", f"w{c.workers_per_model}"]
-    words += [f"p{c.pipeline_size}"] if c.pipeline_size > 1 else []
-    words += [c.load.mode + (f"{c.load.rate:g}" if c.load.rate else "")] if c.load.mode != "closed" else []
-    return "-".join(words)
+    return "-".join([c.model_name, c.device, *c.words.split()])
 
 
 def _report(outcome: Outcome, cost_per_hour: float | None) -> Report:
@@ -95,14 +98,16 @@ def _report(outcome: Outcome, cost_per_hour: float | None) -> Report:
         multiinterpreter=configuration.multiinterpreter,
         threads=configuration.threads,
     )
-    verdict = _throughput_and_latency(sheet, outcome, calls, started, ended)
-    _parts(sheet, calls)
+    binned = sum(histogram.num_calls(w.bins) for w in outcome.workers)
+    no_call = histogram.NO_ORDER if binned else NO_CALL
+    verdict = _throughput_and_latency(sheet, outcome, calls, started, ended, binned > 0)
+    _parts(sheet, calls, no_call)
     _device(sheet, outcome, calls.device_ns)
-    _workers(sheet, outcome.workers, started)
+    _workers(sheet, outcome.workers, started, no_call)
     _cost(sheet, configuration.cost_per_hour if configuration.cost_per_hour is not None else cost_per_hour)
     _resources(sheet, dict(outcome.resources))
     _harness(sheet, outcome)
-    unordered = _from_histogram(sheet, outcome, started, ended) if histogram.is_binned(outcome) else []
+    unordered = _from_histogram(sheet, outcome, started, ended) if any(w.bins.size for w in outcome.workers) else []
     problems = [*_problems(sheet), *(verdict.problems if verdict else ()), *unordered]
     sheet.values["verdict"] = "INVALID" if problems else "VALID"
     sheet.values["verdict_reasons"] = [dataclasses.asdict(problem) for problem in problems]
@@ -120,8 +125,9 @@ def _report(outcome: Outcome, cost_per_hour: float | None) -> Report:
 
 
 def _throughput_and_latency(
-    sheet: Sheet, outcome: Outcome, calls: series.Calls, started: int, ended: int
+    sheet: Sheet, outcome: Outcome, calls: series.CallSeries, started: int, ended: int, binned: bool
 ) -> steady.Verdict | None:
+    """`binned`: the calls are in a histogram, so that none has a time of its own."""
     items, n = outcome.configuration.batch_size, len(calls)
     inside = calls.ends_ns[calls.ended_within(started, ended)]
     missing = sum(w.missing_items for w in outcome.workers)
@@ -129,7 +135,7 @@ def _throughput_and_latency(
     sheet.put("total_calls", n)
     sheet.put("total_s", (ended - started) / 1e9)
     sheet.put("errors", sum(w.errors for w in outcome.workers))
-    none = "no call was completed" + (f": {outcome.reason}" if outcome.reason else "")
+    none = histogram.NO_ORDER if binned else ": ".join(filter(None, (NO_CALL, outcome.reason)))
     rate = _rate(inside, started, ended, items) if n else Estimate(None, reason=none)
     sheet.estimate("throughput_avg", rate, n * items / (n * items - missing) if n * items > missing else 1.0)
     most = series.peak(calls, started, ended, items)
@@ -177,13 +183,10 @@ def _from_histogram(sheet: Sheet, outcome: Outcome, started: int, ended: int) ->
             sheet.reasons.pop(name, None)
             sheet.put(name, value, told.reasons.get(name, ""))
         sheet.values["cdf"] = [[share, ns / MS] for share, ns in zip(CURVE, summary.curve_ns)]
-    for name, reason in sheet.reasons.items():
-        if reason.startswith("no call was completed") and calls:
-            sheet.reasons[name] = histogram.NO_ORDER
     return [steady.Problem("not steady", "a histogram cannot show a steady state", "Use recording='raw' to judge it")]
 
 
-def _judge(outcome: Outcome, calls: series.Calls, elapsed_ns: int) -> steady.Verdict | None:
+def _judge(outcome: Outcome, calls: series.CallSeries, elapsed_ns: int) -> steady.Verdict | None:
     """In a closed loop that ran to its end, the calls' times must add up to the callers' time.
 
     Offline, all is due at once, and responses grow by their nature: there the service times are judged.
@@ -198,7 +201,7 @@ def _judge(outcome: Outcome, calls: series.Calls, elapsed_ns: int) -> steady.Ver
     return steady.judge(judged, elapsed_ns=elapsed_ns if adds_up else None, concurrency=callers)
 
 
-def _summary(verdict: steady.Verdict | None, calls: series.Calls, mode: str) -> Summary | None:
+def _summary(verdict: steady.Verdict | None, calls: series.CallSeries, mode: str) -> Summary | None:
     """Of every measured call: throughput counts those in which the model was still settling, so latency does too."""
     if verdict is None:
         return None
@@ -206,7 +209,7 @@ def _summary(verdict: steady.Verdict | None, calls: series.Calls, mode: str) -> 
     return verdict.summary if judged_all else statistics.summarise(calls.latency_ns)
 
 
-def _parts(sheet: Sheet, calls: series.Calls) -> None:
+def _parts(sheet: Sheet, calls: series.CallSeries, no_call: str) -> None:
     timed = {part: getattr(calls, f"{part}_ns") for part in PARTS}
     only_infer = len(calls) > 0 and not any(map(len, timed.values())) and not len(calls.intended_ns)
     for part, times in timed.items():
@@ -215,27 +218,30 @@ def _parts(sheet: Sheet, calls: series.Calls) -> None:
                 sheet.put(f"infer_avg_ms{suffix}", sheet.values[f"e2e_avg_ms{suffix}"])
             continue
         alone = "inference was not timed alone" if part == "infer" else f"no {part}_fn was timed"
-        reason = alone if len(calls) else "no call was completed"
+        reason = alone if len(calls) else no_call
         sheet.estimate(f"{part}_avg_ms", statistics.mean(times) if len(times) else Estimate(None, reason=reason), MS)
 
 
 def _device(sheet: Sheet, outcome: Outcome, device_ns: Stamps) -> None:
-    """Modelled and measured device times have columns of their own."""
+    """Modelled and measured device times have columns of their own. A prediction is one value, and stands once, unless
+    calls of several shapes have several."""
     sheet.values["device_kind"] = outcome.device_kind
     for kind in ("measured", "modelled"):
         here = outcome.device_kind == kind and len(device_ns) > 0
         reason = f"this device's own time was not {kind}"
         summary = statistics.summarise(device_ns, (50.0,)) if here else None
-        sheet.put(f"device_{kind}_avg_ms", summary and (summary.mean_ns.value or 0.0) / MS, reason)
         sheet.put(f"device_{kind}_ms_p50", summary and (summary.median_ns.value or 0.0) / MS, reason)
+        if summary and kind == "modelled" and summary.min_ns == summary.max_ns:
+            summary, reason = None, "one prediction for every call: device_modelled_ms_p50"
+        sheet.put(f"device_{kind}_avg_ms", summary and (summary.mean_ns.value or 0.0) / MS, reason)
         sheet.put(f"device_{kind}_ms_p100", summary and summary.max_ns / MS, reason)
 
 
-def _workers(sheet: Sheet, workers: Sequence[WorkerRun], started: int) -> None:
+def _workers(sheet: Sheet, workers: Sequence[WorkerRun], started: int, no_call: str) -> None:
     loads = [w.load_ns / MS for w in workers if w.load_ns]
     spans = [float(w.ends_ns[-1] - w.starts_ns[0]) / 1e9 for w in workers if len(w.ends_ns)]
     sheet.put("load_avg_ms", sum(loads) / len(loads) if loads else None, "no model was loaded")
-    sheet.put("worker_avg_s", sum(spans) / len(spans) if spans else None, "no call was completed")
+    sheet.put("worker_avg_s", sum(spans) / len(spans) if spans else None, no_call)
     sheet.put("warmup_infs", sum(w.warmup_calls for w in workers) * sheet.values["batch_size"])
     sheet.values["workers"] = [
         {
@@ -316,7 +322,7 @@ def _problems(sheet: Sheet) -> list[steady.Problem]:
 
 
 def _notes(
-    outcome: Outcome, calls: series.Calls, started: int, ended: int, verdict: steady.Verdict | None
+    outcome: Outcome, calls: series.CallSeries, started: int, ended: int, verdict: steady.Verdict | None
 ) -> list[str]:
     notes = []
     within = calls.ended_within(started, ended)

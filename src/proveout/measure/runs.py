@@ -16,13 +16,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from proveout.clock import histogram
+from proveout.clock.stamps import NO_STAMPS, read_calls
 from proveout.errors import UsageError
 from proveout.folders import default_folder
-from proveout.measure import histogram
 from proveout.measure.models import device_kind
-from proveout.measure.outcome import NO_STAMPS, Configuration, Load, Outcome, OutputCheck, WorkerRun
-from proveout.measure.stamps import read_calls
+from proveout.measure.outcome import Outcome, OutputCheck, WorkerRun
 from proveout.measure.task import stamps_path
+from proveout.serving import Configuration, Load
 
 SHARED_MEMORY = Path("/dev/shm")
 ENOUGH_BYTES = 256 << 20
@@ -73,16 +74,27 @@ def save_outcome(folder: Path, number: int, outcome: Outcome) -> None:
 def left_behind() -> list[Path]:
     """Folders of benchmarks whose controller is gone, oldest first."""
     found = [f for root in _roots() if root.is_dir() for f in root.glob(f"{PREFIX}*") if (f / "run.json").exists()]
-    gone = [f for f in found if f.stat().st_uid == os.getuid() and not _alive(_read(f / "run.json")["controller"])]
+    gone = [f for f in found if f.stat().st_uid == os.getuid() and not _in_use(f)]
     return sorted(gone, key=lambda f: f.stat().st_mtime)
+
+
+def _in_use(folder: Path) -> bool:
+    """Whether a benchmark's controller lives; of a damaged folder nobody does."""
+    try:
+        return _alive(_read(folder / "run.json")["controller"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return False
 
 
 def recover(folder: Path) -> list[Outcome]:
     """One Outcome for every configuration that was asked for, from whatever its workers had written."""
     if not (folder / "run.json").exists():
         raise UsageError(f"{folder} is not a benchmark's folder: there is no run.json in it.")
-    plan = _read(folder / "run.json")["plan"]
-    return [_recovered(configuration_folder(folder, number), part) for number, part in enumerate(plan)]
+    try:
+        plan = _read(folder / "run.json")["plan"]
+        return [_recovered(configuration_folder(folder, number), part) for number, part in enumerate(plan)]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise UsageError(f"{folder} is damaged ({type(error).__name__}: {str(error)[:200]}).") from error
 
 
 def forget(folder: Path) -> None:

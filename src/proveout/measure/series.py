@@ -7,7 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from proveout.measure.outcome import NO_STAMPS, Outcome, Stamps
+from proveout.clock.stamps import NO_STAMPS, Stamps
+from proveout.measure.outcome import Outcome
 
 MOST_WINDOWS = 600
 SECOND = 1_000_000_000
@@ -16,7 +17,7 @@ STEPS_A_SECOND = 100
 
 
 @dataclass(frozen=True, eq=False)
-class Calls:
+class CallSeries:
     """Every completed call of an Outcome in the order of its end. Parts that were not timed are empty."""
 
     starts_ns: Stamps
@@ -56,12 +57,12 @@ class Window:
     latency_ms_max: float | None
 
 
-def merged(outcome: Outcome) -> Calls:
+def merged(outcome: Outcome) -> CallSeries:
     """All workers' calls as one series."""
     workers = [w for w in outcome.workers if len(w.ends_ns)]
     if not workers:
-        return Calls(*(NO_STAMPS,) * 7)
-    fields = [f.name for f in Calls.__dataclass_fields__.values()]
+        return CallSeries(*(NO_STAMPS,) * 7)
+    fields = [f.name for f in CallSeries.__dataclass_fields__.values()]
     ends = np.concatenate([w.ends_ns for w in workers])
     # One worker's stamps are in order already, and sorting runs that are is what a stable sort is quick at.
     order = None if len(workers) == 1 and bool((ends[1:] >= ends[:-1]).all()) else np.argsort(ends, kind="stable")
@@ -73,17 +74,17 @@ def merged(outcome: Outcome) -> Calls:
         whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
         return whole if order is None else whole[order]
 
-    return Calls(*(column(name) for name in fields))
+    return CallSeries(*(column(name) for name in fields))
 
 
-def phase(outcome: Outcome, calls: Calls) -> tuple[int, int]:
+def phase(outcome: Outcome, calls: CallSeries) -> tuple[int, int]:
     """When measuring began and ended; from the stamps themselves where the harness could not say."""
     if outcome.ended_ns > outcome.started_ns or not len(calls):
         return outcome.started_ns, outcome.ended_ns
     return outcome.started_ns or int(calls.starts_ns.min()), int(calls.ends_ns[-1])
 
 
-def windows(calls: Calls, started_ns: int, ended_ns: int, items: int) -> list[Window]:
+def windows(calls: CallSeries, started_ns: int, ended_ns: int, items: int) -> list[Window]:
     """One a second, or `MOST_WINDOWS` of equal length for a longer run; a run of few seconds has shorter ones."""
     elapsed = ended_ns - started_ns
     if elapsed <= 0 or not len(calls):
@@ -110,7 +111,7 @@ def windows(calls: Calls, started_ns: int, ended_ns: int, items: int) -> list[Wi
     return found
 
 
-def peak(calls: Calls, started_ns: int, ended_ns: int, items: int) -> float | None:
+def peak(calls: CallSeries, started_ns: int, ended_ns: int, items: int) -> float | None:
     """The most items that were completed in any one second of the measured phase; None if it was shorter."""
     if ended_ns - started_ns < SECOND or not len(calls):
         return None

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from proveout.measure.statistics import Estimate, Summary
+from proveout.clock.statistics import Estimate, Summary
 
 Report = dict[str, Any]
 

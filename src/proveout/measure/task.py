@@ -7,13 +7,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from proveout.measure import histogram
-from proveout.measure.histogram import HistogramProgress, HistogramWriter
+from proveout.clock import histogram
+from proveout.clock.histogram import HistogramProgress, HistogramWriter
+from proveout.clock.loops import OnError, columns
+from proveout.clock.stamps import Progress, StampWriter
+from proveout.devices.registry import describe
 from proveout.measure.inputs import DatasetOptions, Inputs
-from proveout.measure.loops import OnError, columns
-from proveout.measure.models import GPU, Model
-from proveout.measure.outcome import Configuration
-from proveout.measure.stamps import Progress, StampWriter
+from proveout.measure.models import Model
+from proveout.serving import Configuration
 
 OPEN = ("constant", "poisson", "replay")
 """Loads with a schedule of intended starts."""
@@ -64,8 +65,8 @@ class Task:
     @property
     def has_device_time(self) -> bool:
         """GPUs have events; what is compiled for a modelled chip has its prediction. A histogram keeps neither."""
-        device = self.configuration.device
-        return self.configuration.recording == "raw" and device.partition(":")[0] in (*GPU, "sim")
+        info = describe(self.configuration.device)
+        return self.configuration.recording == "raw" and info is not None and (info.is_gpu or info.times == "modelled")
 
     @property
     def callers(self) -> list[int]:

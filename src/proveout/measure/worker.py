@@ -58,8 +58,8 @@ def _run(told: dict[str, Any], environment: bytes, pickled: bytes, commands: _Co
     env_setup_fn, config = pickle.loads(environment)
     if env_setup_fn is not None:  # before anything that may import torch: it may set what torch reads at import
         env_setup_fn(index, config)
+    from proveout.clock.pacing import clock
     from proveout.measure.host import Host, LoadFailed
-    from proveout.measure.pacing import clock
 
     try:
         if b"torch" in pickled:  # what it takes to import it is not the model's

@@ -12,6 +12,7 @@ from proveout.ops.samples import bools, randn
 from proveout.ops.shape import cut
 from proveout.ops.table import Builder, Op, Refused, Sample, Value
 from proveout.program import Name
+from proveout.reasons import DROPOUT
 from proveout.types import TILE
 
 SDPA = "ttnn.transformer.scaled_dot_product_attention"
@@ -28,7 +29,7 @@ def lower_sdpa(
     scale: float | None = None,
 ) -> tuple[Value | None, ...]:
     if dropout_p:
-        raise Refused("attention with dropout draws random numbers")
+        raise Refused(DROPOUT())
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
     if not b.used(1):
         whole = _whole(b, query, key, value, is_causal, attn_mask, factor)

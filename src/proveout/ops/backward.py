@@ -13,6 +13,10 @@ from proveout.ops.samples import ODD, bools, ints, randn
 from proveout.ops.scatter import lower_index_put
 from proveout.ops.shape import lower_pad
 from proveout.ops.table import Builder, Op, Refused, Sample, Value, normal_dim
+from proveout.reasons import DROPOUT, Kind
+
+SHARED_HEADS = Kind("attention-gradient-heads", "the gradient of attention with shared heads has no lowering")
+COUNTED_INDICES = Kind("embedding-frequency", "scale_grad_by_freq counts indices, which has no kernel")
 
 Ints = Sequence[int]
 
@@ -56,9 +60,9 @@ def lower_sdpa(
     As in eager, weights and the scores' gradients are rounded to the operands' dtype before products take them.
     """
     if dropout_p:
-        raise Refused("attention with dropout draws random numbers")
+        raise Refused(DROPOUT())
     if not query.shape[1] == key.shape[1] == value.shape[1]:
-        raise Refused("the gradient of attention with shared heads has no lowering")
+        raise Refused(SHARED_HEADS())
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
     grad, q, k, v, o = (b.cast(x, "float32") for x in (grad_out, query, key, value, out))
 
@@ -93,7 +97,7 @@ def lower_embedding(
 ) -> Value:
     """Rows added where they were looked up. The row at padding_idx gets nothing, whatever reached it."""
     if scale_grad_by_freq:
-        raise Refused("scale_grad_by_freq counts indices, which has no kernel")
+        raise Refused(COUNTED_INDICES())
     blank = b.expand(b.constant(torch.zeros((), dtype=getattr(torch, b.out.dtype))), b.out.shape)
     looked_up = replace(indices, range=(0, num_weights - 1)) if indices.constant is None else indices
     out = lower_index_put(b, blank, [looked_up], grad_output, accumulate=True)

@@ -13,6 +13,9 @@ import torch.nn.functional as F
 from proveout.ops.samples import randn
 from proveout.ops.table import Builder, Op, Refused, Sample, Value
 from proveout.ops.window import Window, reaching, spread
+from proveout.reasons import Kind
+
+UNEVEN_WINDOWS = Kind("pool-uneven-windows", "adaptive pooling with windows of several sizes")
 
 Ints = Sequence[int]
 
@@ -98,7 +101,7 @@ def lower_adaptive_avg_pool2d(b: Builder, grad_output: Value, self: Value) -> Va
     """Windows of one size that do not overlap: each output's gradient, divided, for all of its window."""
     factor = _factor(self.shape[-2:], grad_output.shape[-2:])
     if factor is None:
-        raise Refused("adaptive pooling with windows of several sizes")
+        raise Refused(UNEVEN_WINDOWS())
     down, across = factor
     width = grad_output.shape[-1]
     grad = b.call("ttnn.div", input_tensor_a=grad_output, value=float(down * across))

@@ -10,7 +10,7 @@ import torch
 
 from proveout.ops.samples import randn
 from proveout.ops.table import Builder, Op, Refused, Sample, Value
-from proveout.ops.upsample import Along, in_a_plane, linear, mixed, sources
+from proveout.ops.upsample import INTERPOLATION_DTYPE, Along, in_a_plane, linear, mixed, sources
 
 Ints = Sequence[int]
 aten = torch.ops.aten
@@ -61,7 +61,7 @@ def _collected(b: Builder, x: Value, dim: int, targets: list[int], size: int) ->
 
 def _scales(grad: Value, scales: dict[str, float | None]) -> Iterator[tuple[int, float | None]]:
     if not grad.is_float:
-        raise Refused(f"interpolation of {grad.dtype}")
+        raise Refused(INTERPOLATION_DTYPE(dtype=grad.dtype))
     names = {3: ("scales",), 4: ("scales_h", "scales_w"), 5: ("scales_d", "scales_h", "scales_w")}[grad.rank]
     yield from enumerate((scales.get(name) for name in names), start=2)
 

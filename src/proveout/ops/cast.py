@@ -9,6 +9,10 @@ import torch
 
 from proveout.ops.samples import ODD, bools, ints, randn
 from proveout.ops.table import Builder, Op, Sample, Value
+from proveout.reasons import Kind, Reason
+
+OTHER_DEVICE = Kind("copy-away", "a copy to {device} leaves this device")
+NOT_STRIDED = Kind("not-strided", "layout {layout} is not strided")
 
 
 def lower_to_copy(
@@ -24,11 +28,11 @@ def lower_to_copy(
     return b.cast(self, dtype) if dtype else self
 
 
-def guard_to_copy(device: Any = None, layout: Any = None, **rest: Any) -> str | None:
+def guard_to_copy(device: Any = None, layout: Any = None, **rest: Any) -> Reason | None:
     if device is not None and str(device) != "cpu":
-        return f"a copy to {device} leaves this device"
+        return OTHER_DEVICE(device=str(device))
     if layout not in (None, torch.strided):
-        return f"layout {layout} is not strided"
+        return NOT_STRIDED(layout=str(layout))
     return None
 
 

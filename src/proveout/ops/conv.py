@@ -15,6 +15,10 @@ from proveout.ops.table import Builder, Op, Refused, Sample, Value
 from proveout.ops.training import maxima_and_indices
 from proveout.ops.window import convolved, frames, grad_input, window_of
 from proveout.program import Name
+from proveout.reasons import Kind
+
+OVERLAP_ROUNDING = Kind("conv-transpose-rounding", "eager rounds to bfloat16 wherever windows overlap")
+POOL_OF_INTEGERS = Kind("pool-of-integers", "pooling integers would pad with minus infinity")
 
 Ints = Sequence[int]
 
@@ -98,7 +102,7 @@ def _from_slices(
     In float32, as eager rounds once at the end.
     """
     if transposed and input.dtype == "bfloat16":
-        raise Refused("eager rounds to bfloat16 wherever windows overlap")
+        raise Refused(OVERLAP_ROUNDING())
     x, kernel = b.cast(input, "float32"), b.cast(weight, "float32")
     ends = (b.out, input) if transposed else (input, b.out)
     w = window_of(*ends, weight, stride, padding, dilation)
@@ -146,7 +150,7 @@ def lower_max_pool2d(
     ceil_mode: bool = False,
 ) -> tuple[Value | None, ...]:
     if not self.is_float:
-        raise Refused("pooling integers would pad with minus infinity")
+        raise Refused(POOL_OF_INTEGERS())
     window, step = _pair(kernel_size), _pair(stride, kernel_size)
     edge, gap = _pair(padding), _pair(dilation)
     x = b.reshape(self, (1,) * (4 - self.rank) + self.shape)

@@ -1,4 +1,4 @@
-"""Distances between rows: of two sets (cdist), and of one set with itself (pdist)."""
+"""Norms, and distances between rows: of two sets (cdist), and of one set with itself (pdist)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from collections.abc import Iterator
 import torch
 
 from proveout.ops.indexing import take
+from proveout.ops.reduce import Dims, reduced
 from proveout.ops.samples import randn
 from proveout.ops.table import Builder, Op, Refused, Sample, Value
+from proveout.reasons import NO_ELEMENTS
 
 MANY = 25
 """From more rows than this on, eager takes Euclidean distances from products unless it is told not to."""
@@ -17,7 +19,7 @@ MANY = 25
 
 def lower_cdist(b: Builder, x1: Value, x2: Value, p: float, compute_mode: int | None) -> Value:
     if 0 in x1.shape or 0 in x2.shape:
-        raise Refused("tensors without elements stay on the host")
+        raise Refused(NO_ELEMENTS())
     lead = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
     (num1, depth), num2 = x1.shape[-2:], x2.shape[-2]
     x1, x2 = b.expand(x1, (*lead, num1, depth)), b.expand(x2, (*lead, num2, depth))
@@ -31,28 +33,34 @@ def lower_pdist(b: Builder, self: Value, p: float = 2) -> Value:
     """Of every pair of rows, the earlier one first."""
     pairs = torch.combinations(torch.arange(self.shape[0]))
     if not pairs.numel() or not self.shape[1]:
-        raise Refused("tensors without elements stay on the host")
+        raise Refused(NO_ELEMENTS())
     first, second = (take(b, self, 0, column.tolist()) for column in pairs.T)
     return _norm(b, b.call("ttnn.subtract", input_tensor_a=first, input_tensor_b=second), p)
 
 
-def _norm(b: Builder, x: Value, p: float) -> Value:
-    """Over the last dimension; of order 0 it counts what is not zero."""
-    last = (x.rank - 1,)
+def lower_vector_norm(
+    b: Builder, self: Value, ord: float = 2, dim: Dims = None, keepdim: bool = False, dtype: str | None = None
+) -> Value:
+    """In float32, as eager has it inside."""
+    return b.cast(_norm(b, b.cast(self, "float32"), ord, dim, keepdim), b.out.dtype)
+
+
+def _norm(b: Builder, x: Value, p: float, dim: Dims = -1, keepdim: bool = False) -> Value:
+    """Of order 0 it counts what is not zero."""
     if p == 0:
-        x = b.cast(b.cast(x, "bool"), x.dtype)
-        return b.call("ttnn.sum", input_tensor=x, dim=last, keepdim=False)
+        return reduced(b, "ttnn.sum", b.cast(b.cast(x, "bool"), x.dtype), dim, keepdim)
     if p == 2:
-        total = b.call("ttnn.sum", input_tensor=b.call("ttnn.square", input_tensor=x), dim=last, keepdim=False)
+        total = reduced(b, "ttnn.sum", b.call("ttnn.square", input_tensor=x), dim, keepdim)
         return b.call("ttnn.sqrt", input_tensor=total)
     size = b.call("ttnn.abs", input_tensor=x)
-    if p == math.inf:
-        return b.call("ttnn.max", input_tensor=size, dim=last, keepdim=False)
-    if p == 1:
-        return b.call("ttnn.sum", input_tensor=size, dim=last, keepdim=False)
+    if p in WHOLE:
+        return reduced(b, WHOLE[p], size, dim, keepdim)
     powers = b.call("ttnn.pow", input_tensor=size, exponent=float(p))
-    total = b.call("ttnn.sum", input_tensor=powers, dim=last, keepdim=False)
-    return b.call("ttnn.pow", input_tensor=total, exponent=1.0 / p)
+    return b.call("ttnn.pow", input_tensor=reduced(b, "ttnn.sum", powers, dim, keepdim), exponent=1.0 / p)
+
+
+WHOLE = {1: "ttnn.sum", math.inf: "ttnn.max", -math.inf: "ttnn.min"}
+"""Orders whose norm is one reduction of the elements' sizes."""
 
 
 def _from_products(b: Builder, x1: Value, x2: Value) -> Value:
@@ -89,7 +97,20 @@ def pdist_samples() -> Iterator[Sample]:
     yield Sample((randn(1, 7),), name="one row")
 
 
+def norms() -> Iterator[Sample]:
+    for order in (2, 1, 0, 3, 2.5, -1, -2, math.inf, -math.inf):
+        yield Sample((randn(4, 9, 7), order, [1]), name=f"order {order}")
+    yield Sample((randn(4, 9, 7), 2, [-1, 0], True), name="two dimensions, keepdim")
+    yield Sample((randn(4, 9, 7),), name="all")
+    yield Sample((randn(),), name="0-d")
+    yield Sample((randn(4, 40, dtype=torch.bfloat16), 2, [-1]), name="bfloat16")
+    yield Sample((randn(4, 40, dtype=torch.bfloat16), 1, [-1]), {"dtype": torch.float32}, "dtype")
+    zeros = torch.tensor([[0.0, 0.0, 0.0], [0.0, 2.0, -3.0]])
+    yield Sample((zeros, 0, [1]), name="zeros counted")
+
+
 OPS = [
+    Op("aten.linalg_vector_norm.default", lower_vector_norm, samples=norms),
     Op("aten._cdist_forward.default", lower_cdist, samples=cdist_samples),
     Op("aten._pdist_forward.default", lower_pdist, samples=pdist_samples),
 ]

@@ -12,6 +12,12 @@ import torch
 from proveout.ops.pointwise import lower_div
 from proveout.ops.samples import ODD, bools, each, ints, randn, uniform
 from proveout.ops.table import Builder, Op, Range, Refused, Sample, Value
+from proveout.reasons import AS_INT32, Kind
+
+DECIMALS = Kind("round-decimals", "10 to the power of {power} is more than {dtype} holds")
+INEXACT = Kind("integer-division-bfloat16", "integer division in bfloat16 is not exact")
+NOT_FLOAT32 = Kind("integers-not-float32", "{dtype} values that are not proven to be float32 numbers", AS_INT32)
+MAY_BE_ZERO = Kind("divisor-zero", "an integer divisor that may be zero")
 
 Operand = Value | int | float
 EXACT = 2**24
@@ -77,25 +83,30 @@ def remainder(kernel: str) -> Callable[..., Value]:
 
 
 def lower_round(b: Builder, self: Value, decimals: int = 0) -> Value:
-    """Halves go to the even neighbour."""
+    """Halves go to the even neighbour. To decimals, eager scales, rounds and scales back, each in the tensor's dtype;
+    to tens, it divides first."""
     if not self.is_float:
         return self
-    if decimals:
-        raise Refused("rounding to decimals is three roundings in eager, in an order of its own")
-    return b.call("ttnn.round", input_tensor=self)
+    if not decimals:
+        return b.call("ttnn.round", input_tensor=self)
+    power = torch.tensor(10.0 ** abs(decimals), dtype=getattr(torch, self.dtype)).item()
+    if not math.isfinite(power):
+        raise Refused(DECIMALS(power=abs(decimals), dtype=self.dtype))
+    there, back = ("ttnn.multiply", "ttnn.div") if decimals > 0 else ("ttnn.div", "ttnn.multiply")
+    return _call(b, back, b.call("ttnn.round", input_tensor=_call(b, there, self, power)), power)
 
 
 def _whole(b: Builder, self: Value, other: Operand) -> tuple[Value, Value | float]:
     """Integers as float32, where it has them all and the divisor is never zero (eager raises)."""
     known = [v.range if isinstance(v, Value) else (int(v), int(v)) for v in (self, other)]
     if b.dtype("float32").text.endswith("bfloat16"):
-        raise Refused("integer division in bfloat16 is not exact")
+        raise Refused(INEXACT())
     if any(r is None or r[0] <= -EXACT or r[1] >= EXACT for r in known):
-        raise Refused(f"{b.out.dtype} values that are not proven to be float32 numbers")
+        raise Refused(NOT_FLOAT32(dtype=b.out.dtype))
     divisor = known[1]
     assert divisor is not None
     if divisor[0] <= 0 <= divisor[1]:
-        raise Refused("an integer divisor that may be zero")
+        raise Refused(MAY_BE_ZERO())
     return b.cast(self, "float32"), _number(b, other)
 
 
@@ -174,6 +185,9 @@ OPS = [
     Op(
         "aten.round.decimals",
         lower_round,
-        samples=each(Sample((randn(*ODD),), {"decimals": 0}), Sample((randn(*ODD),), {"decimals": 2}, "two")),
+        samples=each(
+            *(Sample((randn(*ODD) * 90,), {"decimals": n}, f"{n} decimals") for n in (0, 2, -1, 40)),
+            Sample((randn(9, dtype=torch.bfloat16) * 90,), {"decimals": 1}, "bfloat16"),
+        ),
     ),
 ]

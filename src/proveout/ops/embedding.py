@@ -13,6 +13,9 @@ from proveout.ops.indexing import lookup
 from proveout.ops.samples import ints, randn
 from proveout.ops.shape import cut
 from proveout.ops.table import Builder, Op, Refused, Sample, Value
+from proveout.reasons import NO_ELEMENTS, SCATTER, Kind
+
+KEPT_FOR_GRADIENT = Kind("bag-gradient", "what an embedding bag keeps for its gradient differs between eager's paths")
 
 
 def lower_embedding(
@@ -45,12 +48,12 @@ def lower_embedding_bag(
 ) -> tuple[Value | None, ...]:
     """Rows are added up at the number of their bag: how many bags begin at or before a row, less one."""
     if any(b.used(i) for i in (1, 2, 3)):
-        raise Refused("what an embedding bag keeps for its gradient differs between eager's paths")
+        raise Refused(KEPT_FOR_GRADIENT())
     if mode == MAX:
-        raise Refused("ttnn.scatter combines by add and multiply, not by max")
+        raise Refused(SCATTER(reduce="max"))
     (num,), width, num_bags = indices.shape, weight.shape[1], b.out.shape[0]
     if not num or not num_bags:
-        raise Refused("tensors without elements stay on the host")
+        raise Refused(NO_ELEMENTS())
     rows = b.as_indices(indices)
     found = b.cast(lookup(b, b.reshape(weight, (1, *weight.shape)), rows), "float32")
     found = b.reshape(found, (num, width))

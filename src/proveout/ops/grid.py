@@ -9,6 +9,11 @@ import torch
 
 from proveout.ops.samples import randn
 from proveout.ops.table import Builder, Op, Refused, Sample, Value
+from proveout.reasons import NO_ELEMENTS, Kind
+
+GRID_ROUNDING = Kind("grid-rounding", "eager rounds a grid's places to {dtype} in an order of its own")
+BICUBIC_GRID = Kind("grid-bicubic", "bicubic sampling of a grid has no lowering")
+LARGE_PICTURE = Kind("grid-large-picture", "a picture with more than 2**24 rows or columns")
 
 BILINEAR, NEAREST, BICUBIC = range(3)
 ZEROS, BORDER, REFLECTION = range(3)
@@ -21,14 +26,14 @@ def lower_grid_sampler(
 ) -> Value:
     """Each output is a lookup of one pixel, or of four with their weights; pixels outside count nothing."""
     if input.dtype != "float32":
-        raise Refused(f"eager rounds a grid's places to {input.dtype} in an order of its own")
+        raise Refused(GRID_ROUNDING(dtype=input.dtype))
     if interpolation_mode == BICUBIC:
-        raise Refused("bicubic sampling of a grid has no lowering")
+        raise Refused(BICUBIC_GRID())
     if 0 in input.shape or 0 in grid.shape:
-        raise Refused("tensors without elements stay on the host")
+        raise Refused(NO_ELEMENTS())
     n, _, height, width = input.shape
     if max(height, width) >= EXACT:
-        raise Refused("a picture with more than 2**24 rows or columns")
+        raise Refused(LARGE_PICTURE())
     spots = math.prod(grid.shape[1:3])
     x, y = (_axis(b, grid, i) for i in range(2))
     x = _inside(b, _pixels(b, x, width, align_corners), width, padding_mode, align_corners)

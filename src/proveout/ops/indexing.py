@@ -12,6 +12,12 @@ from proveout.ops.samples import ODD, bools, each, ints, randn
 from proveout.ops.shape import cut
 from proveout.ops.table import Builder, Op, Range, Refused, Sample, Value, normal_dim
 from proveout.program import Name
+from proveout.reasons import NO_ELEMENTS, SHAPE_FIX, Kind
+
+NO_INDEX = Kind("index-none", "an index of nothing but None")
+MASK_INDEX = Kind("index-mask", "a {dtype} mask gives as many rows as it has ones, known only when it runs", SHAPE_FIX)
+INDEX_INTO_NOTHING = Kind("index-into-nothing", "an index into a dimension of no element", NO_ELEMENTS.fix)
+INDEX_OUTSIDE = Kind("index-outside", "an index outside a dimension of {size}")
 
 Ints = Sequence[int]
 Indices = Sequence[Value | None]
@@ -42,7 +48,7 @@ def lower_index_select(b: Builder, self: Value, dim: int, index: Value) -> Value
 
 def lower_gather(b: Builder, self: Value, dim: int, index: Value, sparse_grad: bool = False) -> Value:
     if 0 in index.shape:
-        raise Refused("tensors without elements stay on the host")
+        raise Refused(NO_ELEMENTS())
     row = (1,) * (2 - self.rank)  # ttnn.gather takes two dimensions or more
     shape = (*row, *index.shape)
     x = b.reshape(self, (*row, *self.shape))
@@ -134,10 +140,10 @@ class Place:
 def place_of(b: Builder, x: Value, indices: Indices) -> Place:
     given = {d: index for d, index in enumerate(indices) if index is not None}
     if not given:
-        raise Refused("an index of nothing but None")
+        raise Refused(NO_INDEX())
     for index in given.values():
         if index.dtype in ("bool", "uint8"):
-            raise Refused(f"a {index.dtype} mask gives as many rows as it has ones, known only when it runs")
+            raise Refused(MASK_INDEX(dtype=index.dtype))
     dims = list(given)
     adjacent = dims == list(range(dims[0], dims[-1] + 1))
     first = dims[0] if adjacent else 0
@@ -150,7 +156,7 @@ def place_of(b: Builder, x: Value, indices: Indices) -> Place:
     stride = size
     for dim, index in given.items():
         if x.shape[dim] == 0:
-            raise Refused("an index into a dimension of no element")
+            raise Refused(INDEX_INTO_NOTHING())
         stride //= x.shape[dim]
         term = _scaled(b, from_front(b, index, x.shape[dim]), stride)
         linear = term if linear is None else _added(b, linear, term)
@@ -165,7 +171,7 @@ def from_front(b: Builder, index: Value, size: int) -> Value:
         known = index.constant.to(torch.int64)
         known = torch.where(known < 0, known + size, known)
         if known.numel() and not (int(known.min()) >= 0 and int(known.max()) < size):
-            raise Refused(f"an index outside a dimension of {size}")
+            raise Refused(INDEX_OUTSIDE(size=size))
         return b.constant(known)
     if index.range is not None and index.range[0] >= 0:
         return bounded(index, (0, size - 1))

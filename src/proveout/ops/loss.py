@@ -12,6 +12,9 @@ import torch
 
 from proveout.ops.samples import ints, randn, uniform
 from proveout.ops.table import Builder, Op, Refused, Sample, Value
+from proveout.reasons import NO_ELEMENTS, Kind
+
+LOSS_OF_NOTHING = Kind("loss-of-nothing", "a loss over no element", NO_ELEMENTS.fix)
 
 NONE, MEAN, SUM = range(3)
 
@@ -88,7 +91,7 @@ def lower_nll_loss_backward(
 
 def _sizes(scores: Value) -> tuple[int, int]:
     if 0 in scores.shape:
-        raise Refused("a loss over no element")
+        raise Refused(LOSS_OF_NOTHING())
     return (scores.shape[0] if scores.rank > 1 else 1), scores.shape[-1]
 
 

@@ -9,18 +9,21 @@ import torch
 
 from proveout.ops.samples import ints, randn
 from proveout.ops.table import Builder, Op, Refused, Sample, Value
+from proveout.reasons import Kind
+
+INEXACT_PRODUCT = Kind("matrix-product-dtype", "a matrix product of {dtype} has no exact kernel")
 
 
 def _product(b: Builder, a: Value, c: Value) -> Value:
     if not a.is_float:
-        raise Refused(f"a matrix product of {a.dtype} has no exact kernel")
+        raise Refused(INEXACT_PRODUCT(dtype=a.dtype))
     return b.call("ttnn.matmul", input_tensor_a=a, input_tensor_b=c)
 
 
 def _wide_product(b: Builder, a: Value, c: Value) -> Value:
     """In float32, so that what is added to it is rounded once, as in eager."""
     if not a.is_float:
-        raise Refused(f"a matrix product of {a.dtype} has no exact kernel")
+        raise Refused(INEXACT_PRODUCT(dtype=a.dtype))
     return b.call("ttnn.matmul", input_tensor_a=a, input_tensor_b=c, dtype=b.dtype("float32"), gives="float32")
 
 
@@ -39,7 +42,7 @@ def lower_dot(b: Builder, self: Value, tensor: Value) -> Value:
 
 def lower_addmm(b: Builder, self: Value, mat1: Value, mat2: Value, beta: float = 1, alpha: float = 1) -> Value:
     if not mat1.is_float:
-        raise Refused(f"a matrix product of {mat1.dtype} has no exact kernel")
+        raise Refused(INEXACT_PRODUCT(dtype=mat1.dtype))
     if alpha == 1 and beta == 1 and self.rank == 1:
         return b.call("ttnn.linear", input_tensor_a=mat1, input_tensor_b=mat2, bias=self)
     return _add_scaled(b, _wide_product(b, mat1, mat2), self, beta, alpha)

@@ -10,18 +10,24 @@ import torch
 
 from proveout.ops.samples import ODD, randn, uniform
 from proveout.ops.table import Builder, Op, Refused, Sample, Value, normal_dim
+from proveout.reasons import Kind
+
+SINGLE_NUMBER = Kind("softmax-of-one", "{op} of a single number")
+EMPTY_STATISTICS = Kind("norm-empty-statistics", "the saved statistics of an inference batch norm are empty")
+NO_STATISTICS = Kind("norm-no-statistics", "a batch norm with neither statistics nor a batch to take them from")
+STATISTICS_DTYPE = Kind("norm-saved-dtype", "statistics that are bfloat16 in eager and float32 in PyTorch's trace")
 
 
 def lower_softmax(b: Builder, self: Value, dim: int, half_to_float: bool) -> Value:
     if self.rank == 0:
-        raise Refused("softmax of a single number")
+        raise Refused(SINGLE_NUMBER(op="softmax"))
     return b.call("ttnn.softmax", input_tensor=b.cast(self, b.out.dtype), dim=normal_dim(dim, self.rank))
 
 
 def lower_log_softmax(b: Builder, self: Value, dim: int, half_to_float: bool) -> Value:
     """x - max - log Σ exp(x - max), in float32 as eager has it inside; the logarithm of a softmax would underflow."""
     if self.rank == 0:
-        raise Refused("log_softmax of a single number")
+        raise Refused(SINGLE_NUMBER(op="log_softmax"))
     dims = (normal_dim(dim, self.rank),)
     x = b.cast(self, "float32")
     peak = b.call("ttnn.max", input_tensor=x, dim=dims, keepdim=True)
@@ -80,7 +86,7 @@ def lower_batch_norm(
     As [N, C, 1, 1] each of their numbers would fill a tile. In float32, as eager has it inside.
     """
     if b.used(1) or b.used(2):
-        raise Refused("the saved statistics of an inference batch norm are empty")
+        raise Refused(EMPTY_STATISTICS())
     n, c, *rest = input.shape
     if not rest:
         scale = _inverse_root(b, _row(b, running_var), eps)
@@ -131,14 +137,14 @@ def lower_batch_norm_no_stats(
 ) -> tuple[Value | None, ...]:
     """With the batch's own statistics, as instance norms ask for it; in float32, as eager has it inside."""
     if not training:
-        raise Refused("a batch norm with neither statistics nor a batch to take them from")
+        raise Refused(NO_STATISTICS())
     n, c, *rest = input.shape
     x = b.reshape(b.cast(input, "float32"), (n, c, math.prod(rest)))
     mean, variance = _moments(b, x, (0, 2))
     rstd = _inverse_root(b, variance, eps)
     if input.dtype == "bfloat16" and (weight is None or weight.dtype == "bfloat16"):
         if b.used(1) or b.used(2):
-            raise Refused("statistics that are bfloat16 in eager and float32 in PyTorch's trace")
+            raise Refused(STATISTICS_DTYPE())
         mean, rstd = (b.cast(b.cast(v, "bfloat16"), "float32") for v in (mean, rstd))  # as eager stores them
     distance = b.call("ttnn.subtract", input_tensor_a=x, input_tensor_b=mean)
     out = _affine(b, b.call("ttnn.multiply", input_tensor_a=distance, input_tensor_b=rstd), weight, bias)

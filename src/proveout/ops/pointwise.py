@@ -11,6 +11,13 @@ import torch
 from proveout.ops.samples import ODD, bools, ints, randn, uniform
 from proveout.ops.table import Builder, Op, Range, Refused, Sample, Value
 from proveout.program import Name
+from proveout.reasons import COMPLEX_NUMBER, KERNEL_DTYPE, Kind
+
+LARGE_NUMBER = Kind("large-number", "the number {number} does not fit 32 bits")
+ELU_SCALE = Kind("elu-scale", "ttnn.elu has no scale")
+INTEGER_DIVISION = Kind("integer-division", "integer division has no exact kernel")
+FLOOR_DIVISION = Kind("floor-division", "the floor of a rounded quotient is not eager's floor division")
+INTEGER_POWERS = Kind("integer-powers", "integer powers have no kernel")
 
 Operand = Value | int | float | bool
 Samples = Callable[[], Iterator[Sample]]
@@ -29,10 +36,10 @@ def _as(b: Builder, x: Operand, dtype: str) -> Operand:
     if isinstance(x, Value):
         return b.cast(x, dtype)
     if isinstance(x, complex):
-        raise Refused("complex numbers have no kernel")
+        raise Refused(COMPLEX_NUMBER())
     if dtype.startswith("int"):
         if not -(2**31) <= x < 2**31:
-            raise Refused(f"the number {x} does not fit 32 bits")
+            raise Refused(LARGE_NUMBER(number=str(x)))
         return int(x)
     return float(x) if dtype != "bool" else bool(x)
 
@@ -134,7 +141,7 @@ def lower_gelu(b: Builder, self: Value, approximate: str = "none") -> Value:
 
 def lower_elu(b: Builder, self: Value, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Value:
     if input_scale != 1 or scale != 1:
-        raise Refused("ttnn.elu has no scale")
+        raise Refused(ELU_SCALE())
     return b.call("ttnn.elu", input_tensor=self, alpha=float(alpha))
 
 
@@ -177,7 +184,7 @@ def lower_clamp_tensor(b: Builder, self: Value, min: Value | None = None, max: V
 def predicate(aten: str, kernel: str) -> Op:
     def lower(b: Builder, self: Value) -> Value:
         if not self.is_float:
-            raise Refused(f"{kernel} takes floating-point numbers, not {self.dtype}")
+            raise Refused(KERNEL_DTYPE(kernel=kernel, wanted="floating-point numbers", dtype=self.dtype))
         return b.call(kernel, input_tensor=self, gives="bool")
 
     return Op(f"aten.{aten}.default", lower, samples=special)
@@ -264,9 +271,9 @@ def lower_mul(b: Builder, self: Operand, other: Operand) -> Value:
 def lower_div(b: Builder, self: Operand, other: Operand, rounding_mode: str | None = None) -> Value:
     dtype = b.out.dtype
     if not dtype.startswith(("float", "bfloat")):
-        raise Refused("integer division has no exact kernel")
+        raise Refused(INTEGER_DIVISION())
     if rounding_mode == "floor":
-        raise Refused("the floor of a rounded quotient is not eager's floor division")
+        raise Refused(FLOOR_DIVISION())
     quotient = b.call("ttnn.div", **_pair(b, self, other, dtype, "value"), gives=dtype)
     return b.call("ttnn.trunc", input_tensor=quotient) if rounding_mode else quotient
 
@@ -274,7 +281,7 @@ def lower_div(b: Builder, self: Operand, other: Operand, rounding_mode: str | No
 def lower_pow(b: Builder, self: Operand, exponent: Operand) -> Value:
     dtype = b.out.dtype
     if not dtype.startswith(("float", "bfloat")):
-        raise Refused("integer powers have no kernel")
+        raise Refused(INTEGER_POWERS())
     return b.call("ttnn.pow", input_tensor=_as(b, self, dtype), exponent=_as(b, exponent, dtype), gives=dtype)
 
 

@@ -12,6 +12,14 @@ import torch.nn.functional as F
 from proveout.ops.samples import each, randn
 from proveout.ops.shape import cut, lower_pad
 from proveout.ops.table import Builder, Op, Refused, Sample, Value
+from proveout.reasons import Kind
+
+WINDOW_ROUNDING = Kind("pool-rounding", "eager sums a window over three dimensions in bfloat16, rounding each time")
+UNEVEN_INDICES = Kind("pool-uneven-indices", "ttnn gives no indices of a pool over windows of uneven size")
+INDICES_OF_THREE = Kind(
+    "pool3d-indices", "ttnn has no pool over three dimensions, and maxima of slices have no indices"
+)
+POOL_DTYPE = Kind("pool-dtype", "a pool over {dtype}")
 
 Ints = Sequence[int]
 
@@ -19,14 +27,14 @@ Ints = Sequence[int]
 def lower_adaptive_avg_pool(b: Builder, self: Value, output_size: Ints) -> Value:
     """The mean of a window is the mean of its rows' means; in float32, as eager sums two dimensions."""
     if self.dtype == "bfloat16" and len(output_size) == 3:
-        raise Refused("eager sums a window over three dimensions in bfloat16, rounding each time")
+        raise Refused(WINDOW_ROUNDING())
     x = b.cast(self, "float32")
     return b.cast(_adaptive(b, "ttnn.mean", x, len(output_size)), b.out.dtype)
 
 
 def lower_adaptive_max_pool(b: Builder, self: Value, output_size: Ints) -> tuple[Value | None, ...]:
     if b.used(1):
-        raise Refused("ttnn gives no indices of a pool over windows of uneven size")
+        raise Refused(UNEVEN_INDICES())
     return _adaptive(b, "ttnn.max", self, len(output_size)), None
 
 
@@ -74,7 +82,7 @@ def lower_max_pool3d(
     ceil_mode: bool = False,
 ) -> tuple[Value | None, ...]:
     if b.used(1):
-        raise Refused("ttnn has no pool over three dimensions, and maxima of slices have no indices")
+        raise Refused(INDICES_OF_THREE())
     window, step, edge, gap = (_three(v) for v in (kernel_size, stride or kernel_size, padding, dilation))
     return _windows(b, self, "ttnn.maximum", -math.inf, window, step, edge, gap), None
 
@@ -82,7 +90,7 @@ def lower_max_pool3d(
 def _windows(b: Builder, x: Value, kernel: str, empty: float, window: Ints, step: Ints, edge: Ints, gap: Ints) -> Value:
     """Strided slices along one dimension after another, combined: both sums and maxima are separable."""
     if not x.is_float:
-        raise Refused(f"a pool over {x.dtype}")
+        raise Refused(POOL_DTYPE(dtype=x.dtype))
     for i, dim in enumerate(range(x.rank - 3, x.rank)):
         wanted = b.out.shape[dim]
         reach = (wanted - 1) * step[i] + (window[i] - 1) * gap[i] + 1

@@ -10,6 +10,10 @@ import torch
 
 from proveout.ops.samples import ODD, bools, ints, randn
 from proveout.ops.table import Builder, Op, Range, Refused, Sample, Value, normal_dim
+from proveout.reasons import Kind
+
+TRUTH_OF_UINT8 = Kind("truth-of-uint8", "any and all of uint8 give uint8")
+TOO_FEW = Kind("variance-of-too-few", "a variance over too few elements is not a number")
 
 Dims = int | Sequence[int] | None
 
@@ -64,7 +68,7 @@ def extremum(kernel: str) -> Callable[..., Value]:
 def truth(kernel: str) -> Callable[..., Value]:
     def lower(b: Builder, self: Value, dim: Dims = None, keepdim: bool = False) -> Value:
         if b.out.dtype != "bool":
-            raise Refused("any and all of uint8 give uint8")
+            raise Refused(TRUTH_OF_UINT8())
         x = b.cast(self, "bool")
         return reduced(b, kernel, x, dim, keepdim, gives="bool")
 
@@ -78,7 +82,7 @@ def lower_var(
     n = _size(self, dim)
     count = n - (1 if correction is None else correction)
     if count <= 0:
-        raise Refused("a variance over too few elements is not a number")
+        raise Refused(TOO_FEW())
     mean = reduced(b, "ttnn.mean", self, dim, True)
     distance = b.call("ttnn.subtract", input_tensor_a=self, input_tensor_b=mean)
     squares = b.call("ttnn.square", input_tensor=distance)

@@ -11,6 +11,9 @@ import torch
 from proveout.ops.reduce import reduced
 from proveout.ops.samples import ODD, bools, each, ints, randn, uniform
 from proveout.ops.table import INT32, Builder, Op, Refused, Sample, Value, normal_dim
+from proveout.reasons import KERNEL_DTYPE, PRODUCTS_OF_INTEGERS, Kind
+
+SMALLEST = Kind("argmin-of-smallest", "the smallest int32 has no negative, and ttnn has no argmin")
 
 
 def lower_cumsum(b: Builder, self: Value, dim: int, dtype: str | None = None) -> Value:
@@ -29,7 +32,7 @@ def lower_cumsum(b: Builder, self: Value, dim: int, dtype: str | None = None) ->
 
 def lower_cumprod(b: Builder, self: Value, dim: int, dtype: str | None = None) -> Value:
     if b.out.dtype not in ("float32", "bfloat16"):
-        raise Refused("products of integers leave 32 bits soon")
+        raise Refused(PRODUCTS_OF_INTEGERS())
     x = b.cast(self, b.out.dtype)
     if self.rank == 0:
         return x
@@ -54,7 +57,7 @@ def _negated(b: Builder, x: Value) -> Value:
     if x.range is None or x.range[0] > INT32[0]:
         bounds = (-x.range[1], -x.range[0]) if x.range else None
         return b.call("ttnn.neg", input_tensor=x, range=bounds)
-    raise Refused("the smallest int32 has no negative, and ttnn has no argmin")
+    raise Refused(SMALLEST())
 
 
 def _first_largest(b: Builder, x: Value, dim: int | None, index: int = 0) -> Value:
@@ -89,7 +92,7 @@ def lower_prod(
     b: Builder, self: Value, dim: int | None = None, keepdim: bool = False, dtype: str | None = None
 ) -> Value:
     if b.out.dtype not in ("float32", "bfloat16"):
-        raise Refused("products of integers leave 32 bits soon")
+        raise Refused(PRODUCTS_OF_INTEGERS())
     x = b.cast(b.cast(self, b.out.dtype), "float32")
     if dim is None or x.rank == 0:
         x, dim = b.reshape(x, (math.prod(x.shape),)), 0
@@ -118,7 +121,7 @@ def lower_sort_stable(
 def _ordered(b: Builder, kernel: str, self: Value, dim: int, **how: Any) -> tuple[Value, ...]:
     """ttnn orders along the last dimension."""
     if not self.is_float:
-        raise Refused(f"{kernel} takes bfloat16, not {self.dtype}")
+        raise Refused(KERNEL_DTYPE(kernel=kernel, wanted=("bfloat16",), dtype=self.dtype))
     x = b.reshape(self, self.shape or (1,))
     at = normal_dim(dim, x.rank)
     order = (*(d for d in range(x.rank) if d != at), at)

@@ -12,6 +12,14 @@ from proveout.ops.pointwise import lower_where
 from proveout.ops.samples import ODD, bools, each, ints, randn
 from proveout.ops.shape import cut
 from proveout.ops.table import Builder, Op, Refused, Sample, Value, normal_dim
+from proveout.reasons import NO_ELEMENTS, PRODUCTS_OF_INTEGERS, SCATTER, Kind
+
+ADDITION_ROUNDING = Kind(
+    "index-put-rounding", "eager rounds to bfloat16 after each addition, ttnn.scatter_add after the last"
+)
+SUM_OF_BOOLS = Kind("scatter-bools", "a sum of bools is a bool in eager and a number on the chip")
+REDUCE_ROUNDING = Kind("scatter-rounding", "eager rounds to bfloat16 after each step, in an order of its own")
+REDUCED_INTEGERS = Kind("scatter-integers", "a {reduce} of integers is rounded down, or leaves 32 bits soon")
 
 Ints = Sequence[int]
 
@@ -19,7 +27,7 @@ Ints = Sequence[int]
 def lower_index_put(b: Builder, self: Value, indices: Indices, values: Value, accumulate: bool = False) -> Value:
     """Two writes to one place without `accumulate` are in no order in eager either."""
     if accumulate and self.dtype == "bfloat16":
-        raise Refused("eager rounds to bfloat16 after each addition, ttnn.scatter_add after the last")
+        raise Refused(ADDITION_ROUNDING())
     place = place_of(b, self, indices)
     x = b.reshape(b.permute(self, place.order), place.flat)
     wanted = (*place.lead, *place.index_shape, *place.trail)
@@ -45,7 +53,7 @@ def lower_scatter_add(b: Builder, self: Value, dim: int, index: Value, src: Valu
 
 def lower_scatter_combined(b: Builder, self: Value, dim: int, index: Value, src: Value, reduce: str) -> Value:
     if reduce == "multiply" and not self.is_float:
-        raise Refused("products of integers leave 32 bits soon")
+        raise Refused(PRODUCTS_OF_INTEGERS())
     return _scattered(b, self, dim, index, src, reduce)
 
 
@@ -70,7 +78,7 @@ def _write(b: Builder, x: Value, dim: int, index: Value, source: Value, reduce: 
     if index.rank != x.rank:
         index = b.expand(b.reshape(index, (1, *index.shape, 1)), source.shape)
     if reduce and x.dtype == "bool":
-        raise Refused("a sum of bools is a bool in eager and a number on the chip")
+        raise Refused(SUM_OF_BOOLS())
     places = b.as_indices(index)
     if reduce == "multiply":
         return b.call("ttnn.scatter", input=x, dim=dim, index=places, src=source, reduce=reduce)
@@ -92,7 +100,7 @@ def lower_masked_scatter(b: Builder, self: Value, mask: Value, source: Value) ->
     shape = b.out.shape
     num, given = math.prod(shape), math.prod(source.shape)
     if not num or not given:
-        raise Refused("tensors without elements stay on the host")
+        raise Refused(NO_ELEMENTS())
     named = b.reshape(b.expand(mask, shape), (num,))
     seen = b.call("ttnn.cumsum", input=b.cast(named, "int32"), dim=0, gives="int32", range=(0, num))
     n = b.call("ttnn.subtract", input_tensor_a=seen, input_tensor_b=1, range=(-1, num - 1))
@@ -110,11 +118,11 @@ def lower_scatter_reduce(
 ) -> Value:
     """What is not to be included is first replaced by what changes nothing, where it is written to."""
     if reduce not in REDUCTIONS:
-        raise Refused(f"ttnn.scatter combines by add and multiply, not {reduce}")
+        raise Refused(SCATTER(reduce=reduce))
     if self.dtype == "bfloat16":
-        raise Refused("eager rounds to bfloat16 after each step, in an order of its own")
+        raise Refused(REDUCE_ROUNDING())
     if not self.is_float and reduce != "sum":
-        raise Refused(f"a {reduce} of integers is rounded down, or leaves 32 bits soon")
+        raise Refused(REDUCED_INTEGERS(reduce=reduce))
     if 0 in index.shape:
         return self
     neutral = 1 if reduce == "prod" else 0

@@ -8,6 +8,9 @@ from typing import Any
 
 from proveout.ops.samples import ODD, bools, ints, randn
 from proveout.ops.table import Builder, Op, Refused, Sample, Value, normal_dim
+from proveout.reasons import NO_ELEMENTS, Kind
+
+PADDING = Kind("padding-value", "padding {dtype} with {value}")
 
 Ints = Sequence[int]
 
@@ -79,7 +82,7 @@ def lower_cat(b: Builder, tensors: Sequence[Value], dim: int = 0) -> Value:
     """Eager skips 1-d tensors without elements, whatever the rank of the others."""
     parts = [b.cast(t, b.out.dtype) for t in tensors if t.shape != (0,)]
     if not parts:
-        raise Refused("tensors without elements stay on the host")
+        raise Refused(NO_ELEMENTS())
     known = [t.range for t in parts]
     bounds = (min(r[0] for r in known if r), max(r[1] for r in known if r)) if all(known) else None
     if len(parts) == 1:
@@ -99,7 +102,7 @@ def lower_pad(b: Builder, self: Value, pad: Ints, value: float = 0) -> Value:
     if not any(map(any, padding)):
         return x
     if not x.is_float and (not math.isfinite(value) or value != int(value)):
-        raise Refused(f"padding {x.dtype} with {value}")
+        raise Refused(PADDING(dtype=x.dtype, value=str(value)))
     bounds = (min(x.range[0], int(value)), max(x.range[1], int(value))) if x.range else None
     if any(before for before, _ in padding):
         x = b.layout(x, "row_major")

@@ -4,40 +4,15 @@ from __future__ import annotations
 
 import functools
 import importlib
+import pkgutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from proveout import ops as families
 from proveout.program import Name
+from proveout.reasons import Reason
 from proveout.types import Layout
-
-FAMILIES = (
-    "pointwise",
-    "trigonometric",
-    "division",
-    "cast",
-    "matmul",
-    "distance",
-    "shape",
-    "reduce",
-    "scan",
-    "norm",
-    "attention",
-    "conv",
-    "pool",
-    "embedding",
-    "indexing",
-    "scatter",
-    "upsample",
-    "grid",
-    "creation",
-    "loss",
-    "training",
-    "backward",
-    "backward_conv",
-    "backward_pool",
-    "backward_upsample",
-)
 
 Range = tuple[int, int]
 INT32: Range = (-(2**31), 2**31 - 1)
@@ -45,6 +20,10 @@ INT32: Range = (-(2**31), 2**31 - 1)
 
 class Refused(Exception):
     """Raised by a lowering that cannot serve a call: the op stays on the host and this is the reason."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +69,7 @@ class Builder(Protocol):
         """The same for a ttnn function that gives several tensors."""
         ...
 
-    def refuses(self, kernel: str, **attrs: Any) -> str | None:
+    def refuses(self, kernel: str, **attrs: Any) -> Reason | None:
         """Why ttnn would refuse this call, or None; nothing is emitted."""
         ...
 
@@ -119,7 +98,7 @@ class Sample:
 
 
 Lowering = Callable[..., "Value | tuple[Value | None, ...]"]
-Guard = Callable[..., "str | None"]
+Guard = Callable[..., "Reason | None"]
 
 
 @dataclass(frozen=True)
@@ -129,7 +108,7 @@ class Op:
     aten: str
     lower: Lowering
     guard: Guard | None = None
-    """Takes the call's arguments; a sentence says why the op stays on the host, None means yes."""
+    """Takes the call's arguments; a Reason says why the op stays on the host, None means yes."""
     samples: Callable[[], Iterator[Sample]] | None = None
 
     @property
@@ -165,10 +144,10 @@ def _kernel_names(function: Any, seen: frozenset[Any] = frozenset()) -> set[str]
 
 @functools.cache
 def ops() -> dict[str, Op]:
-    """All rows by ATen name; a duplicate is an error."""
+    """All rows by ATen name: those that the files here list in `OPS`. A duplicate is an error."""
     table: dict[str, Op] = {}
-    for family in FAMILIES:
-        for op in importlib.import_module(f"proveout.ops.{family}").OPS:
+    for file in pkgutil.iter_modules(families.__path__):
+        for op in getattr(importlib.import_module(f"{families.__name__}.{file.name}"), "OPS", ()):
             assert op.aten not in table, f"two rows for {op.aten}"
             table[op.aten] = op
     return table

@@ -11,6 +11,10 @@ import torch
 from proveout.ops.samples import randn, uniform
 from proveout.ops.shape import lower_pad
 from proveout.ops.table import Builder, Op, Refused, Sample, Value
+from proveout.reasons import Kind
+
+RUNNING_STATISTICS = Kind("norm-running-statistics", "batch norm with running statistics has a row of its own")
+ONE_ELEMENT = Kind("variance-of-one", "one element has no unbiased variance")
 
 Ints = Sequence[int]
 
@@ -28,13 +32,11 @@ def lower_batch_norm(
 ) -> tuple[Value | None, ...]:
     """In float32, as eager has it inside. The running variance moves towards the unbiased one."""
     if not training:
-        raise Refused("batch norm with running statistics has a row of its own")
-    if running_mean.dtype != "float32":
-        raise Refused(f"with statistics in {running_mean.dtype}, eager gives other dtypes than PyTorch traces")
+        raise Refused(RUNNING_STATISTICS())
     n, c, *rest = input.shape
     count = n * math.prod(rest)
     if count < 2:
-        raise Refused("one element has no unbiased variance")
+        raise Refused(ONE_ELEMENT())
     x = b.cast(b.reshape(input, (n, c, math.prod(rest))), "float32")
     mean = b.call("ttnn.mean", input_tensor=x, dim=(0, 2), keepdim=True)
     distance = b.call("ttnn.subtract", input_tensor_a=x, input_tensor_b=mean)
@@ -42,6 +44,9 @@ def lower_batch_norm(
     variance = b.call("ttnn.mean", input_tensor=squares, dim=(0, 2), keepdim=True)
     safe = b.call("ttnn.add", input_tensor_a=variance, input_tensor_b=float(eps))
     rstd = b.call("ttnn.rsqrt", input_tensor=safe)
+    if running_mean.dtype != "float32":  # eager then takes both as it keeps them
+        mean, rstd = (b.cast(b.cast(v, running_mean.dtype), "float32") for v in (mean, rstd))
+        distance = b.call("ttnn.subtract", input_tensor_a=x, input_tensor_b=mean)
     out = b.call("ttnn.multiply", input_tensor_a=distance, input_tensor_b=rstd)
     for kernel, parameter in (("ttnn.multiply", weight), ("ttnn.add", bias)):
         if parameter is not None:

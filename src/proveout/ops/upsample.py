@@ -11,6 +11,13 @@ import torch
 from proveout.ops.indexing import take
 from proveout.ops.samples import randn
 from proveout.ops.table import Builder, Op, Refused, Sample, Value
+from proveout.reasons import Kind
+
+LARGE_DIMENSION = Kind(
+    "interpolation-size", "a dimension of 2**24 elements or more: eager itself counts them in float32"
+)
+STEPWISE_ROUNDING = Kind("interpolation-rounding", "eager rounds to bfloat16 after each step of this interpolation")
+INTERPOLATION_DTYPE = Kind("interpolation-dtype", "interpolation of {dtype}")
 
 Ints = Sequence[int]
 Scales = Sequence[float | None]
@@ -31,7 +38,7 @@ def nearest(exact: bool) -> Callable[..., Value]:
 def sources(exact: bool, size: int, out: int, scale: float | None) -> list[int]:
     """Which element of a dimension each output copies."""
     if size >= 2**24:
-        raise Refused("a dimension of 2**24 elements or more: eager itself counts them in float32")
+        raise Refused(LARGE_DIMENSION())
     along: Any = aten._upsample_nearest_exact1d.default if exact else aten.upsample_nearest1d.default
     ramp = torch.arange(size, dtype=torch.float32).reshape(1, 1, -1)
     found: list[int] = along(ramp, [out], scale).flatten().long().tolist()
@@ -46,7 +53,7 @@ def weighted(along: Along, rounds_at_the_end: bool = False) -> Callable[..., Val
         """One product with the interpolation's matrix a dimension, in float32."""
         source, scales = _source(arguments)
         if source.dtype == "bfloat16" and not rounds_at_the_end:
-            raise Refused("eager rounds to bfloat16 after each step of this interpolation")
+            raise Refused(STEPWISE_ROUNDING())
         x = b.cast(source, "float32")
         for dim, scale in enumerate(scales, start=2):
             unit = torch.eye(x.shape[dim])
@@ -85,7 +92,7 @@ def _source(arguments: dict[str, Any]) -> tuple[Value, Scales]:
     """The input and its scales, of either overload: `.vec` has them in a list, the other one by one."""
     x: Value = arguments.get("self") or arguments["input"]
     if not x.is_float:
-        raise Refused(f"interpolation of {x.dtype}")
+        raise Refused(INTERPOLATION_DTYPE(dtype=x.dtype))
     names = {3: ("scales",), 4: ("scales_h", "scales_w"), 5: ("scales_d", "scales_h", "scales_w")}[x.rank]
     return x, arguments.get("scale_factors") or [arguments.get(name) for name in names]
 

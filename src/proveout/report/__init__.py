@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from proveout.errors import EnvironmentFault, unknown
-from proveout.report import corpus_ops, data, html, markdown
-from proveout.report.rows import Report, load
+from proveout.report.tables import corpus_ops, data, html, markdown
+from proveout.report.tables.rows import Report, load
 from proveout.store import Store, write_text
 
 FORMATS: dict[str, Callable[[Report], str]] = {
@@ -44,6 +44,18 @@ def save(report: Report, folder: str | Path, formats: Sequence[str] = tuple(FORM
         for record in report.records:
             if record.coverage.ops:
                 texts[folder / "ops" / f"{data.page_name(record)}.csv"] = data.render_ops_csv(record)
+    return _written(texts)
+
+
+def save_tables(report: Report, folder: str | Path) -> list[Path]:
+    """Write `report.md` and `ops.md` alone, which lead to no other file: what a repository keeps."""
+    folder = Path(folder).expanduser()
+    return _written(
+        {folder / "report.md": markdown.render(report, ""), folder / "ops.md": corpus_ops.render_markdown(report)}
+    )
+
+
+def _written(texts: Mapping[Path, str]) -> list[Path]:
     for path, text in texts.items():
         try:
             write_text(path, text)
@@ -53,4 +65,4 @@ def save(report: Report, folder: str | Path, formats: Sequence[str] = tuple(FORM
     return list(texts)
 
 
-__all__ = ["FORMATS", "Report", "load", "save", "write"]
+__all__ = ["FORMATS", "Report", "load", "save", "save_tables", "write"]

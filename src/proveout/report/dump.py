@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from proveout.coding import from_json
-from proveout.report.assets import STYLE
-from proveout.report.element import Html, el, join
-from proveout.report.graph import PLACES, draw
+from proveout.report.drawing.assets import STYLE
+from proveout.report.drawing.element import Html, el, join
+from proveout.report.drawing.graph import PLACES, draw
 from proveout.types import GraphNode
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import keyword
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from proveout.devices.execute import aten_op, gives_tuple
-from proveout.program import DEALLOCATE, Arg, Name, Program, Ref, Step
+from proveout.devices.execute import aten_op, gives_tuple, is_plain_name
+from proveout.kernels.accept import load_program
+from proveout.program import DEALLOCATE, Arg, Program, Ref, Step, code
 
 HEAD = '''"""{title}
 
@@ -61,7 +61,7 @@ if __name__ == "__main__":
 def write_script(folder: Path, title: str = "") -> Path:
     """`model.py` beside a saved Program and its tensors."""
     path = folder / "model.py"
-    path.write_text(render(Program.load(folder), title or folder.name))
+    path.write_text(render(load_program(folder), title or folder.name))
     return path
 
 
@@ -73,7 +73,7 @@ def render(program: Program, title: str) -> str:
     counts = f"{device_calls} ttnn calls, {host_calls} ops on the host, {program.num_transfers} transfers a call"
     several = program.chips > 1
     device = SEVERAL_CHIPS.format(chips=program.chips) if several else ONE_CHIP
-    head = HEAD.format(title=title, counts=counts, device=device)
+    head = HEAD.format(title=_one_line(title).replace("\\", "/").replace('"', "'"), counts=counts, device=device)
     lines = [head + (GIVEN if any(map(gives_none, program.steps)) else "")]
     lines += [f"{names[w]} = tensors[{w!r}]" for w in (*program.weights, *(c.name for c in program.constants))]
     lines.append("\n# What depends on weights alone, once.")
@@ -85,7 +85,7 @@ def render(program: Program, title: str) -> str:
     for step in program.body:
         if step.origin.module != module and step.kernel != DEALLOCATE:
             module = step.origin.module
-            lines.append(f"    # {module or 'model'}")
+            lines.append(f"    # {_one_line(module) or 'model'}")
         lines.append(f"    {call_line(step, names)}")
     lines.append(f"    return [{', '.join(arg_text(o, names) for o in program.outputs)}]")
     return "\n".join(lines) + "\n" + TAIL.replace("{close}", "close_mesh_device" if several else "close_device")
@@ -96,10 +96,10 @@ def call_line(step: Step, names: Mapping[str, str], more: str = "") -> str:
     arguments = []
     for key, value in step.attrs:
         text = arg_text(value, names)
-        arguments.append(f"**{{{key!r}: {text}}}" if keyword.iskeyword(key) else f"{key}={text}")
+        arguments.append(f"{key}={text}" if is_plain_name(key) else f"**{{{key!r}: {text}}}")
     function = f"torch.ops.{step.kernel}" if step.on_host else step.kernel
     call = f"{function}({', '.join([*arguments, *([more] if more else [])])})"
-    note = f"  # host: {step.reason}" if step.reason else ""
+    note = f"  # host: {_one_line(step.reason)}" if step.reason else ""
     targets = ", ".join(names[n] for n in step.outputs)
     if gives_none(step):
         call = f"given({call})"
@@ -118,11 +118,19 @@ def arg_text(arg: Arg, names: Mapping[str, str]) -> str:
     """An argument as Python."""
     if isinstance(arg, Ref):
         return names[arg.name]
-    if isinstance(arg, Name):
-        return arg.text
     if isinstance(arg, tuple):
         return "[" + ", ".join(arg_text(a, names) for a in arg) + "]"
-    return repr(arg)
+    return code(arg)
+
+
+def _one_line(text: str) -> str:
+    """A comment's text: what comes after a line's end would be code."""
+    return " ".join(text.split())
+
+
+def identifier(name: str) -> str:
+    """A value's name with what no Python name may have replaced."""
+    return "".join(c if c.isalnum() or c == "_" else "_" for c in name)
 
 
 def _identifiers(program: Program) -> dict[str, str]:
@@ -130,7 +138,7 @@ def _identifiers(program: Program) -> dict[str, str]:
     taken: set[str] = {"device", "tensors", "torch", "ttnn", "forward", "check", "given", "inf", "nan"}
     names = {}
     for value in program.specs:
-        name = re.sub(r"\W", "_", value)
+        name = identifier(value)
         name = f"v_{name}" if keyword.iskeyword(name) or name[:1].isdigit() else name
         while name in taken:
             name += "_"

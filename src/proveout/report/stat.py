@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from proveout.columns.words import Row
 from proveout.errors import EnvironmentFault
-from proveout.report.histogram import histogram
-from proveout.store import Row, write_text
+from proveout.report.cells import render
+from proveout.report.drawing.histogram import histogram
+from proveout.store import write_text
 from proveout.tracer.raw import Dump, Node, Phase
 
 PHASES: dict[str, Phase] = {"fw": "forward", "bw": "backward"}
@@ -71,11 +71,7 @@ def _nodes(dump: Dump, phase: Phase) -> Iterator[Node]:
 
 
 def _csv(columns: Sequence[str], rows: Iterable[Row]) -> str:
-    out = io.StringIO()
-    writer = csv.DictWriter(out, list(columns), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return out.getvalue()
+    return render([list(columns), *([row[name] for name in columns] for row in rows)])
 
 
 def _remove(paths: Iterable[Path]) -> None:

@@ -8,12 +8,13 @@ states(store)                              how far the sweeps of a store have co
 
 from __future__ import annotations
 
-from proveout.sweep.controller import Asked, Do, Interrupted, Listener, Workers, sweep
+from proveout.prove import settle
+from proveout.sweep.controller import Asked, Interrupted, Listener, Workers, sweep
 from proveout.sweep.local import Local
-from proveout.sweep.results import Rebuild, Result, settle
+from proveout.sweep.results import Rebuild, Result
 from proveout.sweep.state import State, states
 
 __all__ = [
-    "Asked", "Do", "Interrupted", "Listener", "Local", "Rebuild", "Result", "State", "Workers", "settle", "states",
+    "Asked", "Interrupted", "Listener", "Local", "Rebuild", "Result", "State", "Workers", "settle", "states",
     "sweep",
 ]  # fmt: skip

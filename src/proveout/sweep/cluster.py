@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from proveout.capture import Discovery, read_labels
+from proveout.devices.registry import describe
 from proveout.errors import EnvironmentFault, UsageError
 from proveout.store import Store, replacing
 from proveout.sweep.cores import claim
@@ -42,8 +44,6 @@ LOOK_S = 2.0
 """How old an answer about the cluster's size may be."""
 KNOCK_S = 10.0
 """How long an address may take to accept a connection."""
-CHIP = "chip"
-"""The custom resource that a node with Tenstorrent chips offers: ray start --resources '{"chip": 4}'."""
 
 
 @dataclass(frozen=True)
@@ -142,11 +142,10 @@ def resources(task: Task) -> dict[str, Any]:
     if isinstance(task, Find):
         return {"num_cpus": 1, "memory": BASE_BYTES}
     device, size = task.job.device, BASE_BYTES + COPIES * task.job.workload.parameter_bytes
+    info = describe(device)
     extra: dict[str, Any] = {}
-    if device.startswith("cuda"):
-        extra = {"num_gpus": 1}
-    elif device == "ttnn":
-        extra = {"resources": {CHIP: 1}}
+    if info is not None and info.claims:
+        extra = {"num_gpus": 1} if info.is_gpu else {"resources": {info.claims: 1}}
     return {"num_cpus": 1, "memory": size, **extra}
 
 
@@ -173,8 +172,6 @@ def _server(modules: tuple[str, ...]) -> WarmServer:
 
 def _lost(task: Task, store: Store, error: Exception) -> Result | Discovery:
     """The answer for a Task whose workers were lost again and again."""
-    from proveout.capture import Discovery, read_labels
-
     first = (str(error).strip().splitlines() or [type(error).__name__])[0]
     reason = f"its Ray worker was lost {RETRIES + 1} times: {first}"
     if isinstance(task, Prove):

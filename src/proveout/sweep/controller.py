@@ -7,7 +7,6 @@ is held grows by one flat row a Job.
 from __future__ import annotations
 
 import dataclasses
-import re
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -15,20 +14,19 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from proveout.capture import How
 from proveout.errors import ProveoutError, UsageError
+from proveout.folders import file_name
 from proveout.store import Store
 from proveout.sweep.results import Rebuild, Result, keep, known
 from proveout.sweep.state import Noted
 from proveout.sweep.tasks import Find, Prove, Task
-from proveout.types import Job, Record, Runtime, Settings, Workload, versions
+from proveout.types import Job, Record, Settings, Workload, versions
 
 if TYPE_CHECKING:
     from proveout.capture import Discovery
-
-Do = tuple[Literal["compile", "run", "export", "check", "benchmark", "perf"], ...]
 
 
 class Interrupted(ProveoutError):
@@ -70,17 +68,10 @@ class Asked:
     store: Store
     targets: tuple[tuple[str, Settings], ...]
     """(device, its settings)."""
-    do: Do
+    job: Job
+    """What is done with each model, but for the model, the device and its settings."""
     how: How = How()
     rebuild: Rebuild = "if_needed"
-    timeout_s: float = 600.0
-    iterations: int = 20
-    warmup: int = 3
-    duration_s: float = 0.0
-    """Seconds of timed calls instead of `iterations`; 0 for those."""
-    runtime: Runtime = "proveout"
-    lean: bool = False
-    """Keep no compiled Programs, only Records."""
     artifacts: Path | None = None
     dump: Path | None = None
     alone: frozenset[str] = frozenset()
@@ -94,7 +85,7 @@ Script = tuple[Path, tuple[str, ...]]
 def sweep(asked: Asked, scripts: Sequence[Script], workers: Workers, listener: Listener) -> list[Result]:
     """Results in the order of scripts and models. Ends its workers, whatever happens."""
     devices = ", ".join(dict.fromkeys(device for device, _ in asked.targets))
-    noted = Noted(listener, asked.store, f"{', '.join(asked.do)} on {devices}", len(scripts))
+    noted = Noted(listener, asked.store, f"{', '.join(asked.job.do)} on {devices}", len(scripts))
     state = _Sweep(asked, workers, noted, deque(enumerate(scripts)))
     finished = False
     try:
@@ -167,7 +158,7 @@ class _Sweep:
 
     def find(self, script: Path) -> Find:
         cache = None if self.asked.rebuild == "always" else self.asked.store.folder.absolute()
-        return Find(script, self.asked.how, self.asked.timeout_s, cache)
+        return Find(script, self.asked.how, self.asked.job.timeout_s, cache)
 
     def next_job(self) -> tuple[Place, Job] | None:
         """The first Job whose device is free."""
@@ -230,17 +221,12 @@ def _selected(discovery: Discovery, script: Path, selectors: tuple[str, ...]) ->
 
 def _job(asked: Asked, workload: Workload, device: str, settings: Settings) -> Job:
     onnx = workload.is_onnx
-    return Job(
-        workload,
-        "cpu" if onnx else device,
-        dataclasses.replace(settings, precision="model") if onnx else settings,
-        asked.do,
-        iterations=0 if asked.duration_s else asked.iterations,
-        warmup=asked.warmup,
-        timeout_s=asked.timeout_s,
-        duration_s=asked.duration_s,
-        runtime="ort" if onnx else asked.runtime,
-        lean=asked.lean,
+    return dataclasses.replace(
+        asked.job,
+        workload=workload,
+        device="cpu" if onnx else device,
+        settings=dataclasses.replace(settings, precision="model") if onnx else settings,
+        runtime="ort" if onnx else asked.job.runtime,
         # Counting processes would disturb what is timed, and the script has shown what it starts.
         limits=dataclasses.replace(asked.how.limits, processes=0),
     )
@@ -248,7 +234,7 @@ def _job(asked: Asked, workload: Workload, device: str, settings: Settings) -> J
 
 def _in_folders(job: Job, asked: Asked) -> Job:
     """The Job with folders of its own below those that the user named."""
-    name = re.sub(r"[^\w.-]+", "-", f"{job.workload.name}-{job.workload.selector}-{job.device}")
+    name = file_name(f"{job.workload.name[:120]}-{job.workload.selector}-{job.device}")
     artifacts, dump = (str(f.absolute() / name) if f else "" for f in (asked.artifacts, asked.dump))
     return dataclasses.replace(job, artifacts=artifacts, dump=dump)
 

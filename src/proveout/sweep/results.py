@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from proveout.store import Row, Store, read_record, row
+from proveout.columns.table import row
+from proveout.columns.words import Row
+from proveout.prove import settle
+from proveout.store import Store, read_record
 from proveout.types import Job, Record
 
 Rebuild = Literal["if_needed", "always", "never"]
@@ -52,19 +55,5 @@ def known(store: Store, job: Job, rebuild: Rebuild, anywhere: bool = False) -> R
 
 def keep(store: Store, record: Record) -> Result:
     """Write a new Record, settled."""
-    record = settle(record)
+    record = settle(record)  # what another process gave up on was settled nowhere else
     return Result(store.write(record), row(record), from_cache=False)
-
-
-def settle(record: Record) -> Record:
-    """The Record's status in the light of its script's labels: `expect::fail` turns the verdict round."""
-    if record.status == "partial":
-        return record
-    expects_failure = record.job.workload.expects_failure
-    if record.status != "passed" and record.failure != "expectation":
-        return dataclasses.replace(record, status="expected_failure" if expects_failure else "failed")
-    if expects_failure:
-        reason = "was expected to fail, but passed"
-        return dataclasses.replace(record, status="failed", failure="expectation", reason=reason)
-    reason = "" if record.failure == "expectation" else record.reason
-    return dataclasses.replace(record, status="passed", failure="", reason=reason)

@@ -31,7 +31,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proveout.isolate import confine, kill_group
+from proveout.isolate import kill_group, supervise
+from proveout.ops.table import ops
 
 PRELOAD = (
     "torch",
@@ -48,7 +49,7 @@ PRELOAD = (
     "proveout.prove",
     "proveout.capture.child",
     "proveout.check",
-    "proveout.measure",
+    "proveout.clock.timing",
     "proveout.engine.compiled",
     "proveout.engine.snapshot",
     "proveout.devices.registry",
@@ -147,7 +148,7 @@ def _start(call: dict[str, Any], connection: socket.socket) -> Child | None:
 def _child(call: dict[str, Any], parent: int) -> int:
     """What the forked process does: take its place, then be `python -m module arguments…`."""
     os.setsid()
-    confine(parent, call["memory_bytes"])
+    supervise(parent, call["memory_bytes"])
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for target, (path, flags) in enumerate(((call["stdin"], os.O_RDONLY), (call["log"], os.O_WRONLY))):
         source = os.open(path, flags)
@@ -198,7 +199,6 @@ def main(descriptor: str, folder: str, *modules: str) -> None:
     for name in PRELOAD:
         importlib.import_module(name)
     from proveout.kernels.table import kernels
-    from proveout.ops.table import ops
 
     kernels(), ops()  # each reads its whole table
     for name in modules:

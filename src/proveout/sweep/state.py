@@ -79,7 +79,7 @@ class State:
             return True
         try:
             os.kill(self.process, 0)
-        except ProcessLookupError:
+        except (ProcessLookupError, OverflowError):
             return False
         except PermissionError:
             pass
@@ -90,7 +90,7 @@ def states(store: Store) -> list[State]:
     """The sweeps that a store remembers, the newest first; a file that cannot be read is passed over."""
     found = []
     for path in (store.folder / FOLDER).glob(f"*/{FILE}"):
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, RecursionError):
             found.append(from_json(State, json.loads(path.read_text())))
     return sorted(found, key=lambda state: state.started, reverse=True)
 

@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from proveout.capture import Discovery, discover
+from proveout.errors import ProveoutError
 from proveout.isolate import Runner
+from proveout.prove import failed, prove
 from proveout.store import Store
 from proveout.sweep.results import Rebuild, Result, keep, known
 from proveout.types import Job
 
 if TYPE_CHECKING:
-    from proveout.capture import Discovery, How
+    from proveout.capture import How
 
 _READ_AT_IMPORT = re.compile(r"\b(environ|putenv|setenv)\b")
 
@@ -34,18 +37,21 @@ class Find:
         return f"looking for models in {self.script.name}"
 
     def __call__(self, run: Runner) -> Discovery:
-        from proveout.capture import discover
-
-        return discover(
-            self.script,
-            script_args=self.how.arguments(self.script),
-            max_depth=self.how.max_depth,
-            weights=self.how.weights,
-            limits=self.how.limits,
-            timeout_s=self.timeout_s,
-            cache=self.cache,
-            run=run,
-        )
+        try:
+            return discover(
+                self.script,
+                script_args=self.how.arguments(self.script),
+                max_depth=self.how.max_depth,
+                weights=self.how.weights,
+                limits=self.how.limits,
+                timeout_s=self.timeout_s,
+                cache=self.cache,
+                run=run,
+            )
+        except ProveoutError:
+            raise
+        except Exception as error:  # whatever a script made of us is its own failure: the others go on
+            return Discovery(str(self.script), (), (), unexpected(error), "", 0.0, "internal")
 
 
 @dataclass(frozen=True)
@@ -66,16 +72,25 @@ class Prove:
         return Path(self.job.workload.script)
 
     def __call__(self, run: Runner) -> Result | None:
-        from proveout.prove import prove
-
         store = Store(self.store)
         result = known(store, self.job, self.rebuild, self.anywhere)
         if result is not None or self.rebuild == "never":
             return result
-        return keep(store, prove(self.job, run=run))
+        try:
+            record = prove(self.job, run=run)
+        except ProveoutError:
+            raise
+        except Exception as error:
+            record = failed(self.job, "internal", unexpected(error))
+        return keep(store, record)
 
 
 Task = Find | Prove
+
+
+def unexpected(error: Exception) -> str:
+    """An error that nobody foresaw, as a script's reason."""
+    return f"an error of ours: {type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
 
 
 def wants_fresh(script: Path) -> bool:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from proveout.errors import EnvironmentFault
-from proveout.isolate import Outcome, last_lines
+from proveout.isolate import ChildExit, last_lines
 
 CHANGING = ("CUDA_VISIBLE_DEVICES",)
 """Variables that a cluster sets for each Task anew, after the warm process has started."""
@@ -49,7 +49,7 @@ class WarmServer:
         environment: Mapping[str, str] | None = None,
         cpus: Collection[int] = (),
         fresh: bool = False,
-    ) -> Outcome:
+    ) -> ChildExit:
         """`isolate.run_python` in a fork of the warm process, or below it in a fresh interpreter, on these cores.
 
         Where the warm process is lost meanwhile (the system's memory killer takes the largest, or a child turned on
@@ -73,7 +73,7 @@ class WarmServer:
             self._close(own)
         if self.stopped:
             raise Stopped
-        return outcome or Outcome(-signal.SIGKILL, time.monotonic() - started, False, "its parent was killed too")
+        return outcome or ChildExit(-signal.SIGKILL, time.monotonic() - started, False, "its parent was killed too")
 
     def stop(self) -> None:
         """End the process and everything it runs; calls in flight raise Stopped."""
@@ -124,7 +124,7 @@ class _Link:
         self._count = 0
         threading.Thread(target=self._listen, daemon=True, name="answers of the warm process").start()
 
-    def ask(self, call: dict[str, Any]) -> Outcome | None:
+    def ask(self, call: dict[str, Any]) -> ChildExit | None:
         """Make one call and wait for its outcome; None when the server is lost."""
         with tempfile.TemporaryDirectory(dir=self.folder.name, ignore_cleanup_errors=True) as folder:
             source, log = Path(folder, "stdin"), Path(folder, "log")
@@ -132,7 +132,7 @@ class _Link:
             log.touch()
             answer = self._answer({**call, "stdin": str(source), "log": str(log)})
             if answer is not None:
-                return Outcome(answer["returncode"], answer["seconds"], answer["timed_out"], last_lines(log))
+                return ChildExit(answer["returncode"], answer["seconds"], answer["timed_out"], last_lines(log))
         if not self.ready and not self.closed:
             said = last_lines(self.said).splitlines() or ["it said nothing"]
             raise EnvironmentFault(f"the process that runs models could not start: {said[-1]}. Install Proveout again.")

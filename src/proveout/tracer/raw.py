@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from proveout import folders
 from proveout.coding import digest, from_json, to_json
 from proveout.errors import UsageError
 
@@ -57,8 +57,7 @@ class Dump:
 
 def file_name(model: str, selector: str, kind: str) -> str:
     """A file's stem that two models, or two kinds of graph, never share."""
-    plain = re.sub(r"[^\w.@-]+", "-", model).strip("-")
-    return f"{plain}-{digest([model, selector])[:8]}-{kind}"
+    return f"{folders.file_name(model)}-{digest([model, selector])[:8]}-{kind}"
 
 
 def save(dump: Dump, folder: Path) -> Path:

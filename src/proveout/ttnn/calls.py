@@ -9,29 +9,21 @@ from typing import Any
 
 import torch
 
-from proveout.kernels.cost import ONE_PIECE, step_time
+from proveout.kernels.cost import step_time
 from proveout.kernels.faithful import faithful
+from proveout.kernels.memory_config import memory_arg
 from proveout.kernels.pieces import Pieces
+from proveout.kernels.row import Kernel, flat_specs
 from proveout.kernels.signatures import Parameter, parameters, signatures
-from proveout.kernels.table import (
-    PLACEMENT,
-    Kernel,
-    call_meaning,
-    flat_specs,
-    infer,
-    kernels,
-    meaning_on,
-    refusal,
-    storing,
-)
+from proveout.kernels.table import PLACEMENT, call_meaning, infer, kernels, meaning_on, refusal, storing
 from proveout.program import FROM_DEVICE, FROM_TORCH, TO_DEVICE, Arg, Name, Ref, Step
 from proveout.ttnn import recording
 from proveout.ttnn.buffers import Buffer
 from proveout.ttnn.configs import Config, UnaryWithParam
 from proveout.ttnn.device import Device, current_queue
-from proveout.ttnn.enums import Member
-from proveout.ttnn.memory import MemoryConfig, memory_name
-from proveout.ttnn.mesh import MeshDevice, MeshName
+from proveout.ttnn.enums import Member, arg_of
+from proveout.ttnn.memory import MemoryConfig
+from proveout.ttnn.mesh import MeshDevice, OnMesh
 from proveout.ttnn.tensor import Tensor
 from proveout.ttnn.trace import Command
 from proveout.types import HOST, Settings, TensorSpec
@@ -39,8 +31,6 @@ from proveout.types import HOST, Settings, TensorSpec
 SERVED: dict[str, Callable[..., Any]] = {}
 """Functions that are more, or less, than one kernel: ttnn name -> Python function with ttnn's argument names."""
 
-ON_HOST_TOO = frozenset({"ttnn.from_torch", "ttnn.to_layout", "ttnn.reshape", "ttnn.to_dtype", "ttnn.to_device"})
-"""What takes tensors that are not on the device."""
 INTO = ("output_tensor", "optional_output_tensor", "optional_tensor", "preallocated_output")
 """Arguments that say where a result goes."""
 HOW = frozenset({"sub_core_grids", "sub_device_id", "use_multicore", "slice_config", "numeric_stable"})
@@ -151,7 +141,7 @@ def _launch(kernel: Kernel, bound: dict[str, Any], into: Tensor | None, queue: i
     operands: list[Tensor | torch.Tensor] = []
     attrs = {key: _enter(value, operands) for key, value in bound.items()}
     if into is not None and "memory_config" in parameters(name):
-        attrs["memory_config"] = memory_name(into.spec.memory)
+        attrs["memory_config"] = memory_arg(into.spec.memory)
     specs = {str(i): _spec(o) for i, o in enumerate(operands)}
     described = {k: _replace(v, specs) for k, v in attrs.items()}
     wrong = _misplaced(kernel, described) or refusal(kernel, described)
@@ -160,18 +150,18 @@ def _launch(kernel: Kernel, bound: dict[str, Any], into: Tensor | None, queue: i
     given = bound.get("device")
     device = given or next((o.device() for o in operands if isinstance(o, Tensor) and o.device()), None)
     mapper = bound.get("mesh_mapper")
-    chips = chips_of(mapper.mesh_device if isinstance(mapper, MeshName) else device)
+    chips = chips_of(mapper.mesh_device if isinstance(mapper, OnMesh) else device)
     outputs = _infer(Step(name, tuple(attrs.items()), ()), specs, chips)
     if device is None or name == FROM_DEVICE:
         outputs = tuple(_with_memory(s) for s in outputs)
     made = {f"out {i}": spec for i, spec in enumerate(outputs)}
     step = Step(name, tuple(attrs.items()), tuple(made))
     compute = _computing(kernel, step, specs | made, device, chips)
-    if name == ONE_PIECE:  # each is one chip's piece, which a mesh's calls do not take
+    if kernel.kind == "piece":  # each is one chip's piece, which a mesh's calls do not take
         return [Tensor(s, Buffer(r)) for s, r in zip(outputs, compute([_value(o) for o in operands]))]
     if device is None:
         results = compute([_value(o) for o in operands])
-        if name in (FROM_TORCH, "ttnn.to_dtype"):
+        if kernel.packs == "host":
             buffer = Buffer(results[0])
             _record(step, operands, [(buffer, outputs[0])])
             return Tensor(outputs[0], buffer)
@@ -305,8 +295,7 @@ def _enter(value: Any, operands: list[Tensor | torch.Tensor]) -> Arg:
         return Name("device")
     if isinstance(value, torch.dtype):
         return Name(str(value))
-    text = getattr(value, "text", None)
-    return Name(text) if isinstance(text, str) else value
+    return arg_of(value)
 
 
 def _misplaced(kernel: Kernel, described: dict[str, Any]) -> str | None:
@@ -317,7 +306,7 @@ def _misplaced(kernel: Kernel, described: dict[str, Any]) -> str | None:
                 continue
             if kernel.layout and spec.layout != kernel.layout:
                 return f"{name} must be in {kernel.layout} layout, not {spec.layout}"
-            if spec.memory == HOST and kernel.name not in ON_HOST_TOO:
+            if spec.memory == HOST and not kernel.takes_host:
                 return f"{name} must be on the device; use ttnn.to_device"
     return None
 

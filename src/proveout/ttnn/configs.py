@@ -1,18 +1,18 @@
-"""ttnn's config classes: constructors checked against ttnn's own, fields that can be set later, and their text."""
+"""ttnn's config classes: constructors checked against ttnn's own, and fields that can be set later."""
 
 from __future__ import annotations
 
 import functools
 from typing import Any
 
-from proveout.kernels import eltwise
 from proveout.kernels.signatures import constructors
-from proveout.program import Name
-from proveout.ttnn.enums import Member
+from proveout.kernels.table import kernels
+from proveout.program import Construct, Name
+from proveout.ttnn.enums import Member, arg_of
 
 
 class Config:
-    """A config as its fields; Steps hold it as the text of its constructor's call."""
+    """A config as its fields; Steps hold it as its constructor's call."""
 
     def __init__(self, **fields: Any) -> None:
         known = {p.name: p for p in constructors()[type(self).__name__]}
@@ -39,18 +39,18 @@ class Config:
         return {"None": None, "True": True, "False": False}.get(found[name].default, found[name].default)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Config) and self.text == other.text
+        return isinstance(other, Config) and self.arg == other.arg
 
     def __hash__(self) -> int:
-        return hash(self.text)
+        return hash(self.arg)
 
     def __repr__(self) -> str:
-        return self.text
+        return str(self.arg)
 
     @property
-    def text(self) -> str:
-        told = (f"{name}={text_of(value)}" for name, value in self.__dict__["fields"].items() if value is not None)
-        return f"ttnn.{type(self).__name__}({', '.join(told)})"
+    def arg(self) -> Construct:
+        told = {name: arg_of(value) for name, value in self.__dict__["fields"].items() if value is not None}
+        return Construct.of(f"ttnn.{type(self).__name__}", **told)
 
     def without(self, *names: str) -> Config:
         """A copy that leaves some fields at ttnn's defaults."""
@@ -63,14 +63,6 @@ def config(name: str) -> type[Config]:
 
 
 WormholeComputeKernelConfig = config("WormholeComputeKernelConfig")
-
-
-def text_of(value: Any) -> str:
-    """A value as Python text that real ttnn reads."""
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(text_of, value))}]"
-    text = getattr(value, "text", None)
-    return text if isinstance(text, str) else repr(value)
 
 
 def init_device_compute_kernel_config(
@@ -92,8 +84,8 @@ class UnaryWithParam:
         self.op_type, self.parameters = op, tuple(float(p) for p in parameters)
 
     @property
-    def text(self) -> str:
-        return f"ttnn.UnaryWithParam({', '.join([self.op_type.text, *map(repr, self.parameters)])})"
+    def arg(self) -> Construct:
+        return Construct.of("ttnn.UnaryWithParam", arg_of(self.op_type), *self.parameters)
 
     @property
     def kernel(self) -> tuple[str, dict[str, float]]:
@@ -102,12 +94,15 @@ class UnaryWithParam:
         kernel = f"ttnn.{_KERNELS.get(name, name.lower())}"
         attributes = _PARAMETERS.get(name, ())
         approximate = name in APPROXIMATED and len(self.parameters) == 1
-        if kernel not in _UNARY or len(attributes) < len(self.parameters) - approximate:
+        if (
+            kernel not in kernels()
+            or kernels()[kernel].kind != "unary"
+            or len(attributes) < len(self.parameters) - approximate
+        ):
             raise NotImplementedError(f"ttnn.UnaryOpType.{name} as an activation is not served yet")
         return kernel, dict(zip(attributes, self.parameters))
 
 
-_UNARY = frozenset(kernel.name for kernel in eltwise.UNARY)
 APPROXIMATED = ("GELU", "EXP", "SIGMOID", "SQRT", "RSQRT", "ERF", "ERFC", "LOG", "TANH")
 """Functions whose one parameter asks for an approximation, which is not modelled."""
 _KERNELS = {"RECIP": "reciprocal", "SWISH": "silu"}

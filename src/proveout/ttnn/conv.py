@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from proveout.kernels.blockfloat import FORMATS, quantise
+from proveout.kernels.table import kernels
 from proveout.ttnn.buffers import Buffer
 from proveout.ttnn.calls import run, serves
 from proveout.ttnn.configs import Config
@@ -14,9 +15,6 @@ from proveout.ttnn.device import Device
 from proveout.ttnn.functions import deallocate
 from proveout.ttnn.tensor import Tensor
 from proveout.types import DRAM, HOST
-
-PACKED = {"ttnn.conv2d": (2, 3, 1, 0), "ttnn.conv_transpose2d": (2, 3, 0, 1)}
-"""How a weight is permuted to (height, width, channels in, channels out), the matrix that is packed."""
 
 
 def prepare(weight: Tensor, device: Device, kernel: str = "ttnn.conv2d", dtype: str | None = None) -> Tensor:
@@ -37,7 +35,9 @@ def packed(weight: Tensor, kernel: str, dtype: str | None) -> Tensor:
     """The weight on the host as its format holds it; block floats share exponents along the channels out."""
     if dtype not in FORMATS or weight.spec.memory != HOST:
         return weight
-    order = PACKED[kernel]
+    held_as = kernels()[kernel].weight
+    assert held_as is not None
+    order = held_as.order
     matrix = weight.data.permute(order)
     held = quantise(matrix.reshape(-1, matrix.shape[-1]), dtype, "host").reshape(matrix.shape)
     back = [order.index(i) for i in range(4)]
@@ -71,8 +71,9 @@ def _convolution(kernel: str) -> Callable[..., Any]:
     return convolve
 
 
-for _kernel in PACKED:
-    serves(_kernel)(_convolution(_kernel))
+for _row in kernels().values():
+    if _row.kind == "convolution":
+        serves(_row.name)(_convolution(_row.name))
 
 
 def output_size(kernel: str, bound: dict[str, Any]) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator
 from typing import Any, Literal
 
 from proveout.chip.specs import CHIPS
-from proveout.devices.registry import ALIASES
+from proveout.devices.registry import DEFAULT_CHIP
 from proveout.devices.sim import Sim
 from proveout.ttnn import recording
 from proveout.ttnn.buffers import Memories, Slot
@@ -126,7 +126,7 @@ def open_device(
     dispatch_core_config: Any = None,
     num_command_queues: int = 1,
     worker_l1_size: int = 0,
-    chip: str = ALIASES["sim"].removeprefix("sim:"),
+    chip: str = DEFAULT_CHIP,
     numerics: Literal["fast", "faithful"] = "fast",
 ) -> Device:
     """Open the embedded chip. `chip` and `numerics` are ours; real ttnn knows what it runs on."""
@@ -169,7 +169,7 @@ def current_queue(cq_id: int | None) -> int | None:
 
 
 def get_arch_name() -> str:
-    return CHIPS[ALIASES["sim"].removeprefix("sim:")].arch
+    return CHIPS[DEFAULT_CHIP].arch
 
 
 class DispatchCoreConfig:

@@ -1,4 +1,4 @@
-"""ttnn's enumerations, dtypes and layouts, as Names that Steps and exported scripts hold."""
+"""ttnn's enumerations, dtypes and layouts, as Names that Steps and exported scripts hold; and any value as they do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from proveout.kernels import signatures
-from proveout.program import Name
+from proveout.program import Arg, Name
 
 SPELLED = {
     "Layout": {"TILE": "ttnn.TILE_LAYOUT", "ROW_MAJOR": "ttnn.ROW_MAJOR_LAYOUT"},
@@ -88,6 +88,15 @@ def enum(name: str) -> type[Member]:
     made: type[Member] = type(name, (Member,), {"__doc__": f"ttnn.{name}.", "__module__": __name__})
     _fill(made)
     return made
+
+
+def arg_of(value: Any) -> Arg:
+    """A value that is no tensor as a Step's argument: what has an `arg` says itself how it is made."""
+    if isinstance(value, (list, tuple)):
+        return tuple(map(arg_of, value))
+    if isinstance(value, Name):
+        return Name(value.text)  # not the enumeration's member, which is another class
+    return getattr(value, "arg", value)
 
 
 def member(enumeration: type[Member], name: str) -> Any:

@@ -10,6 +10,7 @@ import torch
 
 from proveout.kernels.blockfloat import FORMATS
 from proveout.kernels.cost import step_time
+from proveout.kernels.memory_config import memory_arg
 from proveout.kernels.pieces import Pieces, pieces_of
 from proveout.kernels.table import resolve, torch_dtype
 from proveout.kernels.transfer import to_torch_across
@@ -36,9 +37,8 @@ from proveout.ttnn.memory import (
     MemoryConfig,
     ShardSpec,
     core_range_set,
-    memory_name,
 )
-from proveout.ttnn.mesh import MeshDevice, MeshName, ReplicateTensorToMesh
+from proveout.ttnn.mesh import MeshDevice, OnMesh, ReplicateTensorToMesh
 from proveout.ttnn.tensor import Tensor
 from proveout.types import DRAM, HOST, Settings, TensorSpec
 
@@ -54,7 +54,7 @@ def from_torch(
     memory_config: MemoryConfig | None = None,
     spec: TensorSpec | None = None,
     cq_id: int | None = None,
-    mesh_mapper: MeshName | None = None,
+    mesh_mapper: OnMesh | None = None,
     **rest: Any,
 ) -> Tensor:
     """A torch tensor as ttnn's: on the host, or on the device where one is given; on a mesh whole on every chip, unless
@@ -83,7 +83,7 @@ def to_torch(
     torch_rank: int | None = None,
     cq_id: int | None = None,
     device: Device | None = None,
-    mesh_composer: MeshName | None = None,
+    mesh_composer: OnMesh | None = None,
     **rest: Any,
 ) -> torch.Tensor:
     """A copy of a ttnn tensor as torch's, in its own or the given dtype; block floats come as float32. A composer joins
@@ -111,11 +111,11 @@ def to_torch(
     return data
 
 
-def _whole(data: torch.Tensor | Pieces, dtype: torch.dtype | None, composer: MeshName | None) -> torch.Tensor:
+def _whole(data: torch.Tensor | Pieces, dtype: torch.dtype | None, composer: OnMesh | None) -> torch.Tensor:
     if isinstance(data, Pieces):
         if composer is None:
             raise RuntimeError(f"TT_FATAL: the tensor lies on {len(data)} chips; to_torch needs a mesh_composer")
-        return to_torch_across(data, resolve(composer), dtype or pieces_of(data)[0].dtype)
+        return to_torch_across(data, resolve(composer and composer.arg), dtype or pieces_of(data)[0].dtype)
     return data.to(dtype or data.dtype).clone(memory_format=torch.contiguous_format)
 
 
@@ -145,7 +145,7 @@ def copy_host_to_device_tensor(host_tensor: Tensor, device_tensor: Tensor, cq_id
     device.refuse_in_capture("Writes are not supported during trace capture.")
     _same_kind(host_tensor, device_tensor)
     spec, queue = device_tensor.spec, current_queue(cq_id)
-    attrs = (("tensor", Ref("0")), ("device", Name("device")), ("memory_config", memory_name(spec.memory)))
+    attrs = (("tensor", Ref("0")), ("device", Name("device")), ("memory_config", memory_arg(spec.memory)))
     ns = step_time(Step(TO_DEVICE, attrs, ("1",)), {"1": spec}, device.spec, Settings()).ns
     device.queues.transfer(queue, ns, [], [device_tensor.buffer], blocking=False)
     recording.used(device, device.queues.number(queue))
@@ -206,7 +206,7 @@ def to_memory_config(tensor: Tensor, memory_config: MemoryConfig, **rest: Any) -
     if tensor.spec.memory == memory_config.memory and not rest:
         return tensor
     if memory_config.is_sharded() and memory_config.shard_spec is None:
-        raise RuntimeError(f"TT_FATAL: {memory_config.text} has no shard spec, which ttnn.to_memory_config needs")
+        raise RuntimeError(f"TT_FATAL: {memory_config} has no shard spec, which ttnn.to_memory_config needs")
     return run("ttnn.to_memory_config", {"tensor": tensor, "memory_config": memory_config, **rest})  # type: ignore[no-any-return]
 
 

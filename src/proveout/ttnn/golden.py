@@ -11,6 +11,7 @@ from proveout.kernels.pieces import Pieces
 from proveout.kernels.table import call_meaning, kernels
 from proveout.program import Name
 from proveout.ttnn.device import Device
+from proveout.ttnn.enums import arg_of
 
 NARROW = frozenset(f"ttnn.{dtype}" for dtype in ("bfloat16", "bfloat8_b", "bfloat4_b"))
 
@@ -34,7 +35,5 @@ def _named(value: Any) -> Any:
         return tuple(map(_named, value))
     if isinstance(value, Device):
         return Name("device")
-    text = getattr(value, "text", None)
-    if not isinstance(text, str):
-        return value
-    return Name("ttnn.float32") if text in NARROW else Name(text)
+    arg = arg_of(value)
+    return Name("ttnn.float32") if isinstance(arg, Name) and arg.text in NARROW else arg

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from proveout.kernels.memory_config import CONSTRUCTOR, PLAIN, memory_text, parse_memory
-from proveout.program import Name
+from proveout.kernels.memory_config import CONSTRUCTOR, core, memory_arg, memory_of
+from proveout.program import Construct, Name
 from proveout.ttnn.enums import (
     BLOCK_SHARDED,
     HEIGHT_SHARDED,
@@ -18,6 +18,7 @@ from proveout.ttnn.enums import (
     ShardOrientation,
     ShardStrategy,
     TensorMemoryLayout,
+    arg_of,
     member,
 )
 from proveout.types import TILE, Memory, Sharding
@@ -48,8 +49,8 @@ class CoreCoord:
         return f"{self.x}-{self.y}"
 
     @property
-    def text(self) -> str:
-        return f"ttnn.CoreCoord({self.x}, {self.y})"
+    def arg(self) -> Construct:
+        return core(self.x, self.y)
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,8 @@ class CoreRange:
         return (self.end.x - self.start.x + 1) * (self.end.y - self.start.y + 1)
 
     @property
-    def text(self) -> str:
-        return f"ttnn.CoreRange({self.start.text}, {self.end.text})"
+    def arg(self) -> Construct:
+        return Construct.of("ttnn.CoreRange", self.start.arg, self.end.arg)
 
 
 @dataclass(frozen=True, init=False)
@@ -96,8 +97,8 @@ class CoreRangeSet:
         )
 
     @property
-    def text(self) -> str:
-        return f"ttnn.CoreRangeSet([{', '.join(r.text for r in self.core_ranges)}])"
+    def arg(self) -> Construct:
+        return Construct.of("ttnn.CoreRangeSet", tuple(r.arg for r in self.core_ranges))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,11 +113,11 @@ class CoreGrid:
         return self.x * self.y
 
     @property
-    def text(self) -> str:
-        return f"ttnn.CoreGrid(x={self.x}, y={self.y})"
+    def arg(self) -> Construct:
+        return Construct.of("ttnn.CoreGrid", x=self.x, y=self.y)
 
     def __repr__(self) -> str:
-        return self.text
+        return str(self.arg)
 
 
 @dataclass(frozen=True, init=False)
@@ -140,8 +141,8 @@ class ShardSpec:
         return self.grid.num_cores()
 
     @property
-    def text(self) -> str:
-        return f"ttnn.ShardSpec({self.grid.text}, {list(self.shape)}, {self.orientation.text})"
+    def arg(self) -> Construct:
+        return Construct.of("ttnn.ShardSpec", self.grid.arg, self.shape, arg_of(self.orientation))
 
 
 @dataclass(frozen=True)
@@ -156,20 +157,19 @@ class MemoryConfig:
         return self.memory_layout != INTERLEAVED
 
     @property
-    def text(self) -> str:
+    def arg(self) -> Name | Construct:
         """As Steps hold it: short where ttnn has a name for it."""
-        parts = [self.memory_layout.text, self.buffer_type.text]
-        parts += [self.shard_spec.text] if self.shard_spec is not None else []
-        whole = f"{CONSTRUCTOR}{', '.join(parts)})"
-        plain = {memory: name for name, memory in PLAIN.items()}
-        return whole if self.shard_spec is not None else plain.get(parse_memory(whole), whole)
+        parts = [arg_of(self.memory_layout), arg_of(self.buffer_type)]
+        if self.shard_spec is None:
+            return memory_arg(memory_of(Construct.of(CONSTRUCTOR, *parts)))
+        return Construct.of(CONSTRUCTOR, *parts, self.shard_spec.arg)
 
     def __repr__(self) -> str:
-        return self.text
+        return str(self.arg)
 
     @property
     def memory(self) -> Memory:
-        return parse_memory(self.text)
+        return memory_of(self.arg)
 
 
 DRAM_MEMORY_CONFIG, L1_MEMORY_CONFIG = MemoryConfig(), MemoryConfig(buffer_type=L1)
@@ -186,10 +186,6 @@ def config_of(memory: Memory) -> MemoryConfig:
         box = CoreRange(CoreCoord(0, 0), CoreCoord(columns - 1, rows - 1))
         shard = ShardSpec(CoreRangeSet([box]), memory.shard.shape)
     return MemoryConfig(_LAYOUTS[memory.sharding], L1 if memory.buffer == "l1" else DRAM, shard)
-
-
-def memory_name(memory: Memory) -> Name:
-    return Name(memory_text(memory))
 
 
 def create_sharded_memory_config(

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from proveout.chip.specs import CHIPS
 from proveout.kernels.pieces import REPLICATE, concat_along, shard_along
-from proveout.program import Name
+from proveout.program import Construct, Name
 from proveout.ttnn.device import Device
 
 FabricConfig = SimpleNamespace(FABRIC_1D=Name("ttnn.FabricConfig.FABRIC_1D"))
@@ -59,19 +59,20 @@ def set_fabric_config(config: Name) -> None:
 
 
 @dataclass(frozen=True)
-class MeshName(Name):
+class OnMesh:
     """How a tensor is spread over a mesh or joined from it."""
 
+    arg: Construct
     mesh_device: MeshDevice
 
 
-def ShardTensorToMesh(mesh_device: MeshDevice, dim: int) -> MeshName:
-    return MeshName(shard_along(dim).text, mesh_device)
+def ShardTensorToMesh(mesh_device: MeshDevice, dim: int) -> OnMesh:
+    return OnMesh(shard_along(dim), mesh_device)
 
 
-def ReplicateTensorToMesh(mesh_device: MeshDevice) -> MeshName:
-    return MeshName(REPLICATE.text, mesh_device)
+def ReplicateTensorToMesh(mesh_device: MeshDevice) -> OnMesh:
+    return OnMesh(REPLICATE, mesh_device)
 
 
-def ConcatMeshToTensor(mesh_device: MeshDevice, dim: int) -> MeshName:
-    return MeshName(concat_along(dim).text, mesh_device)
+def ConcatMeshToTensor(mesh_device: MeshDevice, dim: int) -> OnMesh:
+    return OnMesh(concat_along(dim), mesh_device)

@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 from proveout.chip.specs import CHIPS
 from proveout.devices.sim import Sim
 from proveout.kernels.cost import ProgramTime, memory_use, program_time, step_times
-from proveout.kernels.memory_config import memory_text
+from proveout.kernels.memory_config import memory_arg
 from proveout.kernels.table import LAYOUT_NAMES, dtype_name, infer
 from proveout.program import DEALLOCATE, FROM_TORCH, TO_TORCH, Arg, Loaded, Name, Program, Ref, Step, map_refs, verify
 from proveout.types import HOST, DeviceSpec, MemoryUse, Origin, Settings, TensorSpec
@@ -167,7 +167,7 @@ class Recording:
         attrs: list[tuple[str, Arg]] = [("tensor", Ref(name)), ("dtype", Name(f"ttnn.{spec.dtype}"))]
         attrs.append(("layout", LAYOUT_NAMES[spec.layout]))
         if spec.memory != HOST:
-            attrs += [("device", Name("device")), ("memory_config", Name(memory_text(spec.memory)))]
+            attrs += [("device", Name("device")), ("memory_config", memory_arg(spec.memory))]
         there = self._fresh(name, spec)
         steps.append(Step(FROM_TORCH, tuple(attrs), (there,)))
         return there

@@ -6,7 +6,6 @@ weights: all in bfloat8_b, backing off part by part where that costs too much, t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
@@ -138,8 +137,8 @@ def _groups(weights: Mapping[str, int]) -> Sequence[str]:
     while True:
         total: dict[str, int] = {}
         for module, size in weights.items():
-            part = ".".join(module.split(".")[:depth])
-            pattern = re.sub(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.)", "*", part)
+            parts = module.split(".")[:depth]
+            pattern = ".".join("*" if len(parts) > 1 and part.isdecimal() else part for part in parts)
             total[pattern] = total.get(pattern, 0) + size
         if len(total) <= MOST_GROUPS or depth <= 1:
             return sorted(total, key=lambda pattern: (-total[pattern], pattern))[:MOST_GROUPS]

@@ -5,9 +5,21 @@ One that prepares weights carries `meta["prepares"]`: it runs on the host, in `s
 """
 
 from proveout.compiler.graph_passes.draw_in_order import draw_in_order
+from proveout.compiler.graph_passes.eager_dtypes import eager_dtypes
 from proveout.compiler.graph_passes.fold_batch_norm import fold_batch_norm
 from proveout.compiler.graph_passes.fold_constants import fold_constants
+from proveout.compiler.graph_passes.fold_empty import fold_empty
 from proveout.compiler.graph_passes.share_repeated import share_repeated
 from proveout.compiler.graph_passes.simplify_index import simplify_index
+from proveout.compiler.graph_passes.strided_views import strided_views
 
-GRAPH_PASSES = (draw_in_order, fold_constants, simplify_index, share_repeated, fold_batch_norm)
+GRAPH_PASSES = (
+    eager_dtypes,
+    draw_in_order,
+    fold_constants,
+    fold_empty,
+    strided_views,
+    simplify_index,
+    share_repeated,
+    fold_batch_norm,
+)

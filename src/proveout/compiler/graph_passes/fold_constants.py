@@ -18,21 +18,24 @@ def fold_constants(gm: GraphModule) -> GraphModule:
             value = getattr(gm, str(node.target), None)
             if isinstance(value, torch.Tensor):
                 known[node] = value
-        elif _foldable(node) and all(n in known for n in node.all_input_nodes):
+        elif foldable(node) and all(n in known for n in node.all_input_nodes):
             arguments = torch.fx.node.map_arg((node.args, node.kwargs), known.__getitem__)
             with torch.no_grad():
                 result = node.target(*arguments[0], **arguments[1])
+            if "empty" in node.target._schema.name:
+                result = torch.zeros_like(result)  # whatever lay in memory would be another Program at every run
             if isinstance(result, torch.Tensor) and result.numel() * result.element_size() <= LIMIT_BYTES:
                 known[node] = result
     for node, value in known.items():
         if node.op == "call_function" and any(user not in known for user in node.users):
-            _replace(gm, node, value)
+            replace_by_constant(gm, node, value)
     gm.graph.eliminate_dead_code()
     gm.recompile()
     return gm
 
 
-def _foldable(node: Node) -> bool:
+def foldable(node: Node) -> bool:
+    """Whether a node gives the same result whenever it is evaluated on the same operands, on the CPU."""
     target = node.target
     if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload):
         return False
@@ -41,7 +44,7 @@ def _foldable(node: Node) -> bool:
     return not random and not target._schema.is_mutable and (device is None or torch.device(str(device)).type == "cpu")
 
 
-def _replace(gm: GraphModule, node: Node, value: torch.Tensor) -> None:
+def replace_by_constant(gm: GraphModule, node: Node, value: torch.Tensor) -> None:
     name = f"_folded_{node.name}"
     gm.register_buffer(name, value.detach().clone(memory_format=torch.contiguous_format), persistent=False)
     with gm.graph.inserting_before(node):

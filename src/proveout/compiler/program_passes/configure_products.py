@@ -10,7 +10,8 @@ from dataclasses import replace
 from proveout.chip.features import product_of
 from proveout.chip.matmul import Blocks, blocks_for
 from proveout.kernels.cost import step_device_ops, step_time
-from proveout.program import Name, Program, Step
+from proveout.kernels.memory_config import core
+from proveout.program import Arg, Construct, Program, Step
 from proveout.types import DeviceSpec, Settings
 
 REGISTERS = 8
@@ -28,24 +29,27 @@ def _configured(step: Step, program: Program, chip: DeviceSpec, settings: Settin
     product = product_of(step_device_ops(step, program.specs, chip, settings)[0])
     if product.batch > 1:
         return step
-    text = config_text(blocks_for(product, chip), chip)
-    changed = replace(step, attrs=(*step.attrs, ("program_config", Name(text))))
+    config = config_of(blocks_for(product, chip), chip)
+    changed = replace(step, attrs=(*step.attrs, ("program_config", config)))
     before, after = (step_time(s, program.specs, chip, settings).ns for s in (step, changed))
     return changed if after < before else step
 
 
-def config_text(blocks: Blocks, chip: DeviceSpec) -> str:
-    """The config of these blocks, as ttnn spells it."""
+def config_of(blocks: Blocks, chip: DeviceSpec) -> Construct:
+    """The config of these blocks, as ttnn takes it."""
     columns, rows = chip.grid
     high, across = blocks.m // blocks.h, blocks.n // blocks.w
-    wide = max(n for n in range(1, REGISTERS + 1) if across % n == 0)
-    shared = (
-        f"compute_with_storage_grid_size=ttnn.CoreCoord({columns}, {rows}), in0_block_w={blocks.k}, out_subblock_h=1, "
-        f"out_subblock_w={wide}, per_core_M={blocks.m}, per_core_N={blocks.n}"
-    )
+    shared: dict[str, Arg] = {
+        "compute_with_storage_grid_size": core(columns, rows),
+        "in0_block_w": blocks.k,
+        "out_subblock_h": 1,
+        "out_subblock_w": max(n for n in range(1, REGISTERS + 1) if across % n == 0),
+        "per_core_M": blocks.m,
+        "per_core_N": blocks.n,
+    }
     if blocks.h > 1 or blocks.w > 1:
-        shared += f", out_block_h={high}, out_block_w={across}"
+        shared |= {"out_block_h": high, "out_block_w": across}
     if blocks.kind == "2d":
-        return f"ttnn.MatmulMultiCoreReuseMultiCastProgramConfig({shared}, transpose_mcast=False)"
+        return Construct.of("ttnn.MatmulMultiCoreReuseMultiCastProgramConfig", **shared, transpose_mcast=False)
     along = blocks.kind == "1d wide"
-    return f"ttnn.MatmulMultiCoreReuseMultiCast1DProgramConfig({shared}, fuse_batch=True, mcast_in0={along})"
+    return Construct.of("ttnn.MatmulMultiCoreReuseMultiCast1DProgramConfig", **shared, fuse_batch=True, mcast_in0=along)

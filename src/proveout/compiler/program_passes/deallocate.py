@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from proveout.kernels.table import kernels
 from proveout.program import DEALLOCATE, Program, Ref, Step
 from proveout.types import HOST, TensorSpec
-
-MAY_SHARE = ("ttnn.reshape",)
-"""ttnn may give a reshape its operand's own buffer, so the two are freed together, at the later one's last use."""
 
 
 def deallocate(program: Program) -> Program:
@@ -28,11 +26,12 @@ def _with_deallocations(steps: Sequence[Step], freed: Mapping[int, Sequence[str]
 
 
 def sharing(steps: Sequence[Step]) -> dict[str, str]:
-    """Values that may lie in one buffer with others that these Steps make, each with the first of them."""
+    """Values that may lie in one buffer with others that these Steps make, each with the first of them: they are freed
+    together, at the last use of any."""
     made = {name for step in steps for name in step.outputs}
     first: dict[str, str] = {}
     for step in steps:
-        if step.kernel in MAY_SHARE and step.uses[0] in made:
+        if not step.on_host and kernels()[step.kernel].shares_buffer and step.uses[0] in made:
             root = first.setdefault(step.uses[0], step.uses[0])
             first.update(dict.fromkeys(step.outputs, root))
     return first

@@ -13,13 +13,13 @@ from typing import Literal
 import torch
 
 from proveout.compiler.program_passes.fuse_transpose import swaps_last_two
-from proveout.compiler.program_passes.match import Body, Fusion, Policy, either_way, fuse, is_plain, number
-from proveout.kernels.table import call_meaning, constant_tensor, kernels
+from proveout.compiler.program_passes.match import Body, Fusion, Listed, Policy, either_way, fuse, is_plain, number
+from proveout.kernels.table import call_meaning, constant_tensor, kernels, kind_of
 from proveout.ops.attention import SDPA, grown_mask
 from proveout.program import FROM_TORCH, Arg, Program, Ref, Step
 
 Kind = Literal["causal", "hides", "any"]
-VIEWS = ("ttnn.reshape", "ttnn.expand", "ttnn.to_layout")
+VIEWS = ("view", "broadcast", "layout")
 MASKED = -3.3e38
 """Models mask with the lowest finite number of their dtype, or -inf; either leaves a weight of exactly 0."""
 
@@ -181,7 +181,7 @@ def _constant(body: Body, arg: Arg) -> torch.Tensor | None:
     if arg.name in body.constants:
         return constant_tensor(body.constants[arg.name], body.specs[arg.name])
     step = body.prepared.get(arg.name) or body.maker(arg)
-    if step is None or step.kernel not in (*VIEWS, FROM_TORCH) or len(step.uses) != 1:
+    if step is None or len(step.uses) != 1 or not (step.kernel == FROM_TORCH or kind_of(step) in VIEWS):
         return None
     data = _constant(body, Ref(step.uses[0]))
     if data is None:
@@ -202,3 +202,6 @@ def _kind(mask: torch.Tensor | None) -> Kind:
         return "any"
     later = torch.ones(length, length, dtype=torch.bool).triu(1)
     return "causal" if bool((mask[..., later] <= MASKED).all() and (mask[..., ~later] == 0).all()) else "any"
+
+
+FUSIONS = (Listed("formulas", 4, fuse_attention),)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proveout.compiler.program_passes.match import Body, Fusion, Policy, either_way, fuse, is_plain, is_row
+from proveout.compiler.program_passes.match import Body, Fusion, Listed, Policy, either_way, fuse, is_plain, is_row
+from proveout.kernels.table import kernels
 from proveout.program import Program, Ref, Step
 
-PRODUCTS = ("ttnn.matmul", "ttnn.linear")
-ACTIVATIONS = {"ttnn.relu": "relu", "ttnn.silu": "silu", "ttnn.sigmoid": "sigmoid", "ttnn.tanh": "tanh"}
 GELU = {"ttnn.GeluVariant.Accurate": "gelu", "ttnn.GeluVariant.Tanh": "gelu_tanh"}
 """ttnn's names for exact functions; `gelu_approx` and `sigmoid_approx` are others."""
 
@@ -27,7 +26,7 @@ def _find_bias(body: Body, step: Step) -> Fusion | None:
     if step.kernel != "ttnn.add" or not is_plain(step, "input_tensor_a", "input_tensor_b"):
         return None
     for result, row in either_way(step):
-        product = body.maker(result, *PRODUCTS)
+        product = body.maker(result, kind="product")
         if product is None or not isinstance(row, Ref) or not _bare(product):
             continue
         out = body.specs[product.outputs[0]]
@@ -45,9 +44,14 @@ def _bare(product: Step) -> bool:
 
 
 def _find_activation(body: Body, step: Step) -> Fusion | None:
-    name = ACTIVATIONS.get(step.kernel) or (GELU.get(str(step.attr("variant"))) if step.kernel == "ttnn.gelu" else None)
-    product = body.maker(step.attr("input_tensor"), *PRODUCTS) if name else None
+    name = "" if step.on_host else kernels()[step.kernel].activation
+    if step.kernel == "ttnn.gelu":
+        name = GELU.get(str(step.attr("variant")), "")
+    product = body.maker(step.attr("input_tensor"), kind="product") if name else None
     if product is None or product.attr("activation") is not None or product.attr("dtype") is not None:
         return None
     attrs = (*product.attrs, ("activation", name))
     return Fusion((product, step), (replace(step, kernel=product.kernel, attrs=attrs),), rounds_alike=True)
+
+
+FUSIONS = (Listed("products", 1, fuse_bias), Listed("products", 4, fuse_activation))

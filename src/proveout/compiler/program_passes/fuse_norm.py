@@ -5,10 +5,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proveout.compiler.program_passes.match import Body, Fusion, Policy, either_way, fuse, is_plain, is_row, number
+from proveout.compiler.program_passes.match import (
+    Body,
+    Fusion,
+    Listed,
+    Policy,
+    either_way,
+    fuse,
+    is_plain,
+    is_row,
+    number,
+)
+from proveout.kernels.table import kernels, kind_of
 from proveout.program import Arg, Program, Ref, Step
-
-NORMS = ("ttnn.rms_norm", "ttnn.layer_norm")
 
 
 def fuse_norm(program: Program, policy: Policy) -> Program:
@@ -55,10 +64,10 @@ def _centred(body: Body, step: Step) -> Fusion | None:
 
 def _through_float32(body: Body, step: Step) -> Fusion | None:
     """A norm in float32 between two casts: the kernel has it so inside, and rounds once, where the cast back does."""
-    norm = body.maker(step.attr("input_tensor"), *NORMS) if step.kernel == "ttnn.typecast" else None
+    norm = body.maker(step.attr("input_tensor"), kind="norm") if kind_of(step) == "cast" else None
     if norm is None or not is_plain(norm, "input_tensor", "epsilon"):
         return None
-    cast = body.maker(norm.attr("input_tensor"), "ttnn.typecast")
+    cast = body.maker(norm.attr("input_tensor"), kind="cast")
     if cast is None or body.specs[cast.uses[0]].dtype != "bfloat16" or body.specs[cast.outputs[0]].dtype != "float32":
         return None
     narrow = replace(norm, attrs=_with(norm, input_tensor=Ref(cast.uses[0])), outputs=step.outputs, origin=step.origin)
@@ -67,20 +76,22 @@ def _through_float32(body: Body, step: Step) -> Fusion | None:
 
 
 def _weighted(body: Body, step: Step) -> Fusion | None:
-    return _affine(body, step, "ttnn.multiply", "weight", NORMS)
+    return _affine(body, step, "ttnn.multiply", "weight")
 
 
 def _shifted(body: Body, step: Step) -> Fusion | None:
     """After the weight: a shift before it would be scaled by it."""
-    return _affine(body, step, "ttnn.add", "bias", NORMS[1:])
+    return _affine(body, step, "ttnn.add", "bias")
 
 
-def _affine(body: Body, step: Step, kernel: str, parameter: str, norms: tuple[str, ...]) -> Fusion | None:
+def _affine(body: Body, step: Step, kernel: str, parameter: str) -> Fusion | None:
     if step.kernel != kernel or not is_plain(step, "input_tensor_a", "input_tensor_b"):
         return None
     for result, row in either_way(step):
-        norm = body.maker(result, *norms)
+        norm = body.maker(result, kind="norm")
         if norm is None or not isinstance(row, Ref) or norm.attr(parameter) is not None or norm.attr("bias"):
+            continue
+        if parameter not in kernels()[norm.kernel].parameters:
             continue
         out = body.specs[norm.outputs[0]]
         if is_row(body.spec(row), out.shape[-1]) and body.spec(row).dtype == out.dtype and row.name in body.prepared:
@@ -114,3 +125,6 @@ def _with(step: Step, **changed: Arg) -> tuple[tuple[str, Arg], ...]:
 
 
 RULES = (_scaled_by_its_size, _centred, _through_float32, _weighted, _shifted)
+
+
+FUSIONS = (Listed("formulas", 2, fuse_norm),)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proveout.compiler.program_passes.match import Body, Fusion, Policy, fuse, is_plain
+from proveout.compiler.program_passes.match import Body, Fusion, Listed, Policy, fuse, is_plain
+from proveout.kernels.table import kind_of
 from proveout.program import Arg, Program, Ref, Step
 from proveout.types import TILE
 
-SPLIT = "ttnn.transformer.split_query_key_value_and_split_heads"
 APART, APART_TRANSPOSED = (0, 2, 1, 3), (0, 2, 3, 1)
 """[batch, length, heads, size] with the heads in front; the second as a key is needed for a product with queries."""
 
@@ -96,7 +96,8 @@ def _split(body: Body, rows: Ref, found: list[Heads]) -> Step | None:
     if shared != heads:
         attrs["num_kv_heads"] = shared
     last = max((h.turn for h in found), key=lambda turn: body.position(turn.outputs[0]))
-    return Step(SPLIT, tuple(attrs.items()), tuple(h.turn.outputs[0] for h in found), last.origin)
+    kernel = "ttnn.transformer.split_query_key_value_and_split_heads"
+    return Step(kernel, tuple(attrs.items()), tuple(h.turn.outputs[0] for h in found), last.origin)
 
 
 def _find_products(body: Body, step: Step) -> Fusion | None:
@@ -136,7 +137,7 @@ def _siblings(body: Body, step: Step) -> list[Step]:
 
 
 def _is_plain_product(body: Body, step: Step) -> bool:
-    if step.kernel not in ("ttnn.matmul", "ttnn.linear"):
+    if kind_of(step) != "product":
         return False
     if not is_plain(step, "input_tensor_a", "input_tensor_b", "bias"):
         return False
@@ -180,3 +181,6 @@ def _joined(body: Body, products: tuple[Step, ...]) -> tuple[Step, tuple[Step, .
 
 def _width(body: Body, step: Step) -> int:
     return body.specs[step.outputs[0]].shape[-1]
+
+
+FUSIONS = (Listed("products", 2, fuse_heads), Listed("products", 3, fuse_products))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proveout.compiler.program_passes.match import Body, Fusion, Policy, either_way, fuse, is_plain
+from proveout.compiler.program_passes.match import Body, Fusion, Listed, Policy, either_way, fuse, is_plain
 from proveout.program import Arg, Program, Ref, Step
 
 OPERANDS = ("input_tensor_a", "input_tensor_b")
@@ -60,3 +60,6 @@ def _cuts(step: Step, start: tuple[int, ...], end: tuple[int, ...]) -> bool:
     steps = step.attr("slice_step")
     whole = steps is None or (isinstance(steps, tuple) and all(s == 1 for s in steps))
     return whole and step.attr("slice_start") == start and step.attr("slice_end") == end
+
+
+FUSIONS = (Listed("formulas", 3, fuse_rotary),)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proveout.compiler.program_passes.match import Body, Fusion, Policy, either_way, fuse, is_plain, number
+from proveout.compiler.program_passes.match import Body, Fusion, Listed, Policy, either_way, fuse, is_plain, number
 from proveout.program import Arg, Program, Ref, Step
 
 
@@ -34,3 +34,6 @@ def _find(body: Body, step: Step) -> Fusion | None:
             continue
         return Fusion(removed, (Step("ttnn.scale_mask_softmax", tuple(attrs.items()), step.outputs, step.origin),))
     return None
+
+
+FUSIONS = (Listed("formulas", 5, fuse_softmax),)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proveout.compiler.program_passes.match import Body, Fusion, Policy, fuse
+from proveout.compiler.program_passes.match import Body, Fusion, Listed, Policy, fuse
+from proveout.kernels.table import kind_of
 from proveout.program import Program, Ref, Step
 
 
@@ -13,7 +14,7 @@ def fuse_transpose(program: Program, policy: Policy) -> Program:
 
 
 def _find(body: Body, step: Step) -> Fusion | None:
-    if step.kernel not in ("ttnn.matmul", "ttnn.linear"):
+    if kind_of(step) != "product":
         return None
     for side in "ab":
         operand = step.attr(f"input_tensor_{side}")
@@ -36,3 +37,6 @@ def swaps_last_two(dims: object) -> bool:
         return False
     rank = len(dims)
     return dims == (*range(rank - 2), rank - 1, rank - 2)
+
+
+FUSIONS = (Listed("products", 5, fuse_transpose),)

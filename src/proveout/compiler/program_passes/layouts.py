@@ -12,14 +12,12 @@ from dataclasses import replace
 from proveout.chip.time import HOST_NS, TRACED_GAP_NS
 from proveout.compiler.mincut import Cut
 from proveout.kernels.cost import step_time
-from proveout.kernels.table import LAYOUT_NAMES, infer, kernels, refusal, specs_of
+from proveout.kernels.table import LAYOUT_NAMES, infer, kernels, kind_of, refusal, specs_of
 from proveout.program import FROM_TORCH, TO_TORCH, Program, Ref, Step, with_refs
 from proveout.types import DeviceSpec, Layout, Settings
 
 CONVERT = "ttnn.to_layout"
 LAYOUTS: tuple[Layout, Layout] = ("row_major", "tile")
-SOURCES = (FROM_TORCH, "ttnn.full")
-"""Steps that make a value in whichever layout they are asked for."""
 
 
 def layouts(program: Program, chip: DeviceSpec, settings: Settings) -> Program:
@@ -43,7 +41,7 @@ class _Choice:
         readers: dict[str, list[object]] = {}
         for index, step in self._steps():
             reader = index if _is_free(step) else f"needs {_needs(step)}" if _needs(step) else None
-            for name in step.uses if reader is not None and step.kernel not in SOURCES else ():
+            for name in step.uses if reader is not None and not _makes(step) else ():
                 source = self.root.get(name, name)
                 if source in self.maker:
                     readers.setdefault(source, []).append(reader)
@@ -109,7 +107,7 @@ class _Choice:
             chosen: Layout = "tile" if index in self.tiled else "row_major"
             wanted = chosen if _is_free(current) else _needs(current)
             step = with_refs(current, functools.partial(form, layout=None if current.on_host else wanted))
-            if step.kernel in SOURCES and _is_free(step):
+            if _makes(step) and _is_free(step):
                 step = replace(
                     step, attrs=tuple((k, LAYOUT_NAMES[chosen] if k == "layout" else v) for k, v in step.attrs)
                 )
@@ -124,12 +122,17 @@ def _needs(step: Step) -> Layout | None:
     return None if step.on_host else kernels()[step.kernel].layout
 
 
+def _makes(step: Step) -> bool:
+    """Whether a Step makes a value in whichever layout it is asked for."""
+    return step.kernel == FROM_TORCH or kind_of(step) == "creation"
+
+
 def _is_free(step: Step) -> bool:
     """Whether a Step's result is in the layout that its operands, or the asker, choose."""
     row = None if step.on_host else kernels()[step.kernel]
     if row is None or step.kernel == TO_TORCH or not step.outputs or row.layout or row.out_layout:
         return False
-    return step.kernel not in SOURCES or ("layout" in dict(step.attrs) and "device" in dict(step.attrs))
+    return not _makes(step) or ("layout" in dict(step.attrs) and "device" in dict(step.attrs))
 
 
 def _without_conversions(program: Program) -> dict[str, str]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol
 
 from proveout.kernels.cost import program_ns, step_time
-from proveout.kernels.table import FLOAT, infer, kernels, refusal, specs_of
+from proveout.kernels.row import FLOAT, Kind
+from proveout.kernels.table import infer, kernels, kind_of, refusal, specs_of
 from proveout.program import Arg, Program, Ref, Step
 from proveout.types import DeviceSpec, Settings, TensorSpec
 
@@ -47,6 +49,23 @@ class Fusion:
 
 
 Find = Callable[["Body", Step], Fusion | None]
+
+
+class Fuse(Protocol):
+    """A fusion as a pass."""
+
+    def __call__(self, program: Program, policy: Policy) -> Program: ...
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A fusion as a file's `FUSIONS` lists it: when it runs, and its place among those that run then."""
+
+    stage: Literal["formulas", "products"]
+    """`formulas`: what is written out as element-wise Steps, reductions and products becomes one kernel. `products`
+    come after them: they are joined before each has an activation of its own."""
+    order: float
+    run: Fuse
 
 
 def fuse(program: Program, find: Find, policy: Policy) -> Program:
@@ -117,10 +136,12 @@ class Body:
     def holds(self, step: Step) -> bool:
         return bool(step.outputs) and self._made.get(step.outputs[0]) is step
 
-    def maker(self, arg: Arg, *kernels: str) -> Step | None:
-        """The Step of the body that makes a value, if its kernel is one of these."""
+    def maker(self, arg: Arg, *kernels: str, kind: Kind | None = None) -> Step | None:
+        """The Step of the body that makes a value, if its kernel is one of these, or of this kind."""
         step = self._made.get(arg.name) if isinstance(arg, Ref) else None
-        return step if step is not None and (not kernels or step.kernel in kernels) else None
+        if step is None or (kernels and step.kernel not in kernels) or (kind and kind_of(step) != kind):
+            return None
+        return step
 
     def position(self, name: str) -> int:
         return self._slot[name]

@@ -11,14 +11,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from proveout.kernels.table import LAYOUT_NAMES, infer
-from proveout.program import FROM_TORCH, TO_TORCH, Arg, Name, Program, Ref, Step
+from proveout.kernels.row import MATRIX_UNIT
+from proveout.kernels.table import LAYOUT_NAMES, infer, kernels, kind_of
+from proveout.program import FROM_TORCH, TO_TORCH, Arg, Construct, Name, Program, Ref, Step
 from proveout.types import Origin, Settings, TensorSpec
 
-PRODUCTS = ("ttnn.matmul", "ttnn.linear")
-CONVOLUTIONS = {"ttnn.conv2d": (2, 3, 1, 0), "ttnn.conv_transpose2d": (2, 3, 0, 1)}
-"""How a weight is permuted to (height, width, channels in, channels out)."""
-MOVES = {"ttnn.permute": ("aten.permute.default", "dims"), "ttnn.reshape": ("aten.reshape.default", "shape")}
 REASON = "prepares weights, once"
 
 
@@ -27,14 +24,14 @@ def pack_weights(program: Program, settings: Settings) -> Program:
     body = []
     for step in program.body:
         dtype = settings.weights_of(step.origin)
-        key = "input_tensor_b" if step.kernel in PRODUCTS else "weight_tensor"
-        weight = step.attr(key) if step.kernel in (*PRODUCTS, *CONVOLUTIONS) else None
-        if dtype != "same" and isinstance(weight, Ref) and work.is_weight(weight.name):
-            if step.kernel in PRODUCTS:
-                step = _with(step, key, Ref(work.packed(weight.name, dtype, step.origin)))
+        held = kernels()[step.kernel].weight if kind_of(step) in MATRIX_UNIT else None
+        weight = step.attr(held.operand) if held else None
+        if dtype != "same" and held and isinstance(weight, Ref) and work.is_weight(weight.name):
+            if not held.order:
+                step = _with(step, held.operand, Ref(work.packed(weight.name, dtype, step.origin)))
             elif step.attr("groups", 1) == 1 and step.attr("conv_config") is None:
-                step = _with(step, key, Ref(work.prepared(weight.name, dtype, step)))
-                config = Name(f"ttnn.Conv2dConfig(weights_dtype=ttnn.{dtype})")
+                step = _with(step, held.operand, Ref(work.prepared(weight.name, dtype, step, held.order)))
+                config = Construct.of("ttnn.Conv2dConfig", weights_dtype=Name(f"ttnn.{dtype}"))
                 step = replace(step, attrs=(*step.attrs, ("conv_config", config)))
         body.append(step)
     return replace(program, setup=tuple(work.steps), body=tuple(body), specs=work.specs)
@@ -74,51 +71,47 @@ class _Setup:
                 self._done[name, dtype] = self._add("ttnn.typecast", attrs, origin)
         return self._done[name, dtype]
 
-    def prepared(self, name: str, dtype: str, conv: Step) -> str:
+    def prepared(self, name: str, dtype: str, conv: Step, order: tuple[int, ...]) -> str:
         """A convolution's weight as it reads after ttnn has packed it, in its own shape and dtype."""
         key, made = (name, dtype, conv.kernel), self._made[name]
         if key in self._done:
             return self._done[key]
         assert made.kernel == FROM_TORCH, f"{conv.kernel} takes its weight from {made.kernel}"
         source = made.uses[0]
-        order = CONVOLUTIONS[conv.kernel]
         back = tuple(order.index(d) for d in range(4))
         shape = tuple(self.specs[source].shape[d] for d in order)
-        columns = self._host("aten.permute.default", source, conv.origin, dims=order)
-        columns = self._host("aten.reshape.default", columns, conv.origin, shape=(math.prod(shape[:-1]), shape[-1]))
+        flat = (math.prod(shape[:-1]), shape[-1])
+        columns = self._host("aten.permute.default", source, conv.origin, shape, dims=order)
+        columns = self._host("aten.reshape.default", columns, conv.origin, flat, shape=flat)
         packed = self._to_device(columns, dtype, conv.origin)
         dtype_there = Name(f"torch.{self.specs[source].dtype}")
         read = self._add(TO_TORCH, {"tensor": Ref(packed), "dtype": dtype_there}, conv.origin)
-        read = self._host("aten.reshape.default", read, conv.origin, shape=shape)
-        read = self._host("aten.permute.default", read, conv.origin, dims=back)
+        read = self._host("aten.reshape.default", read, conv.origin, shape, shape=shape)
+        read = self._host("aten.permute.default", read, conv.origin, self.specs[source].shape, dims=back)
         attrs = {k: Ref(read) if k == "tensor" else v for k, v in made.attrs}
         self._done[key] = self._add(FROM_TORCH, attrs, conv.origin)
         return self._done[key]
 
     def _moved_on_host(self, name: str, origin: Origin) -> str | None:
         """The same moves on the host, from the torch tensor that the weight was made of; None where it is more."""
-        moves: list[tuple[str, str, Arg]] = []
+        moves: list[Step] = []
         step = self._made[name]
         while step.kernel != FROM_TORCH:
-            if step.kernel not in MOVES or step.uses[0] not in self._made:
+            if kind_of(step) not in ("view", "order") or step.uses[0] not in self._made:
                 return None
-            kernel, key = MOVES[step.kernel]
-            value = self.specs[step.outputs[0]].shape if key == "shape" else step.attr(key)
-            moves.append((kernel, key, value))
+            moves.append(step)
             step = self._made[step.uses[0]]
         host = step.uses[0]
-        for kernel, key, value in reversed(moves):
-            host = self._host(kernel, host, origin, **{key: value})
+        for move in reversed(moves):
+            form, shape = kernels()[move.kernel].host, self.specs[move.outputs[0]].shape
+            assert form is not None
+            how = {k: v for k, v in form.attrs(dict(move.attrs)).items() if not isinstance(v, Ref)}
+            host = self._host(form.aten, host, origin, shape, **how)
         return host
 
-    def _host(self, kernel: str, source: str, origin: Origin, **attrs: Arg) -> str:
-        spec, dims, shape = self.specs[source], attrs.get("dims"), attrs.get("shape")
-        if isinstance(dims, tuple):
-            wanted = tuple(spec.shape[int(str(d))] for d in dims)
-        else:
-            assert isinstance(shape, tuple)
-            wanted = tuple(int(str(n)) for n in shape)
-        return self._add(kernel, {"self": Ref(source), **attrs}, origin, TensorSpec(wanted, spec.dtype))
+    def _host(self, aten: str, source: str, origin: Origin, wanted: tuple[int, ...], **attrs: Arg) -> str:
+        spec = TensorSpec(wanted, self.specs[source].dtype)
+        return self._add(aten, {"self": Ref(source), **attrs}, origin, spec)
 
     def _to_device(self, host: str, dtype: str, origin: Origin) -> str:
         attrs: dict[str, Arg] = {"tensor": Ref(host), "dtype": Name(f"ttnn.{dtype}"), "layout": LAYOUT_NAMES["tile"]}

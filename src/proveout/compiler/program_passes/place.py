@@ -13,13 +13,12 @@ from dataclasses import replace
 from proveout.chip.memory import Arena, bytes_per_bank
 from proveout.compiler.program_passes.deallocate import freed_after, sharing
 from proveout.kernels.cost import CIRCULAR_BYTES, circular_bytes, program_ns, step_times
+from proveout.kernels.row import MATRIX_UNIT
 from proveout.kernels.signatures import parameters
-from proveout.kernels.table import MEMORY_NAMES, infer, kernels
+from proveout.kernels.table import MEMORY_NAMES, infer, kernels, kind_of
 from proveout.program import Program, Ref, Step, refs, with_refs
 from proveout.types import DRAM, HOST, L1, DeviceSpec, Settings, TensorSpec
 
-PRODUCTS = ("ttnn.matmul", "ttnn.linear", "ttnn.conv2d")
-"""Kernels whose program follows from where each of their tensors lies; others at most keep intermediates there."""
 DEFAULTS = Settings()
 
 
@@ -38,7 +37,7 @@ def keep_in_dram(program: Program) -> Program:
     """Say DRAM outright where a kernel would put its result elsewhere."""
     specs, body = dict(program.specs), []
     for step in program.body:
-        if not step.on_host and step.attr("memory_config") is None and kernels()[step.kernel].out_memory:
+        if not step.on_host and step.attr("memory_config") is None and kernels()[step.kernel].out_memory == L1:
             step = replace(step, attrs=(*step.attrs, ("memory_config", MEMORY_NAMES[DRAM])))
         if not step.on_host:
             specs.update(zip(step.outputs, infer(step, specs)))
@@ -76,7 +75,9 @@ class _Placement:
         """The most that a Step's circular buffers may take, wherever its tensors will lie."""
         if step.on_host or step.is_transfer:
             return 0
-        both = itertools.product((DRAM, L1), repeat=2) if step.kernel in PRODUCTS else ((DRAM, DRAM), (L1, L1))
+        # A product's program follows from where each of its tensors lies; others at most keep intermediates there.
+        each = kind_of(step) in MATRIX_UNIT
+        both = itertools.product((DRAM, L1), repeat=2) if each else ((DRAM, DRAM), (L1, L1))
         found = []
         for around, results in both:
             moved = {n: replace(self.specs[n], memory=around) for n in step.uses if self.specs[n].memory != HOST}

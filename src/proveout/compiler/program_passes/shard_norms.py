@@ -12,14 +12,11 @@ from dataclasses import replace
 from proveout.chip.memory import bytes_per_bank, shard_refusal
 from proveout.chip.time import TRACED_GAP_NS
 from proveout.kernels.cost import step_time
-from proveout.kernels.memory_config import memory_text
-from proveout.kernels.table import infer
-from proveout.program import Arg, Name, Program, Ref, Step
+from proveout.kernels.memory_config import core, memory_arg
+from proveout.kernels.table import infer, kernels, kind_of
+from proveout.program import Arg, Construct, Program, Ref, Step
 from proveout.types import DRAM, TILE, DeviceSpec, Memory, Settings, ShardSpec, TensorSpec
 
-NORMS = ("ttnn.layer_norm", "ttnn.rms_norm")
-WRITERS = ("ttnn.add", "ttnn.subtract", "ttnn.multiply")
-"""Calls that can write shards themselves: what only a norm reads needs no resharding after them."""
 SHARE = 0.25
 """Of a core's L1, the most that one shard may take."""
 USUAL = 1
@@ -30,7 +27,7 @@ def shard_norms(program: Program, chip: DeviceSpec, settings: Settings) -> Progr
     readers = Counter(name for step in program.body for name in step.uses)
     body: list[Step] = []
     for step in program.body:
-        if step.kernel in NORMS:
+        if kind_of(step) == "norm":
             body = _sharded(step, body, specs, readers, chip, settings)
         else:
             body.append(step)
@@ -67,9 +64,9 @@ def _sharded(
     if memory is None or not isinstance(source, Ref):
         return [*body, step]
     trial = dict(specs)
-    place = Name(memory_text(memory))
+    place = memory_arg(memory)
     writer = next((s for s in reversed(body) if source.name in s.outputs), None)
-    if writer is not None and writer.kernel in WRITERS and readers[source.name] == 1:
+    if writer is not None and _writes_shards(writer) and readers[source.name] == 1:
         before = [_with(s, memory_config=place) if s is writer else s for s in body]
         trial[source.name] = replace(specs[source.name], memory=memory)
         added, old, given = [next(s for s in before if source.name in s.outputs)], [writer, step], source.name
@@ -79,11 +76,11 @@ def _sharded(
         trial[given] = infer(move, trial)[0]
         before, added, old = [*body, move], [move], [step]
     sharded = _new(f"{result}.shards", trial)
-    config = Name(_program_config(specs[source.name], memory))
+    config = _program_config(specs[source.name], memory)
     norm = _with(step, input_tensor=Ref(given), memory_config=place, program_config=config)
     norm = replace(norm, outputs=(sharded,))
     trial[sharded] = replace(specs[result], memory=memory)
-    back = Name(memory_text(specs[result].memory if specs[result].memory.buffer != "host" else DRAM))
+    back = memory_arg(specs[result].memory if specs[result].memory.buffer != "host" else DRAM)
     leave = Step("ttnn.to_memory_config", (("tensor", Ref(sharded)), ("memory_config", back)), (result,), step.origin)
     if _ns([*added, norm, leave], trial, chip, settings) >= _ns(old, specs, chip, settings):
         return [*body, step]
@@ -91,15 +88,23 @@ def _sharded(
     return [*before, norm, leave]
 
 
-def _program_config(spec: TensorSpec, memory: Memory) -> str:
+def _writes_shards(step: Step) -> bool:
+    """What only a norm reads then needs no resharding."""
+    return not step.on_host and kernels()[step.kernel].writes_shards
+
+
+def _program_config(spec: TensorSpec, memory: Memory) -> Construct:
     assert memory.shard is not None
     (height, width), (columns, rows) = memory.shard.shape, memory.shard.grid
     across = width // TILE
     subblock = max(n for n in range(1, 5) if across % n == 0)
-    return (
-        "ttnn.LayerNormShardedMultiCoreProgramConfig("
-        f"compute_with_storage_grid_size=ttnn.CoreCoord({columns}, {rows}), "
-        f"subblock_w={subblock}, block_h={height // TILE}, block_w={across}, inplace=False)"
+    return Construct.of(
+        "ttnn.LayerNormShardedMultiCoreProgramConfig",
+        compute_with_storage_grid_size=core(columns, rows),
+        subblock_w=subblock,
+        block_h=height // TILE,
+        block_w=across,
+        inplace=False,
     )
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proveout.kernels.eltwise import BINARY, UNARY
+from proveout.kernels.row import Kind
+from proveout.kernels.table import kind_of
 from proveout.program import Program, Ref, Step
 from proveout.types import TensorSpec
 
-MOVES = ("ttnn.permute", "ttnn.reshape")
-ELEMENTWISE = frozenset(k.name for k in (*UNARY, *BINARY)) | {"ttnn.pow", "ttnn.typecast", "ttnn.to_layout"}
+ELEMENTWISE: tuple[Kind, ...] = ("unary", "binary", "cast", "layout")
 
 
 def sink(program: Program) -> Program:
@@ -30,7 +30,7 @@ def sink(program: Program) -> Program:
             uses[inner.outputs[0]] = 1
             emit(inner)
         body.append(step)
-        if step.kernel in MOVES:
+        if kind_of(step) in ("view", "order"):
             made[step.outputs[0]] = step
 
     for step in program.body:
@@ -42,13 +42,13 @@ def _below(
     step: Step, made: dict[str, Step], uses: dict[str, int], specs: dict[str, TensorSpec]
 ) -> tuple[Step, Step] | None:
     """The element-wise Step on what was moved, and the move after it; None where that is not the same."""
-    if step.kernel not in ELEMENTWISE or not step.uses:
+    if kind_of(step) not in ELEMENTWISE or not step.uses:
         return None
     moves = [made.get(name) for name in step.uses]
     first = moves[0]
     if first is None or any(m is None or _kind(m, specs) != _kind(first, specs) for m in moves):
         return None
-    if len(step.uses) == 1 and uses[step.uses[0]] > 1 and step.kernel != "ttnn.to_layout":
+    if len(step.uses) == 1 and uses[step.uses[0]] > 1 and kind_of(step) != "layout":
         return None  # the move would stay for its other users and be made again here
     sources = {name: made[name].uses[0] for name in step.uses}
     inner_name = f"{step.outputs[0]}.below"
@@ -60,7 +60,8 @@ def _below(
 def _kind(move: Step, specs: dict[str, TensorSpec]) -> tuple[object, ...]:
     """Two moves are the same if they take one shape to another in one way."""
     source, out = specs[move.uses[0]], specs[move.outputs[0]]
-    return move.kernel, move.attr("dims"), source.shape, out.shape, source.layout
+    how = tuple(move.attr(name) for name in ("dims", "dim1", "dim2"))
+    return move.kernel, how, source.shape, out.shape, source.layout
 
 
 def _counts(program: Program) -> dict[str, int]:

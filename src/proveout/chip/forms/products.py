@@ -1,0 +1,315 @@
+"""Matrix products by how they are cut: along one side, over a grid, on the DRAM banks' own cores, batch by batch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from proveout.chip.device_op import DeviceOp, tiles
+from proveout.chip.fidelity import PHASES
+from proveout.chip.forms.shared import Features, attribute, conflict, in_dram, memory, per_core, sharded, tile_bytes
+from proveout.chip.matmul import Product, blocks_for
+from proveout.chip.profile_text import ProductConfig
+from proveout.types import TILE, DeviceSpec, TensorSpec
+
+BANKS = {"wormhole_b0": 12, "blackhole": 8}
+SPARSE = 6
+"""Where a sparse product does not tell how many of its experts run, one in so many does."""
+PARTIAL = 4
+
+
+def product_of(op: DeviceOp) -> Product:
+    """The matrix product of a matmul, in tiles; K follows from its arithmetic, whatever is transposed."""
+    a, b = op.inputs[:2]
+    shape = op.out.padded_shape
+    batch = math.prod(b.shape[:-2])
+    k = round(op.work.ops / (2 * math.prod(shape))) if math.prod(shape) else TILE
+    m = math.prod(shape[:-1]) // batch
+    return Product(
+        m=max(1, m // TILE),
+        k=max(1, -(-k // TILE)),
+        n=max(1, shape[-1] // TILE),
+        batch=batch,
+        in0=a.dtype,
+        in1=b.dtype,
+        out=op.out.dtype,
+        phases=op.phases,
+        in0_l1=a.memory.buffer == "l1",
+        in1_l1=b.memory.buffer == "l1",
+        out_l1=op.out.memory.buffer == "l1",
+        sharded=a.memory.sharding != "interleaved",
+    )
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What one core of a product does, in tiles, and how often all of it is repeated."""
+
+    m: int
+    n: int
+    k: int
+    step: int
+    times: int
+    rereads: int
+    """How often the right factor is read."""
+    wide: bool
+    """Whether cores take columns and share the rows."""
+
+    @property
+    def steps(self) -> int:
+        return -(-self.k // max(1, self.step))
+
+
+def form_of(op: DeviceOp, chip: DeviceSpec) -> str:
+    """Which family of products this one belongs to."""
+    if op.code.startswith("SparseMatmul"):
+        return "sparse product"
+    if op.code.startswith("MinimalMatmul"):
+        return "minimal product"
+    config: ProductConfig | None = op.param("config")
+    product = product_of(op)
+    if config is not None:
+        if config.kind == "height":
+            return "height-sharded product"
+        if config.kind == "dram":
+            return "DRAM-sharded product"
+        if config.kind in ("batched", "minimal"):
+            return "batched product"
+        if config.kind == "2d":
+            return "2D product"
+        if product.m == 1 and product.batch == 1 and config.fuse_batch:
+            return "1D decode product"
+        return "1D product" if product.batch == 1 else "batched product"
+    b = op.inputs[1]
+    if in_dram(b) and sharded(b) and product.m == 1:
+        return "DRAM-sharded product"
+    if product.batch > 1:
+        return "batched product"
+    blocks = blocks_for(product, chip, cores=op.cores)
+    if blocks.kind == "2d":
+        return "2D product"
+    return "1D decode product" if product.m == 1 else "1D product"
+
+
+def cut_of(op: DeviceOp, chip: DeviceSpec, cores: int) -> Cut:
+    """As its program config says, or as ttnn would choose."""
+    product = product_of(op)
+    config: ProductConfig | None = op.param("config")
+    blocks = blocks_for(product, chip, cores=op.cores)
+    m, n, step, wide = blocks.m, blocks.n, blocks.k, blocks.kind == "1d wide"
+    if config is not None:
+        columns, lines = config.grid if config.gridded else chip.grid
+        if config.kind == "2d":
+            m = config.per_core_m or -(-product.m // lines)
+            n = config.per_core_n or -(-product.n // columns)
+            wide = False
+        elif config.kind == "1d":
+            wide = config.mcast_in0
+            m = config.per_core_m or (product.m if wide else -(-product.m // cores))
+            n = config.per_core_n or (-(-product.n // cores) if wide else product.n)
+        else:
+            m, n = config.per_core_m or m, config.per_core_n or n
+        step = config.block_w or step
+    # A left factor whose leading dimensions are not fused into rows goes through the right one again for each.
+    a = op.inputs[0]
+    apart = math.prod(a.padded_shape[:-2]) if config is not None and not config.fuse_batch else 1
+    times = max(1, product.batch, apart if product.batch == 1 else product.batch)
+    rereads = apart if product.batch == 1 else 1
+    if apart > 1 and product.batch == 1:
+        m = min(m, max(1, a.padded_shape[-2] // TILE))
+    return Cut(max(1, m), max(1, n), product.k, max(1, step), times, max(1, rereads), wide)
+
+
+def fused(op: DeviceOp, count: float) -> Features:
+    """An activation inside the kernel, on every output tile of the busiest core."""
+    found: Features = {}
+    for _, activation in op.param("fused", ()):
+        name = (
+            "fused_silu"
+            if activation in ("SILU", "SIGMOID")
+            else "fused_gelu"
+            if activation == "GELU"
+            else "fused_light"
+        )
+        found[name] = found.get(name, 0.0) + count
+    return found
+
+
+def _math(op: DeviceOp, m: float, n: float, k: float, steps: float, times: float = 1.0) -> Features:
+    count = times * m * n * k
+    return {
+        "product_phase": count * 16 * PHASES[op.fidelity],
+        "tile_product": count,
+        "fp32_product": count if op.param("fp32") else 0.0,
+        "k_step": times * steps,
+        "k_step_tile": times * steps * m * n,
+    }
+
+
+def _weights(op: DeviceOp) -> TensorSpec:
+    return op.inputs[1]
+
+
+def dram_sharded(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
+    """The cores beside the DRAM banks read and compute; all others only hold."""
+    product, cut = product_of(op), cut_of(op, chip, cores)
+    n = per_core(product.n, BANKS.get(chip.arch, chip.dram_banks))
+    return {
+        **memory(chip, (_weights(op), _weights(op).nbytes)),
+        "bank_phase": product.m * n * product.k * 16.0 * PHASES[op.fidelity],
+        "k_step_tile": float(cut.steps * product.m * n),
+        "read_step": float(cut.steps),
+        **fused(op, product.m * n),
+    }
+
+
+def one_dimensional(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
+    a, b, out = op.inputs[0], op.inputs[1], op.out
+    cut = cut_of(op, chip, cores)
+    moved = memory(chip, (b, b.nbytes * cut.rereads), (a, a.nbytes), (out, out.nbytes))
+    local = sharded(a) and not in_dram(a) and not cut.wide
+    tall = () if cut.wide else ((a, a.nbytes, cut.m * cut.k), (out, out.nbytes, cut.m * cut.n))
+    return {
+        **moved,
+        "conflict": conflict(chip, *tall),
+        **_math(op, cut.m, cut.n, cut.k, cut.steps, cut.times),
+        "k_step": 0.0,
+        "read_step": float(cut.times * cut.steps),
+        "multicast_tile": float(cut.times * (cut.m if cut.wide else cut.n) * cut.k),
+        "page": cut.times * float(tiles(b)) if cut.wide else 0.0,
+        "in0_tile": 0.0 if local or cut.wide else float(cut.times * cut.m * cut.k),
+        "dram_out_tile": float(cut.times * cut.m * cut.n) if in_dram(out) else 0.0,
+        **fused(op, cut.times * cut.m * cut.n),
+    }
+
+
+def decode_1d(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
+    a, b, out = op.inputs[0], op.inputs[1], op.out
+    cut = cut_of(op, chip, cores)
+    return {
+        **memory(chip, (b, b.nbytes), (out, out.nbytes if in_dram(out) else 0.0), (a, a.nbytes if in_dram(a) else 0.0)),
+        "page": float(tiles(b)),
+        "core_start": 0.0,
+        **_math(op, cut.m, cut.n, cut.k, cut.steps),
+        "k_step": 0.0,
+        "read_step": float(cut.steps),
+        "step_core": float(cut.steps * cores),
+        "in1_tile": float(cut.n * cut.k),
+        "in1_byte": cut.n * cut.k * tile_bytes(b),
+        **fused(op, cut.m * cut.n),
+    }
+
+
+def two_dimensional(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
+    a, b, out = op.inputs[0], op.inputs[1], op.out
+    cut = cut_of(op, chip, cores)
+    config: ProductConfig | None = op.param("config")
+    area = (config.sub_h * config.sub_w if config is not None else 0) or PARTIAL
+    return {
+        **memory(chip, (b, b.nbytes), (a, a.nbytes), (out, out.nbytes)),
+        **_math(op, cut.m, cut.n, cut.k, cut.steps, cut.times),
+        "subblock": cut.times * cut.m * cut.n * cut.k / area,
+        "in0_tile": float(cut.times * cut.m * cut.k),
+        "in0_byte": cut.times * cut.m * cut.k * tile_bytes(a),
+        "in1_tile": float(cut.times * cut.n * cut.k),
+        "in1_byte": cut.times * cut.n * cut.k * tile_bytes(b),
+        "dram_out_tile": float(cut.times * cut.m * cut.n) if in_dram(out) else 0.0,
+        **fused(op, cut.times * cut.m * cut.n),
+    }
+
+
+def batched(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
+    a, b, out = op.inputs[0], op.inputs[1], op.out
+    cut, product = cut_of(op, chip, cores), product_of(op)
+    config: ProductConfig | None = op.param("config")
+    times = float(cut.times)
+    if config is not None and config.kind == "batched":
+        # every core takes whole products of the batch
+        total = product.batch * -(-product.m // cut.m) * -(-product.n // cut.n)
+        times = per_core(total, cores)
+    elif config is None:
+        total = product.batch * product.m * product.n
+        cut = Cut(1, 1, product.k, product.k, 1, 1, True)
+        times = per_core(total, cores)
+    return {
+        **memory(chip, (b, b.nbytes), (a, a.nbytes), (out, out.nbytes)),
+        **_math(op, cut.m, cut.n, cut.k, cut.steps, times),
+        "in0_tile": times * cut.m * cut.k,
+        "in1_tile": times * cut.n * cut.k,
+        "dram_out_tile": times * cut.m * cut.n if in_dram(out) else 0.0,
+        "batch": times,
+        **fused(op, times * cut.m * cut.n),
+    }
+
+
+def minimal(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
+    """Blocks of both factors go round the grid; each core makes its part of the output block by block."""
+    a, b, out = op.inputs[0], op.inputs[1], op.out
+    product = product_of(op)
+    config: ProductConfig | None = op.param("config")
+    columns, lines = config.grid if config is not None and config.gridded else chip.grid
+    if product.m > product.n:
+        columns, lines = max(columns, lines), min(columns, lines)
+        across, down = lines, columns
+    else:
+        across, down = max(columns, lines), min(columns, lines)
+    m, n = -(-product.m // down), -(-product.n // across)
+    block_m = (config.per_core_m if config else 0) or 8
+    block_n = (config.per_core_n if config else 0) or 8
+    block_k = (config.block_w if config else 0) or 8
+    blocks_m, blocks_n = -(-m // block_m), -(-n // block_n)
+    steps = -(-product.k // block_k)
+    full_m, full_n = blocks_m * block_m, blocks_n * block_n
+    area = (config.sub_h * config.sub_w if config is not None else 0) or PARTIAL
+    count = full_m * full_n * steps * block_k
+    return {
+        **memory(chip, (b, b.nbytes * blocks_m), (a, a.nbytes * blocks_n), (out, out.nbytes)),
+        "product_phase": count * 16.0 * PHASES[op.fidelity],
+        "tile_product": float(count),
+        "subblock": count / area,
+        "k_step": float(blocks_m * blocks_n * steps),
+        "k_step_tile": float(full_m * full_n * steps),
+        "in0_tile": float(blocks_n * full_m * steps * block_k),
+        "in1_tile": float(blocks_m * full_n * steps * block_k),
+        "dram_out_tile": float(full_m * full_n),
+    }
+
+
+def sparse(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
+    """One product after another, of the experts that run."""
+    b, out = op.inputs[1], op.out
+    config: ProductConfig | None = op.param("config")
+    k, n_total = b.shape[-2] // TILE, b.shape[-1] // TILE
+    told = attribute(op, "nnz")
+    experts = op.inputs[2].numel if len(op.inputs) > 2 else b.shape[1]
+    active = float(told) if told.isdigit() else max(1.0, experts / SPARSE)
+    n = (config.per_core_n if config is not None else 0) or -(-n_total // max(1, cores))
+    m = (config.per_core_m if config is not None else 0) or 1
+    step = (config.block_w if config is not None else 0) or 1
+    bytes_each = b.shape[-2] * b.shape[-1] * tile_bytes(b) / (TILE * TILE)
+    return {
+        **memory(chip, (b, active * bytes_each)),
+        **_math(op, m, n, k, -(-k // step), active),
+        "in1_tile": active * n * k,
+        "batch": active,
+        "searched_element": float(experts),
+        "dram_out_tile": active * m * n if in_dram(out) else 0.0,
+    }
+
+
+def height_sharded(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
+    """Every core has its rows and takes all of the right factor; what its L1 cannot hold it goes through in blocks."""
+    product, cut = product_of(op), cut_of(op, chip, cores)
+    m = -(-product.m // cores)
+    held = m * product.k + product.k * product.n + m * product.n
+    blocks = -(-held // HELD)
+    return {
+        "tile_product": float(m * product.n * product.k),
+        "out_tile": float(m * product.n),
+        "row_block": float(product.k * product.n * min(m, blocks)),
+        "k_step": float(m if cut.step else 0),
+    }
+
+
+HELD = 600
+"""Tiles of L1 beyond which a height-sharded product goes block by block."""

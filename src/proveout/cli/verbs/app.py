@@ -1,0 +1,130 @@
+"""`proveout app`: the web app, on this machine only."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, TextIO
+
+import typer
+
+from proveout.cli.options import CacheDir
+from proveout.errors import EnvironmentFault, UsageError
+
+ADDRESS = "127.0.0.1"
+HOSTS = ("localhost", ADDRESS)
+"""What a browser may call this machine: a page whose own name points here gets no answer."""
+PORT = 8501
+START_S = 60.0
+NEEDS = {"streamlit": "streamlit", "plotly": "plotly", "PIL": "pillow", "transformers": "transformers"}
+"""Modules beyond our own dependencies, and the packages that hold them."""
+
+Port = Annotated[
+    int | None,
+    typer.Option(
+        "--port", min=1, max=65535, metavar="N", help="[default: 8501, or the next free one]", show_default=False
+    ),
+]
+Weights = Annotated[
+    Path | None,
+    typer.Option(
+        "--weights", metavar="DIR", help="Your own weights: a folder with a folder for each task.", show_default=False
+    ),
+]
+NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Print the address instead of opening it.")]
+
+
+def verb(port: Port = None, cache_dir: CacheDir = None, weights: Weights = None, no_browser: NoBrowser = False) -> int:
+    """Try five tasks live, and explore all results, in the browser.
+
+    \b
+    Examples:
+      proveout app
+      proveout app --port 9000 --no-browser --cache-dir results
+      proveout app --weights ~/models        ~/models/text, ~/models/digits …
+    """
+    command = command_line(port, cache_dir, weights, no_browser)
+    sys.stdout.flush()
+    os.execv(command[0], command)  # this process becomes the server: Ctrl-C and signals reach it
+
+
+def command_line(port: int | None, cache_dir: str | None, weights: Path | None, no_browser: bool) -> list[str]:
+    """The server's command, checked: what cannot work is said before anything starts."""
+    missing = [package for module, package in NEEDS.items() if importlib.util.find_spec(module) is None]
+    if missing:
+        raise EnvironmentFault(f"the app needs {' and '.join(missing)}. Run: pip install 'proveout[app]'")
+    if weights is not None and not weights.expanduser().is_dir():
+        raise UsageError(f"--weights {weights}: there is no such folder.")
+    options = ["--cache-dir", os.path.abspath(os.path.expanduser(cache_dir))] if cache_dir else []
+    options += ["--weights", str(weights.expanduser().resolve())] if weights else []
+    settings = {
+        "server.address": ADDRESS,
+        "server.port": str(_free(port)),
+        "server.headless": "true" if no_browser else "false",
+        "logger.level": "warning",
+        "browser.gatherUsageStats": "false",
+    }
+    flags = [word for name, value in settings.items() for word in (f"--{name}", value)]
+    flags += [word for host in HOSTS for word in ("--server.allowedHosts", host)]
+    spec = importlib.util.find_spec("proveout.app.main")
+    assert spec is not None
+    assert spec.origin is not None
+    return [sys.executable, "-m", "proveout.app.serve", "run", spec.origin, *flags, "--", *options]
+
+
+def _free(asked: int | None) -> int:
+    """The port that was asked for, or the first free one from the usual one on."""
+    for port in [asked] if asked else range(PORT, PORT + 100):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((ADDRESS, port))
+            except OSError:
+                continue
+            return port
+    raise UsageError(f"port {asked or PORT} is taken. Choose another with --port N.")
+
+
+@contextmanager
+def serving(store: Path, cwd: Path | None = None, environment: Mapping[str, str] | None = None) -> Iterator[str]:
+    """The app over a store, without a browser of its own, for as long as the block lasts; gives its address."""
+    with socket.socket() as probe:
+        probe.bind((ADDRESS, 0))
+        port = probe.getsockname()[1]
+    source = str(Path(__file__).parents[3])
+    paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
+    env = {**os.environ, **(environment or {}), "PYTHONPATH": os.pathsep.join(paths)}
+    with tempfile.TemporaryFile("w+") as log:
+        command = command_line(port, str(store), None, True)
+        server = subprocess.Popen(command, cwd=cwd, env=env, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            address = f"http://{ADDRESS}:{port}"
+            _wait(server, f"{address}/_stcore/health", log)
+            yield address
+        finally:
+            server.terminate()
+            server.wait()
+
+
+def _wait(server: subprocess.Popen[bytes], address: str, log: TextIO) -> None:
+    import urllib.request
+
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline and server.poll() is None:
+        try:
+            urllib.request.urlopen(address, timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    log.seek(0)
+    said = (log.read().strip().splitlines() or ["it said nothing"])[-1]
+    how = f"did not start within {START_S:g} s" if server.poll() is None else f"ended with code {server.returncode}"
+    raise EnvironmentFault(f"the app's server {how}: {said}")

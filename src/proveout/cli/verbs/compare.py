@@ -1,0 +1,275 @@
+"""`proveout compare`: is B slower than A? Runs of both in fresh processes, in turn, and a ratio with its interval."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from proveout.cache import entries, record_of
+from proveout.capture import discover, resolve
+from proveout.cli.options import CacheDir, Json, ScriptArgs, SearchDir
+from proveout.cli.output import emit, emit_json, note
+from proveout.cli.request import Request, check
+from proveout.columns.words import called
+from proveout.devices.registry import find
+from proveout.errors import ScriptError, UsageError
+from proveout.measure import compare as statistics
+from proveout.measure.compare import Gate, Ratio
+from proveout.prove import prove
+from proveout.store import Store
+from proveout.types import Job, Record, Timing
+
+PAIRS, CALLS, WARMUP = 10, 1000, 50
+"""The design that the gate's error rates are declared for, and calls before it."""
+EXIT = {"passed": 0, "failed": 1, "undecided": 4}
+EAGER = "eager"
+
+Side = Annotated[str, typer.Argument(metavar="SCRIPT[::HASH][@WHERE]", show_default=False)]
+GateOption = Annotated[
+    str | None,
+    typer.Option("--gate", metavar="SHARE", help="Fail if B is slower by this much: 3%, 0.03.", show_default=False),
+]
+PairsOption = Annotated[int, typer.Option("--pairs", min=1, metavar="N", help="Pairs of runs, each in a process.")]
+CallsOption = Annotated[int, typer.Option("--iterations", min=1, metavar="N", help="Timed calls of each run.")]
+WarmupOption = Annotated[int, typer.Option("--warmup", min=0, metavar="N", help="Calls before the timed ones.")]
+Timeout = Annotated[float, typer.Option("--timeout", min=1, metavar="S", help="Seconds for each run.")]
+
+
+def verb(
+    a: Side,
+    b: Side,
+    gate: GateOption = None,
+    pairs: PairsOption = PAIRS,
+    iterations: CallsOption = CALLS,
+    warmup: WarmupOption = WARMUP,
+    search_dir: SearchDir = None,
+    script_args: ScriptArgs = "",
+    cache_dir: CacheDir = None,
+    timeout: Timeout = 600.0,
+    as_json: Json = False,
+) -> int:
+    """Compare the time of one call of two models, or of one model in two ways.
+
+    Runs alternate as A B, B A, … in fresh processes; the ratio is that of adjacent runs. @WHERE is a device, or
+    `eager` for the model as it is, and settings may follow. Without @WHERE a model is compiled for the cpu.
+    Two results of the cache, each by its key or its name, are compared as they are.
+
+    \b
+    Examples:
+      proveout compare old.py new.py --gate 3%
+      proveout compare net.py@eager net.py@cpu
+      proveout compare net.py@sim net.py@sim,math_fidelity=LoFi
+      proveout compare "Net b8 n1 w1" "Net b8 n1 w2"
+
+    \b
+    Exit codes: 0 passed, or compared without a gate; 1 B is slower, or a run failed; 2 usage; 3 environment;
+    4 undecided: neither "slower" nor "within the allowance" is shown.
+    """
+    allowed = None if gate is None else share(gate)
+    request = Request(
+        search_dir=search_dir,
+        script_args=script_args,
+        cache_dir=cache_dir,
+        iterations=iterations,
+        warmup=warmup,
+        timeout=timeout,
+    )
+    sides = [_side(name, text, request) for name, text in (("A", a), ("B", b))]
+    result = compared(sides[0], sides[1], pairs, allowed)
+    if as_json:
+        emit_json(result.document())
+    else:
+        emit(result.text())
+    return EXIT[result.outcome] if result.gated else 0
+
+
+@dataclass(frozen=True)
+class Competitor:
+    """One side: what it was called, its Job, and which of the Job's timings is meant."""
+
+    name: str
+    text: str
+    job: Job
+    what: str
+    kept: Record | None = None
+    """Where the cache has its result already; it is not run."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    sides: tuple[Competitor, Competitor]
+    kind: str
+    medians_ms: tuple[float, float]
+    """Of all runs' medians."""
+    ratio: Ratio
+    gate: Gate | None
+    allowed: float | None
+
+    @property
+    def gated(self) -> bool:
+        return self.allowed is not None
+
+    @property
+    def outcome(self) -> str:
+        """A modelled time does not vary, so that no interval is needed to judge it."""
+        if self.gate is not None:
+            return self.gate.outcome
+        return "failed" if self.allowed is not None and (self.ratio.ratio.value or 0) - 1 > self.allowed else "passed"
+
+    @property
+    def reason(self) -> str:
+        if self.gate is not None:
+            return self.gate.reason
+        more = (self.ratio.ratio.value or 0) - 1
+        return f"B is modelled to take {abs(more):.1%} {'less' if more < 0 else 'more'} time"
+
+    def text(self) -> str:
+        lines = [
+            f"{side.name}  {median:.6g} ms {self.kind}  {side.text}"
+            for side, median in zip(self.sides, self.medians_ms)
+        ]
+        estimate = self.ratio.ratio
+        told = f"{estimate.value:.4f}"
+        if estimate.low is not None and estimate.high is not None:
+            told += f", 95 % interval {estimate.low:.4f} to {estimate.high:.4f}"
+        elif estimate.reason:
+            told += f" ({estimate.reason})"
+        how = f"{self.ratio.num_pairs} pairs of runs" if self.kind == "measured" else "modelled, without noise"
+        lines.append(f"B ÷ A  {told}  ({how}; above 1, B is slower)")
+        if self.gated:
+            lines.append(f"{self.outcome.upper()}: {self.reason}.")
+        if self.gate is not None and not self.gate.declared:
+            few = f"{PAIRS} pairs of {CALLS} calls"
+            lines.append(f"Smaller than {few}: how often a slowdown of {self.allowed:.1%} is found is not declared.")
+        return "\n".join(lines)
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "verb": "compare",
+            "kind": self.kind,
+            "a": self.sides[0].text,
+            "b": self.sides[1].text,
+            "median_ms": dict(zip(("a", "b"), self.medians_ms)),
+            "ratio": dataclasses.asdict(self.ratio.ratio),
+            "pairs": self.ratio.num_pairs,
+            "calls_per_run": self.ratio.samples_per_run,
+            "allowed": self.allowed,
+            "outcome": self.outcome if self.gated else None,
+            "reason": self.reason if self.gated else "no gate was asked for",
+            "declared": None if self.gate is None else self.gate.declared,
+            "exit_code": EXIT[self.outcome] if self.gated else 0,
+        }
+
+
+def share(text: str) -> float:
+    """`3%` and `0.03` alike."""
+    try:
+        value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < 1:
+        raise UsageError(f"--gate {text}: give a share between 0 and 1, such as 3% or 0.03.")
+    return value
+
+
+def compared(a: Competitor, b: Competitor, pairs: int, allowed: float | None) -> Compared:
+    """Run both in turn and compare; modelled times, which are the same every time, need one run each."""
+    if (a.kept is None) != (b.kept is None):
+        side = a if a.kept is not None else b
+        raise UsageError(f"{side.name} ({side.text}) is a result of the cache: compare it with another one there.")
+    first = [_timing(a), _timing(b)]
+    kinds = {timing.kind for timing in first}
+    if len(kinds) > 1:
+        raise UsageError(f"A is {first[0].kind} and B is {first[1].kind}: such times are not compared.")
+    [kind] = kinds
+    runs: tuple[list[Sequence[int]], list[Sequence[int]]] = ([first[0].samples_ns], [first[1].samples_ns])
+    if kind == "measured" and a.kept is None:
+        _interleave((a, b), runs, pairs)
+    verdict = statistics.gate(*runs, allowed) if kind == "measured" and allowed is not None else None
+    ratio = verdict.compared if verdict else statistics.compare(*runs)
+    if kind == "modelled":
+        told = dataclasses.replace(ratio.ratio, reason="one prediction each", needs=0)
+        ratio = dataclasses.replace(ratio, ratio=told)
+    medians = [sorted(_median(run) for run in side) for side in runs]
+    middles = (_median(medians[0]) / 1e6, _median(medians[1]) / 1e6)
+    return Compared((a, b), kind, middles, ratio, verdict, allowed)
+
+
+def _interleave(sides: Sequence[Competitor], runs: Sequence[list[Sequence[int]]], pairs: int) -> None:
+    """A B was the first pair; then B A, A B, … so that a machine that slows down hurts both alike."""
+    started, left = time.monotonic(), 2 * (pairs - 1)
+    for done, which in enumerate([i for pair in range(1, pairs) for i in ((1, 0) if pair % 2 else (0, 1))]):
+        runs[which].append(_timing(sides[which]).samples_ns)
+        each = (time.monotonic() - started) / (done + 1)
+        note(f"[{done + 3}/{left + 2}] {sides[which].name}: about {each * (left - done - 1):.0f} s left")
+
+
+def _timing(side: Competitor) -> Timing:
+    record = side.kept or run_once(side.job)
+    if record.status != "passed":
+        raise ScriptError(f"{side.name} ({side.text}) failed: {record.reason}. Run: proveout check {side.text}")
+    found = record.timing(side.what)
+    if found is None or not found.samples_ns:
+        raise ScriptError(f"{side.name} ({side.text}) has no {side.what} time.")
+    return found
+
+
+def run_once(job: Job) -> Record:
+    """One run in a process of its own; nothing is kept in the store, where a comparison's runs mean nothing."""
+    return prove(job)
+
+
+def _kept(name: str, text: str, request: Request) -> Competitor | None:
+    """A result of the cache, by its key or by its name as reports print it: `Net b8 n1 w2`."""
+    found = [e for e in entries(Store(request.cache_dir)) if text in (e.row["key"], called(e.row))]
+    if len(found) > 1:
+        keys = ", ".join(f"{e.row['key']} ({e.row['device']})" for e in found)
+        raise UsageError(f"{text!r} is {len(found)} results of the cache; choose one by its key: {keys}.")
+    if not found:
+        return None
+    record = record_of(found[0])
+    what = "compiled" if record.timing("compiled") else EAGER
+    return Competitor(name, text, record.job, what, record)
+
+
+def _side(name: str, text: str, request: Request) -> Competitor:
+    if not Path(text.partition("@")[0]).exists() and (kept := _kept(name, text, request)) is not None:
+        return kept
+    script, _, where = text.rpartition("@") if "@" in text else (text, "", "cpu")
+    place, *overrides = [word.strip() for word in where.split(",")]
+    if not script or not place:
+        raise UsageError(f"{text!r}: give SCRIPT, SCRIPT@DEVICE or SCRIPT@DEVICE,KEY=VALUE.")
+    eager = place == EAGER
+    if eager and overrides:
+        raise UsageError(f"{text!r}: settings are for a compiled model; `eager` takes none.")
+    asked = dataclasses.replace(request, device="cpu" if eager else place, overrides=overrides or None)
+    [(device, settings)] = check(asked).targets
+    found = resolve([script], request.search_dir or [], False)
+    if len(found) != 1:
+        raise UsageError(f"{text!r} is {len(found)} scripts; compare takes one.")
+    [(path, selectors)] = found
+    discovery = discover(path, script_args=request.script_args, timeout_s=request.timeout)
+    workloads = [w for w in discovery.workloads if not selectors or w.selector in selectors]
+    if not workloads:
+        raise ScriptError(f"{text!r} holds no such model: {discovery.error or 'no model was called'}.")
+    if len(workloads) > 1:
+        known = ", ".join(f"{path.name}::{w.selector} ({w.name})" for w in workloads)
+        raise UsageError(f"{text!r} holds {len(workloads)} models; choose one: {known}.")
+    if find(device).times == "none" and not eager:
+        raise UsageError(f"device {device!r} computes nothing, so it has no times to compare.")
+    do: tuple[Literal["run", "benchmark"]] = ("run",) if find(device).times == "modelled" else ("benchmark",)
+    job = Job(workloads[0], device, settings, do, request.iterations or CALLS, request.warmup, request.timeout)
+    return Competitor(name, text, job, EAGER if eager else "compiled")
+
+
+def _median(values: Sequence[float]) -> float:
+    from statistics import median
+
+    return float(median(values))

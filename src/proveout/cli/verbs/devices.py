@@ -1,0 +1,214 @@
+"""`proveout devices`: where models can run here, what a modelled chip is, and how long it would take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from proveout.chip.calibration import parameters, uncalibrated
+from proveout.chip.predict import predict_table
+from proveout.chip.show import backing_of, facts, fitted, rooflines
+from proveout.cli.options import Json
+from proveout.cli.output import colour, emit, emit_json, note
+from proveout.coding import to_json
+from proveout.devices.registry import devices, find
+from proveout.errors import UsageError
+from proveout.report.tables.terminal import grid
+
+Action = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[show|predict|numerics|fingerprint]",
+        help="Show one device, predict a table, check numbers, or probe a device's arithmetic.",
+        show_default=False,
+    ),
+]
+Subjects = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[NAME|FILE…]", help="The device, a CSV file, or vector files.", show_default=False),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="FILE", help="Where the predicted table goes.", show_default=False),
+]
+
+
+def verb(action: Action = None, subjects: Subjects = None, output: Output = None, as_json: Json = False) -> int:
+    """List the devices, and why one cannot be used here.
+
+    Says of each whether its times are measured by a clock or modelled, or that it has none, as nothing is computed.
+    `show NAME` tells what a chip is and how well its modelled times match published ones. `predict TABLE` adds
+    predicted_ns, low_ns, high_ns and calibrated to a CSV table of matrix products, device operations, convolutions
+    or element-wise calls. `numerics FILE …` puts numbers that a chip or its simulator computed to the modelled
+    chip's arithmetic and ends with 1 if a bit differs. `fingerprint NAME` finds from outside how a device adds
+    products: width, order, rounding, special values.
+
+    \b
+    Examples:
+      proveout devices --json
+      proveout devices show sim:n150
+      proveout devices predict ops.csv -o predicted.csv
+      proveout devices numerics tests/data/ttsim/*.npz
+      proveout devices fingerprint sim
+    """
+    if action is None:
+        return _list(as_json)
+    if action not in NEEDS:
+        raise UsageError(f"no action {action!r}. Take {', '.join(NEEDS)}, or nothing for the list of devices.")
+    if not subjects or (len(subjects) > 1 and action != "numerics"):
+        raise UsageError(f"proveout devices {action} needs {NEEDS[action]}.")
+    if action == "show":
+        return _show(subjects[0], as_json)
+    if action == "predict":
+        return _predict(Path(subjects[0]), output, as_json)
+    if action == "fingerprint":
+        return _fingerprint(subjects[0], as_json)
+    return _numerics([Path(s) for s in subjects], as_json)
+
+
+NEEDS = {
+    "show": "a device: proveout devices show sim:n150",
+    "predict": "a CSV file",
+    "numerics": "vector files: proveout devices numerics FILE.npz",
+    "fingerprint": "a device: proveout devices fingerprint sim",
+}
+
+
+def _list(as_json: bool) -> int:
+    found = [(name, [info.alias] if info.alias else [], info) for name, info in devices().items()]
+    if as_json:
+        keys = ("available", "times", "description", "reason")
+        documents = [
+            {"name": name, "aliases": aliases} | {key: getattr(info, key) for key in keys}
+            for name, aliases, info in found
+        ]
+        emit_json({"devices": documents})
+        return 0
+    rows = [
+        (
+            ", ".join([name, *aliases]),
+            "yes" if info.available else "no",
+            info.times,
+            info.description,
+            info.reason,
+        )
+        for name, aliases, info in found
+    ]
+    emit(grid(("Device", "Available", "Times", "What it is", "Reason"), rows, colour()))
+    return 0
+
+
+def _show(name: str, as_json: bool) -> int:
+    info = find(name)
+    if info.spec is None:
+        document: dict[str, Any] = {"name": info.name, "description": info.description, "times": info.times}
+        emit_json(document) if as_json else emit(f"{info.name}: {info.description}. {info.times_words}.")
+        return 0
+    chip, low_high = info.spec, uncalibrated()
+    peaks, backing = rooflines(chip), backing_of(chip)
+    if as_json:
+        emit_json(
+            {
+                "name": info.name,
+                "times": info.times,
+                "spec": chip,
+                "rooflines": peaks,
+                "calibration": backing,
+                "parameters": parameters(chip.arch),
+                "uncalibrated_interval": low_high,
+            }
+        )
+        return 0
+    lines = [
+        f"{info.name}: {info.description}. {info.times_words}.",
+        grid(("Figure", "Value"), facts(chip), colour()),
+    ]
+    titles = ("Fidelity", "Peak TFLOP/s", "DRAM-bound below FLOP/B")
+    lines.append(grid(titles, [(p["fidelity"], p["tflops"], p["ridge"]) for p in peaks], colour()))
+    lines.append("Modelled times against published ones on this architecture, for shapes and for sources never seen:")
+    table = [
+        (
+            b.family,
+            b.mode,
+            "calibrated" if b.calibrated else "uncalibrated",
+            b.rows,
+            b.sources,
+            f"{b.median_error:.1%}",
+            f"{b.source_median_error:.1%}" if b.sources > 1 else "",
+            f"× {b.low:.2f} to {b.high:.2f}",
+            f"{b.source_cover if b.sources > 1 else b.cover:.0%}",
+        )
+        for b in backing
+    ]
+    heads = ("Family", "Timed", "Label", "Rows", "Sources", "New shapes", "New sources", "Interval", "Held for")
+    lines.append(grid(heads, table, colour()))
+    lines.append("The parameters, with one standard deviation (a factor; × ÷ 2.7 is only a guess):")
+    lines.append(grid(("Family", "Parameter", "Value", "× ÷", "Unit", "What it is"), fitted(chip), colour()))
+    lines.append(
+        f"Families without rows here are uncalibrated: × {low_high[0]:.2f} to {low_high[1]:.2f}. "
+        "How this is found: docs/reference/calibration.md"
+    )
+    emit("\n".join(lines))
+    return 0
+
+
+def _predict(table: Path, output: Path | None, as_json: bool) -> int:
+    found = predict_table(table)
+    if found.unpredicted:
+        some = "1 row has" if found.unpredicted == 1 else f"{found.unpredicted} rows have"
+        note(f"{some} no prediction: no tensors to predict from.")
+    if output is not None:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(found.text, encoding="utf-8")
+    if as_json:
+        emit_json(
+            {
+                "rows": found.rows,
+                "predicted": found.rows - found.unpredicted,
+                "calibrated": found.calibrated,
+                "median_error": found.median_error,
+                "output": str(output) if output else None,
+            }
+        )
+    elif output is None:
+        emit(found.text)
+    else:
+        error = (
+            "" if found.median_error is None else f" Median error against the measured times: {found.median_error:.1%}."
+        )
+        emit(f"{found.rows - found.unpredicted} of {found.rows} rows predicted, {found.calibrated} calibrated.{error}")
+    return 0
+
+
+def _numerics(files: list[Path], as_json: bool) -> int:
+    from proveout.kernels.arithmetic.vectors import check_file
+
+    found = [finding for file in files for finding in check_file(file)]
+    equal, total = sum(f.equal for f in found), sum(f.total for f in found)
+    if as_json:
+        emit_json({"equal": equal, "total": total, "cases": [to_json(f) for f in found]})
+        return int(equal != total)
+    rows = [
+        (f.file, f.case, f.kind, f.setting, f.arch, f"{f.equal / max(f.total, 1):.4%}", f.first or "") for f in found
+    ]
+    wrong = [row for row, f in zip(rows, found) if f.first is not None]
+    titles = ("File", "Case", "Kind", "Setting", "Chip", "Equal", "First difference: where, ours, theirs")
+    emit(grid(titles, rows, colour()))
+    end = "all equal in every bit" if not wrong else f"{len(wrong)} of them differ"
+    emit(f"{len(found)} results of {len(files)} files, {total} numbers: {end}.")
+    return int(bool(wrong))
+
+
+def _fingerprint(name: str, as_json: bool) -> int:
+    from proveout.check.fingerprint import fingerprints
+
+    found = list(fingerprints(name))
+    if as_json:
+        emit_json({"fingerprints": [to_json(f) | {"verdict": f.verdict} for f in found]})
+        return 0
+    for each in found:
+        rows = [(key.replace("_", " "), str(value)) for key, value in to_json(each).items()]
+        emit(grid(("Probe", "Found"), [*rows, ("looks like", each.verdict)], colour()))
+    return 0

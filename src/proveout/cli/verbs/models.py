@@ -1,0 +1,81 @@
+"""`proveout models`: what the corpora hold."""
+
+from __future__ import annotations
+
+import ast
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from proveout.capture import read_labels
+from proveout.cli.options import Json, Labels, SearchDir
+from proveout.cli.output import colour, emit, emit_json, note
+from proveout.cli.request import chosen_scripts
+from proveout.report.tables.terminal import grid
+
+
+class Action(StrEnum):
+    list = "list"
+
+
+def verb(
+    action: Annotated[Action, typer.Argument(help="What to do with them.")] = Action.list,
+    search_dir: SearchDir = None,
+    labels: Labels = None,
+    as_json: Json = False,
+) -> int:
+    """List the scripts of the corpora.
+
+    All of them, or those with the labels asked for. Nothing is run.
+
+    \b
+    Examples:
+      proveout models list
+      proveout models list --labels task::Computer_Vision author::google
+      proveout models list --search-dir selftest --json
+    """
+    found = [script for script, _ in chosen_scripts(None, search_dir, True, labels)]
+    rows: list[dict[str, Any]] = [
+        {
+            "script": str(script),
+            "corpus": script.parent.name,
+            "name": script.stem,
+            "labels": {key: list(values) for key, values in read_labels(script)},
+            "about": _about(script.read_text(encoding="utf-8", errors="replace")),
+        }
+        for script in found
+    ]
+    if as_json:
+        emit_json({"models": rows})
+        return 0
+    titles = ("Corpus", "Script", "Author", "Task", "About")
+    emit(
+        grid(
+            titles,
+            [
+                (
+                    row["corpus"],
+                    f"{row['name']}.py",
+                    ", ".join(row["labels"].get("author", [])),
+                    ", ".join(row["labels"].get("task", [])),
+                    row["about"],
+                )
+                for row in rows
+            ],
+            colour(),
+        )
+    )
+    corpora = {row["corpus"] for row in rows}
+    note(f"{len(rows)} scripts in {len(corpora)} corpora; to run one: proveout SCRIPT --search-dir CORPUS")
+    return 0
+
+
+def _about(source: str, most: int = 72) -> str:
+    """The first line of a script's docstring."""
+    try:
+        text = ast.get_docstring(ast.parse(source)) or ""
+    except SyntaxError:
+        return ""
+    line = text.partition("\n")[0].strip()
+    return line if len(line) <= most else f"{line[: most - 1]}…"

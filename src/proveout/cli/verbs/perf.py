@@ -1,0 +1,143 @@
+"""`proveout perf`: where the time of a call goes on the modelled chip, and what would make it quicker."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from proveout import isolate, recording
+from proveout.cli.jobs import check_folder, run
+from proveout.cli.output import colour, emit, emit_json, note
+from proveout.cli.request import Rebuild, Request, takes_request
+from proveout.devices.registry import find
+from proveout.errors import ScriptError, UsageError
+from proveout.folders import file_name
+from proveout.recording import Recorded
+from proveout.types import Comparison
+
+Output = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Where memory/ and performance/ go.")]
+Trace = Annotated[bool, typer.Option("--trace", help="As if the device replayed a captured trace.")]
+Queues = Annotated[int, typer.Option("--queues", min=1, max=2, help="Command queues; 2 overlap the transfers.")]
+NameOption = Annotated[
+    str | None, typer.Option("-n", "--name", metavar="NAME", help="What to call it, with -c.", show_default=False)
+]
+Command = Annotated[
+    str | None,
+    typer.Option(
+        "-c",
+        "--command",
+        metavar="COMMAND",
+        help="Any command; the Programs it runs.",
+        show_default=False,
+    ),
+]
+
+
+@takes_request
+def verb(
+    request: Request,
+    output: Output = Path("proveout-perf"),
+    trace: Trace = False,
+    queues: Queues = 1,
+    name: NameOption = None,
+    command: Command = None,
+) -> int:
+    """Show where the time of a call goes, operation by operation, and what would save some.
+
+    All times are modelled. Leaves the sheet for tt-perf-report and ttnn-visualizer: performance/ and memory/.
+
+    \b
+    Examples:
+      proveout perf linear.py --search-dir selftest --device sim:n150 --trace -o perf
+      proveout perf -n bert -c "pytest tests/test_bert.py" -o perf
+    """
+    chosen = {**({"trace": True} if trace else {}), **({"queues": queues} if queues > 1 else {})}
+    for setting in chosen:
+        if any(text.partition("=")[0].strip() == setting for text in request.overrides or ()):
+            raise UsageError(f"--{setting} and --set {setting}=… say the same thing twice; keep one.")
+    if command is not None:
+        return _of_command(request, command, name or "command", chosen, output)
+    if name is not None:
+        raise UsageError('-n NAME is for -c "COMMAND"; a script\'s models have names.')
+    return _of_scripts(request, chosen, output)
+
+
+def _of_scripts(request: Request, chosen: dict[str, Any], output: Path) -> int:
+    for device in request.device.split(","):
+        if find(device.strip()).target != "ttnn":
+            raise UsageError(f"device {device!r} has no modelled chip. Use --device sim, or `proveout benchmark`.")
+    overrides = [*(request.overrides or ()), *(f"{key}={str(value).lower()}" for key, value in chosen.items())]
+    # A Record that is there already says nothing about the Programs in this folder.
+    rebuild = Rebuild.always if request.rebuild is Rebuild.if_needed else request.rebuild
+    asked = dataclasses.replace(request, overrides=overrides or None, rebuild=rebuild)
+    results = run(asked, ("check", "perf"), output / "programs")
+    sheets = []
+    for result in results:
+        record = result.record
+        label = f"{record.job.workload.name} on {record.job.device}"
+        if record.status != "passed":
+            note(f"{label}: {record.reason}")
+        found = recording.load(Path(record.job.artifacts)) if record.job.artifacts else []
+        if found:
+            sheets.append((record.job.workload.name, found, record.comparisons))
+        elif not record.reason:
+            note(f"{label}: no op of it runs on the chip")
+    return _show(sheets, request, output, failed=sum(r.failed for r in results))
+
+
+def _of_command(request: Request, command: str, name: str, chosen: dict[str, Any], output: Path) -> int:
+    given = [f.name for f in dataclasses.fields(Request) if getattr(request, f.name) != f.default]
+    extra = sorted(set(given) - {"as_json", "timeout", "all_scripts"})
+    if extra or request.all_scripts:
+        told = "scripts" if "scripts" in extra or request.all_scripts else f"--{extra[0].replace('_', '-')}"
+        raise UsageError(f"{told} cannot be given with -c: the command itself chooses its models, device and settings.")
+    if not command.strip():
+        raise UsageError('-c takes a command, for example: proveout perf -n bert -c "pytest tests/test_bert.py"')
+    folder = output.absolute() / "programs" / file_name(name)
+    check_folder(folder)
+    recording.clear(folder)
+    environment = {recording.VARIABLE: str(folder)}
+    outcome = isolate.run_command(command, output=sys.stderr, timeout_s=request.timeout, environment=environment)
+    found = [r.as_under(dataclasses.replace(r.settings, **chosen)) for r in recording.load(folder)]
+    if not found:
+        if outcome.ok:
+            raise ScriptError("the command ran no Program on a modelled chip: it must compile for a `sim` device.")
+        raise ScriptError(f"the command {outcome.story} before it ran a Program; what it printed is above.")
+    if not outcome.ok:
+        note(f"the command {outcome.story}; these are the Programs it had run")
+    by_device: dict[str, list[Recorded]] = {}
+    for one in found:
+        by_device.setdefault(one.device, []).append(one)
+    return _show([(name, group, ()) for group in by_device.values()], request, output, failed=0 if outcome.ok else 1)
+
+
+def _show(
+    sheets: Sequence[tuple[str, Sequence[Recorded], Sequence[Comparison]]],
+    request: Request,
+    output: Path,
+    failed: int,
+) -> int:
+    """Write and print each sheet; several have a folder each."""
+    from proveout.report.perf.files import produce
+
+    when = datetime.now(UTC)
+    documents, texts = [], []
+    for name, recorded, comparisons in sheets:
+        stem = file_name(name)
+        own = f"{stem}-{file_name(recorded[0].device)}"
+        folder = output if len(sheets) == 1 else output / own
+        sheet = produce(stem, recorded, folder, when, comparisons, colour())
+        documents.append({**sheet.document, "files": {k: str(path) for k, path in sheet.files.items()}})
+        texts.append(sheet.text)
+        note(f"wrote {sheet.files['csv']}, {sheet.files['memory']} and {sheet.files['sheet']}")
+    if request.as_json:
+        emit_json({"verb": "perf", "failed": failed, "sheets": documents})
+    elif texts:
+        emit("\n\n".join(texts))
+    return 1 if failed else 0

@@ -1,0 +1,86 @@
+"""What a flat column is: its name and SQL type, how a Record gives it, and how each place shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from proveout.columns.words import NOTHING, Row, plain
+from proveout.types import Record
+
+Place = Literal["terminal", "markdown", "html"]
+Shape = Literal["text", "number", "pcc", "share", "trend"]
+LATE = 500
+"""Where a column stands that names no order: after the figures, before the reason."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One column of the table of models in terminal, Markdown and HTML."""
+
+    title: str
+    short: str
+    explain: str
+    show: Callable[[Row], str | None] | None = None
+    """The words for its value; None shows the value by its type."""
+    order: int = LATE
+    """From left to right."""
+    numeric: bool = True
+    kind: str = ""
+    """The flat column that says whether the value is measured or modelled."""
+    drop: int = 1
+    """The order in which a narrow terminal gives columns up; 0 keeps it."""
+    places: tuple[Place, ...] = ("terminal", "markdown", "html")
+    empty: str = NOTHING
+    distinguishes: bool = False
+    """It is there to tell rows apart, and left out where all have the same value."""
+    key: str = ""
+    """The flat column it sorts by: that of its row in the table, which fills it in."""
+
+    def value(self, flat: Row) -> str:
+        """The value alone, or what stands for none."""
+        return (self.show(flat) if self.show else plain(flat[self.key])) or self.empty
+
+    def text(self, flat: Row) -> str:
+        """The value with its kind: `0.42 (modelled)`."""
+        value = self.value(flat)
+        return f"{value} ({self.kind_words(flat)})" if self.kind and value != self.empty else value
+
+    def kind_words(self, flat: Row) -> str:
+        """Where the value comes from; a modelled chip's host is measured, where it has a part in a call."""
+        both = self.kind == "compiled_kind" and flat.get("host_part_ms") is not None
+        return "modelled + measured host" if both else flat[self.kind]
+
+
+@dataclass(frozen=True)
+class OnBoard:
+    """One column of the explorer's board."""
+
+    title: str
+    order: int = LATE
+    """From left to right."""
+    shape: Shape = "text"
+    format: str | None = None
+    width: Literal["small", "medium", "large"] | int | None = None
+    help: str | None = None
+    pinned: bool = False
+    value: Callable[[Row], Any] | None = None
+    """What it draws; None draws the flat column."""
+    key: str = ""
+    """Its name in the board's CSV; the table fills in that of the flat column."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One flat column of a Record."""
+
+    name: str
+    sql: str
+    """Its type in the SQL table `records`."""
+    read: Callable[[Record], Any]
+    """None is unknown."""
+    shown: tuple[Shown, ...] = ()
+    """Its columns in the table of models; SQL, CSV and JSON have it in any case."""
+    board: tuple[OnBoard, ...] | None = None
+    """Its columns on the explorer's board; None shows there what the table of models shows."""

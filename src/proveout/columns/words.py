@@ -1,0 +1,99 @@
+"""The words for the values of a flat row: numbers, PCC, status, what a model is called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from proveout.types import Status
+
+Row = dict[str, Any]
+"""A Record's flat columns by name; None is unknown."""
+
+NOTHING = "N/A"
+
+
+@dataclass(frozen=True)
+class StatusWords:
+    """How a status is shown; never by colour alone."""
+
+    symbol: str
+    """In Markdown, where an emoji is a picture."""
+    mark: str
+    """Elsewhere: one character that every font has."""
+    words: str
+
+
+STATUS: dict[Status, StatusWords] = {
+    "passed": StatusWords("✅", "✓", "passed"),
+    "failed": StatusWords("✘", "✘", "failed"),
+    "expected_failure": StatusWords("✘ (expected)", "✘", "expected failure"),
+    "partial": StatusWords("◐ (partial)", "◐", "partial"),
+}
+
+NOT_RUN = StatusWords("— (not run)", "✓", "compiled")
+"""A dry run that succeeded: nothing ran, so there is no run success to tell."""
+
+
+def status_words(flat: Row) -> StatusWords:
+    """How a Record's status is shown."""
+    return NOT_RUN if flat["status"] == "passed" and flat["did"] == "compile" else STATUS[flat["status"]]
+
+
+def number(value: float | None, digits: int = 3) -> str | None:
+    """A figure as people read it: two decimals from one on, significant digits below."""
+    if value is None:
+        return None
+    if value == 0:
+        return "0"
+    return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.{digits}g}"
+
+
+def count(value: int | None) -> str | None:
+    return None if value is None else f"{value:,}"
+
+
+def plain(value: object) -> str | None:
+    """A value of any kind, as a column shows it that says nothing else."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return number(value)
+    return count(value) if isinstance(value, int) else None if value is None else str(value)
+
+
+def pcc_text(value: float | None) -> str | None:
+    """A PCC to six places, where a seventh says nothing in bfloat16; never rounded up to a perfect 1."""
+    if value is None:
+        return None
+    return f"{min(value, 0.999999):.6f}" if value < 1 else "1"
+
+
+def called(flat: Row) -> str:
+    """A model's name, what its script was given, which may be another size, and how it was served: `bert --small`,
+    `Net b8 n1 w2`."""
+    return " ".join(filter(None, (flat["model"], flat["script_args"], flat["load"])))
+
+
+def corpus(flat: Row) -> str:
+    """The folder that a model's script lies in."""
+    return PurePath(flat["script"]).parent.name
+
+
+def numbers(flat: Row) -> str:
+    """What was chosen about numbers: `bfloat16 fast`, `bfloat16 bfloat8_b weights faithful`."""
+    weights = f"{flat['weights']} weights" if flat["weights"] != "same" else None
+    runtime = flat["runtime"] if flat["runtime"] != "proveout" else None
+    return " ".join(filter(None, (flat["precision"], weights, flat["numerics"], runtime)))
+
+
+def off_host(flat: Row) -> float | None:
+    """Share of ATen ops that are off the host."""
+    before, remain = flat["ops_before"], flat["ops_remain"]
+    return (before - remain) / before if before else None
+
+
+def latency_ms(flat: Row, kind: str) -> float | None:
+    """Median time of a call of the compiled model, where it is of this kind."""
+    return flat["compiled_ms"] if flat["compiled_kind"] == kind else None

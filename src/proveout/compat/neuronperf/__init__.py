@@ -1,0 +1,1 @@
+"""NeuronPerf's namespaces (`torch`, `cpu`, `cuda`, `sim`; `tensorflow` and `mxnet` are not served) and its index."""

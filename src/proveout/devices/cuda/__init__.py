@@ -1,0 +1,161 @@
+"""NVIDIA GPUs: the Program's torch meaning, rewritten to fused calls; each call goes to the fastest candidate for its
+shape, and what is in no fused call goes to Inductor (`cuda`) or to torch kernel by kernel (`cuda:eager`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+
+from proveout.devices.cuda.choose import ENOUGH_BYTES, Candidate, best, choices
+from proveout.devices.cuda.modes import Captured, Pending, Runner
+from proveout.devices.cuda.rewrite import rewrite
+from proveout.devices.execute import check_chips
+from proveout.devices.host import with_inductor
+from proveout.devices.resident import Body, Resident
+from proveout.program import Program, Result, Step
+from proveout.types import DeviceSpec, Settings
+
+Mode = Literal["inductor", "eager"]
+
+
+class Cuda:
+    """One GPU."""
+
+    spec: DeviceSpec | None = None
+
+    def __init__(self, mode: Mode = "inductor", index: int = 0) -> None:
+        place = "cuda" if index == 0 else f"cuda:{index}"
+        self.name = place if mode == "inductor" else f"{place}:{mode}"
+        self.mode: Mode = mode
+        self.place = torch.device("cuda", index)
+
+    def load(self, program: Program, settings: Settings) -> OnCuda:
+        check_chips(program, self.name, 1)
+        return OnCuda(program, settings, self.place, self.mode)
+
+    def close(self) -> None:
+        """Nothing is held outside the loaded Programs."""
+
+
+class OnCuda:
+    """A Program on a GPU: weights and what is made of them stay there. Calls run the rewritten Program; single Steps,
+    which only checks ask for, are those of the Program as it was given."""
+
+    def __init__(
+        self,
+        program: Program,
+        settings: Settings,
+        place: torch.device,
+        mode: Mode = "inductor",
+        fold: bool | None = None,
+    ) -> None:
+        """`fold`: whether products take in layer norms; None leaves it to a measurement at the first call."""
+        self.program, self.settings, self.place = program, settings, place
+        self._wrap = with_inductor if mode == "inductor" else None
+        self._fold = fold
+        self._weights: dict[str, torch.Tensor] = {}
+        self._resident: _Kernels | None = None
+        self._plain: Resident | None = None
+        self._runner: Runner | None = None
+
+    def set_weights(self, weights: Mapping[str, torch.Tensor]) -> None:
+        self._weights.update({name: tensor.data for name, tensor in weights.items()})
+        if self._resident is not None:
+            self._resident.set_weights(weights)
+        self._plain = self._runner = None  # a CUDA graph holds addresses of weights
+
+    def drop_weights(self, names: Iterable[str]) -> None:
+        gone = list(names)
+        self._weights = {n: t for n, t in self._weights.items() if n not in gone}
+        if self._resident is not None:
+            self._resident.drop_weights(gone)
+        self._plain = self._runner = None
+
+    def holds_live(self, weight: str) -> bool:
+        return self._resident is not None and self._resident.holds_live(weight)
+
+    def kernels(self, inputs: Sequence[Any]) -> _Kernels:
+        """The rewritten Program, made when the first inputs come."""
+        if self._resident is None:
+            self._resident = self._made(self._folds(inputs), self._wrap)
+        return self._resident
+
+    def _folds(self, inputs: Sequence[Any]) -> bool:
+        if self._fold is None:
+            forms = {fold: rewrite(self.program, fold) for fold in (True, False)}
+            self._fold = forms[True] != forms[False] and self._folding_is_faster(inputs)
+        return self._fold
+
+    def _folding_is_faster(self, inputs: Sequence[Any]) -> bool:
+        candidates: list[Candidate] = [("apart", {}), ("folded", {})]
+        key = f"norms {self.program.fingerprint}"
+        known = choices().get(key, candidates)
+        if known is None:
+            given = [t.to(self.place) if isinstance(t, torch.Tensor) else t for t in inputs]
+            made = {name: self._made(name == "folded", None) for name, _ in candidates}
+            known = best(key, candidates, lambda candidate, _: made[candidate[0]].call(given), ENOUGH_BYTES)
+        return known[0] == "folded"
+
+    def _made(self, fold: bool, wrap: Any) -> _Kernels:
+        made = _Kernels(on_place(rewrite(self.program, fold), self.place), wrap=wrap, place=self.place)
+        made.set_weights(self._weights)
+        return made
+
+    def _runs(self, inputs: Sequence[Any]) -> Runner:
+        if self._runner is None:
+            self._runner = Runner(self.kernels(inputs).call, self.place, self.settings.trace, self.settings.queues)
+        return self._runner
+
+    def run(self, inputs: Sequence[Any]) -> Result:
+        outputs = self._runs(inputs).run(inputs)
+        return Result(outputs[: len(self.program.outputs)], 0, None, tuple(outputs[len(self.program.outputs) :]))
+
+    def submit(self, inputs: Sequence[Any]) -> Pending:
+        """A call that is not waited for; with two queues, transfers of one overlap the kernels of another."""
+        return self._runs(inputs).submit(inputs)
+
+    def captured(self, inputs: Sequence[Any]) -> Captured | None:
+        """The CUDA graph of a call, with its buffers."""
+        return self._runs(inputs).captured(inputs)
+
+    def advance(self, result: Result) -> None:
+        assert not self.program.state, "Programs for torch keep no state"
+
+    def value(self, name: str) -> Any:
+        return self._as_given().value(name)
+
+    def run_step(self, step: Step, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        moved = {n: values[n].to(self.place) if isinstance(values[n], torch.Tensor) else values[n] for n in step.uses}
+        return self._as_given().run_step(step, moved)
+
+    def _as_given(self) -> Resident:
+        if self._plain is None:
+            self._plain = Resident(on_place(self.program, self.place), place=self.place)
+            self._plain.set_weights(self._weights)
+        return self._plain
+
+
+class _Kernels(Resident):
+    """The body as a function of the inputs alone."""
+
+    def call(self, inputs: Sequence[Any]) -> list[Any]:
+        with torch.no_grad():
+            if self._wrapped is None:
+                given = [*inputs, *self._tensors]
+                self._wrapped = self._wrap(self._body, given) if self._wrap is not None else self._body
+            body: Body = self._wrapped
+            return body(*inputs, *self._tensors)
+
+
+def on_place(program: Program, place: torch.device) -> Program:
+    """The Program with the tensors that its ATen Steps create made on the GPU."""
+
+    def moved(step: Step) -> Step:
+        if not step.on_host or step.attr("device") is None:
+            return step
+        return replace(step, attrs=tuple((k, str(place) if k == "device" else v) for k, v in step.attrs))
+
+    return replace(program, setup=tuple(map(moved, program.setup)), body=tuple(map(moved, program.body)))

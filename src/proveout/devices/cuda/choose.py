@@ -1,0 +1,115 @@
+"""Which candidate serves a call: measured once for its shape on this GPU, kept on disk, and for some GPUs shipped."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import secrets
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from proveout.folders import default_folder
+
+Candidate = tuple[str, dict[str, int]]
+"""`library`, or a Triton kernel's name, and the numbers it is launched with."""
+SHIPPED = Path(__file__).with_name("choices.json")
+ENOUGH_BYTES = 160 << 20
+"""Weights that are measured with: more than an L2 cache holds, since a model's are not there either."""
+
+
+class Choices:
+    """What was measured on one kind of GPU with one set of versions."""
+
+    def __init__(self, machine: str, path: Path, shipped: Path = SHIPPED) -> None:
+        self.machine, self.path = machine, path
+        self.rows: dict[str, dict[str, Any]] = {}
+        for file in (shipped, path):
+            with contextlib.suppress(OSError, ValueError):
+                self.rows.update(json.loads(file.read_text()).get(machine, {}))
+
+    def get(self, key: str, candidates: Sequence[Candidate]) -> Candidate | None:
+        """What was chosen before, if it is still a candidate."""
+        row = self.rows.get(key)
+        chosen = (row["kernel"], row["numbers"]) if row else None
+        return chosen if chosen in [(name, dict(numbers)) for name, numbers in candidates] else None
+
+    def put(self, key: str, candidate: Candidate, us: dict[str, float]) -> None:
+        """Remember, here and on disk; two processes that write at once lose a row, which is then measured again."""
+        self.rows[key] = {"kernel": candidate[0], "numbers": candidate[1], "us": us}
+        with contextlib.suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            known = {}
+            with contextlib.suppress(OSError, ValueError):
+                known = json.loads(self.path.read_text())
+            known.setdefault(self.machine, {})[key] = self.rows[key]
+            draft = self.path.with_name(f"{self.path.name}.{secrets.token_hex(4)}")
+            draft.write_text(json.dumps(known, indent=1, sort_keys=True))
+            os.replace(draft, self.path)
+
+
+@functools.cache
+def choices() -> Choices:
+    return Choices(machine(), default_folder() / "cuda" / "choices.json")
+
+
+def machine() -> str:
+    """What a choice depends on besides its call: the GPU and the versions of what makes its kernels."""
+    import triton
+
+    return f"{torch.cuda.get_device_name()} / torch {torch.__version__} / triton {triton.__version__}"
+
+
+def best(
+    key: str, candidates: Sequence[Candidate], call: Callable[[Candidate, int], Any], weight_bytes: int
+) -> Candidate:
+    """The fastest candidate for a call. `call(candidate, i)` makes it once, with the i-th copy of its weights."""
+    known = choices().get(key, candidates)
+    if known is not None or len(candidates) == 1:
+        return known or candidates[0]
+    if torch.cuda.is_current_stream_capturing():
+        return candidates[0]
+    us: dict[str, float] = {}
+    for candidate in candidates:
+        with contextlib.suppress(Exception):  # a tile too large for the GPU's shared memory is no candidate
+            us[label(candidate)] = measure(functools.partial(call, candidate), copies(weight_bytes))
+    chosen = min((c for c in candidates if label(c) in us), key=lambda c: us[label(c)], default=candidates[0])
+    choices().put(key, chosen, {name: round(time, 2) for name, time in us.items()})
+    return chosen
+
+
+def label(candidate: Candidate) -> str:
+    return " ".join([candidate[0], *(f"{k}{v}" for k, v in candidate[1].items())])
+
+
+def copies(weight_bytes: int) -> int:
+    """How many copies of a weight make a round trip through them miss the cache."""
+    return max(2, min(128, -(-ENOUGH_BYTES // max(weight_bytes, 1))))
+
+
+def measure(call: Callable[[int], Any], num_copies: int, rounds: int = 9) -> float:
+    """Microseconds per call, one after another inside a CUDA graph."""
+    total = max(num_copies, 24)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        call(0)  # compiles
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for index in range(total):
+            call(index % num_copies)
+    samples = []
+    for _ in range(rounds):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        samples.append(begin.elapsed_time(end) * 1e3 / total)
+    return statistics.median(samples[2:])

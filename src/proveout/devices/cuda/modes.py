@@ -1,0 +1,164 @@
+"""How calls follow each other on a GPU: kernel by kernel or as one CUDA graph (`trace`), and with transfers before and
+after the kernels or beside them (`queues=2`: streams of their own, pinned buffers, two calls in flight)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+Tensor = torch.Tensor
+Kernels = Callable[[Sequence[Any]], list[Any]]
+"""The body on inputs that lie on the GPU."""
+IN_FLIGHT = 2
+WARM_UP = 2
+
+
+class Captured:
+    """One CUDA graph with buffers of its own: inputs are copied into them, outputs stay until the next replay."""
+
+    def __init__(self, kernels: Kernels, example: Sequence[Any], stream: torch.cuda.Stream) -> None:
+        self.inputs = [t.clone() if isinstance(t, Tensor) else t for t in example]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(WARM_UP):  # choices are measured and kernels compiled outside the capture
+                kernels(self.inputs)
+        torch.cuda.current_stream().wait_stream(stream)
+        torch.cuda.synchronize()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.outputs = kernels(self.inputs)
+
+    def fill(self, inputs: Sequence[Any]) -> None:
+        for buffer, value in zip(self.inputs, inputs):
+            if isinstance(buffer, Tensor) and buffer.data_ptr() != value.data_ptr():
+                buffer.copy_(value, non_blocking=True)
+
+    def replay(self) -> list[Any]:
+        self.graph.replay()
+        return self.outputs
+
+
+class Slot:
+    """What one call in flight needs: buffers on both sides, and events that say when they are free."""
+
+    def __init__(self) -> None:
+        self.captured: Captured | None = None
+        self.inputs: list[Any] = []
+        self.pinned: list[Any] = []
+        self.leaving: list[Any] = []
+        self.ready, self.done, self.left = (torch.cuda.Event() for _ in range(3))
+        self.pending: Pending | None = None
+
+
+class Pending:
+    """A call on its way; `result` waits for it."""
+
+    def __init__(self, finish: Callable[[], list[Any]]) -> None:
+        self._finish: Callable[[], list[Any]] | None = finish
+        self._outputs: list[Any] = []
+
+    def result(self) -> list[Any]:
+        if self._finish is not None:
+            self._outputs, self._finish = self._finish(), None
+        return self._outputs
+
+
+class Runner:
+    """One Program's body in one mode."""
+
+    def __init__(self, kernels: Kernels, device: torch.device, trace: bool, queues: int) -> None:
+        self.kernels, self.device, self.trace, self.queues = kernels, device, trace, queues
+        self.compute = torch.cuda.Stream(device)
+        self._up = torch.cuda.Stream(device) if queues == 2 else None
+        self._down = torch.cuda.Stream(device) if queues == 2 else None
+        self._slots = [Slot() for _ in range(IN_FLIGHT if queues == 2 else 1)]
+        self._next = 0
+
+    def captured(self, inputs: Sequence[Any]) -> Captured | None:
+        """The CUDA graph that serves the next call; None where the calls cannot be captured."""
+        return self._captured(self._slots[self._next], self._on_gpu(inputs))
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        return self.submit(inputs).result()
+
+    def submit(self, inputs: Sequence[Any]) -> Pending:
+        slot = self._slots[self._next]
+        self._next = (self._next + 1) % len(self._slots)
+        if slot.pending is not None:
+            slot.pending.result()  # its buffers are needed
+        at_home = all(t.is_cuda for t in inputs if isinstance(t, Tensor) and t.dim())
+        with torch.cuda.device(self.device):
+            if self.queues == 2 and not at_home:
+                slot.pending = self._beside(slot, inputs)
+            else:
+                slot.pending = self._in_order(slot, inputs, at_home)
+        return slot.pending
+
+    def _in_order(self, slot: Slot, inputs: Sequence[Any], at_home: bool) -> Pending:
+        graph = self._captured(slot, self._on_gpu(inputs)) if self.trace else None
+        if graph is None:
+            outputs = self.kernels(self._on_gpu(inputs))
+        else:
+            graph.fill(inputs)
+            outputs = [t.clone() if isinstance(t, Tensor) and at_home else t for t in graph.replay()]
+        if not at_home:
+            outputs = [t.cpu() if isinstance(t, Tensor) else t for t in outputs]
+        return Pending(lambda: outputs)
+
+    def _beside(self, slot: Slot, inputs: Sequence[Any]) -> Pending:
+        """Upload on one stream, compute on another, download on a third, each waiting for no more than it must."""
+        assert self._up is not None
+        assert self._down is not None
+        if not slot.inputs:
+            slot.inputs = self._on_gpu(inputs)
+            slot.pinned = [t.pin_memory() if isinstance(t, Tensor) else t for t in inputs]
+            torch.cuda.synchronize()
+        graph = self._captured(slot, slot.inputs) if self.trace else None
+        targets = graph.inputs if graph is not None else slot.inputs
+        for buffer, value in zip(slot.pinned, inputs):
+            if isinstance(buffer, Tensor):
+                buffer.copy_(value)
+        with torch.cuda.stream(self._up):
+            for target, buffer in zip(targets, slot.pinned):
+                if isinstance(target, Tensor):
+                    target.copy_(buffer, non_blocking=True)
+            slot.ready.record()
+        with torch.cuda.stream(self.compute):
+            slot.ready.wait()
+            outputs = graph.replay() if graph is not None else self.kernels(slot.inputs)
+            slot.done.record()
+        with torch.cuda.stream(self._down):
+            slot.done.wait()
+            if not slot.leaving:
+                slot.leaving = [_pinned_like(t) if isinstance(t, Tensor) else t for t in outputs]
+            for buffer, value in zip(slot.leaving, outputs):
+                if isinstance(buffer, Tensor):
+                    buffer.copy_(value, non_blocking=True)
+                    value.record_stream(self._down)
+            slot.left.record()
+
+        def finish() -> list[Any]:
+            slot.left.synchronize()
+            return [t.clone() if isinstance(t, Tensor) else t for t in slot.leaving]
+
+        return Pending(finish)
+
+    def _captured(self, slot: Slot, inputs: Sequence[Any]) -> Captured | None:
+        if self.trace and slot.captured is None:
+            try:
+                slot.captured = Captured(self.kernels, inputs, self.compute)
+            except RuntimeError as error:
+                reason = str(error).splitlines()[0]
+                warnings.warn(f"no CUDA graph of this Program, it runs kernel by kernel: {reason}", stacklevel=2)
+                self.trace = False
+        return slot.captured
+
+    def _on_gpu(self, inputs: Sequence[Any]) -> list[Any]:
+        return [t.to(self.device) if isinstance(t, Tensor) else t for t in inputs]
+
+
+def _pinned_like(tensor: Tensor) -> Tensor:
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, pin_memory=True)

@@ -1,0 +1,100 @@
+"""What one call of a compiled model leaves to the host, as a function whose time can be taken.
+
+A chip's predicted time has no word about it: host Steps, graphs that run in eager, and, where PyTorch captured the
+model in several graphs, the Python between them. The function does that work alone; what the device gave is at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from proveout.devices.execute import run_step
+from proveout.engine.compiled import Compiled
+from proveout.engine.graph import GraphFunction, Variant
+from proveout.errors import CaptureError
+from proveout.program import DEALLOCATE, Step
+
+Work = Callable[[], Any]
+
+
+def has_host_part(compiled: Compiled) -> bool:
+    """Whether a call leaves anything to the host, as far as what was compiled says."""
+    if compiled.coverage.graph_breaks or len(compiled.plans) < len(compiled.graphs):
+        return True
+    return any(step.on_host for program in compiled.programs for step in program.body)
+
+
+def host_part(compiled: Compiled, call: Work) -> Work | None:
+    """The host's work of one `call` of a compiled model, or of several; None where the device does everything."""
+    if not has_host_part(compiled):
+        return None
+    runs: list[tuple[list[Work], list[Any]]] = []
+
+    def record(graph: GraphFunction, arguments: Sequence[Any]) -> list[Any]:
+        variant = graph.variant(arguments)
+        work = list(_host_steps(variant, arguments)) if isinstance(variant, Variant) else [_eagerly(graph, arguments)]
+        outputs = graph.run(arguments)
+        runs.append((work, outputs))
+        return outputs
+
+    with compiled.instead_of_graphs(record):
+        call()
+    if compiled.coverage.graph_breaks:
+        return lambda: _between(compiled, call, runs)
+    work = [one for graph, _ in runs for one in graph]
+    return (lambda: [one() for one in work]) if work else None
+
+
+def _between(compiled: Compiled, call: Work, runs: Sequence[Any]) -> Any:
+    """The whole call, in which a graph does its host's work and gives what it gave before."""
+    coming = iter(runs)
+
+    def replay(graph: GraphFunction, arguments: Sequence[Any]) -> list[Any]:
+        work, outputs = next(coming, (None, None))
+        if work is None or outputs is None:
+            raise CaptureError("the model does not call the same graphs at every call.")
+        for one in work:
+            one()
+        return list(outputs)
+
+    with compiled.instead_of_graphs(replay):
+        return call()
+
+
+def _eagerly(graph: GraphFunction, arguments: Sequence[Any]) -> Work:
+    kept = [a.clone() if isinstance(a, torch.Tensor) else a for a in arguments]
+    return lambda: graph.gm(*kept)
+
+
+def _host_steps(variant: Variant, arguments: Sequence[Any]) -> Iterator[Work]:
+    """Each host Step of a graph's body with its operands; the device's Steps run once, to have them."""
+    program = variant.compiled.program
+    if not any(step.on_host for step in program.body):
+        return
+    loaded = variant.ready(arguments)
+    values = dict(zip(program.inputs, (arguments[i] for i in variant.compiled.input_positions)))
+    for name in (*program.weights, *(c.name for c in program.constants)):
+        values[name] = loaded.value(name)
+    values.update((name, loaded.value(name)) for s in program.setup if s.kernel != DEALLOCATE for name in s.outputs)
+    last = {name: i for i, step in enumerate(program.body) for name in (*step.uses, *step.outputs)}
+    with torch.no_grad():
+        for index, step in enumerate(program.body):
+            if step.kernel == DEALLOCATE:
+                continue
+            if step.on_host:
+                yield _one(step, {name: values[name] for name in step.uses})
+            values.update(zip(step.outputs, loaded.run_step(step, values)))
+            for name in (*step.uses, *step.outputs):
+                if last[name] == index:
+                    values.pop(name, None)
+
+
+def _one(step: Step, operands: Mapping[str, Any]) -> Work:
+    def work() -> Any:
+        with torch.no_grad():
+            return run_step(step, operands)
+
+    return work

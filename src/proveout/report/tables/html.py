@@ -1,0 +1,202 @@
+"""The report as one HTML file that opens offline: summary, table, chart, and each model's details."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import PurePath
+
+from proveout.columns.column import Shown
+from proveout.columns.words import NOTHING, STATUS, Row, called, numbers, pcc_text
+from proveout.report.drawing.assets import SCRIPT, STYLE
+from proveout.report.drawing.element import Html, el, join
+from proveout.report.tables.chart import bars
+from proveout.report.tables.data import page_name
+from proveout.report.tables.details import badge, details, status_chip
+from proveout.report.tables.ops_section import ops
+from proveout.report.tables.rows import COLUMNS, Report, columns_for, counts, unreadable_lines
+
+FOUND_BY = ("script", "selector", "labels", "failure", "did", "machine")
+"""What the filter finds a row by, beside what it shows."""
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+"""The browser itself refuses any request that this page could make."""
+
+
+def render(report: Report) -> str:
+    page = el(
+        "html",
+        el(
+            "head",
+            el("meta", charset="utf-8"),
+            el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            el("meta", http_equiv="Content-Security-Policy", content=POLICY),
+            el("title", "Proveout report"),
+            el("style", Html(STYLE)),
+        ),
+        el(
+            "body",
+            el("header", el("h1", "Proveout report"), el("p", _subtitle(report.rows), class_="hint")),
+            el(
+                "main",
+                _summary(report),
+                _unreadable(report),
+                _models(report),
+                details(report),
+                bars(report.rows),
+                ops(report),
+            ),
+            el("footer", _glossary()),
+            el("script", Html(SCRIPT)),
+        ),
+        lang="en",
+    )
+    return f"<!doctype html>\n{page}\n"
+
+
+def _subtitle(rows: Sequence[Row]) -> str:
+    models, devices, machines = (sorted({str(r[key]) for r in rows} - {""}) for key in ("model", "device", "machine"))
+    found = [f"{len(models)} model{'' if len(models) == 1 else 's'}", ", ".join(devices)]
+    return " · ".join([*(part for part in found if part), *([f"made on {', '.join(machines)}"] if machines else [])])
+
+
+def _summary(report: Report) -> Html:
+    tiles = [
+        _tile(str(n), STATUS[status].words, status)
+        for status, n in counts(report).items()
+        if n or status in ("passed", "failed")
+    ]
+    before = sum(r["ops_before"] or 0 for r in report.rows)
+    if before:
+        remain = sum(r["ops_remain"] or 0 for r in report.rows)
+        tiles.append(_tile(f"{100 * (before - remain) / before:.1f} %", "of ops off the host", "plain"))
+    lowest = min((r["pcc"] for r in report.rows if r["pcc"] is not None), default=None)
+    if lowest is not None:
+        tiles.append(_tile(pcc_text(lowest) or "", "lowest PCC", "plain"))
+    if report.unreadable:
+        tiles.append(_tile(str(len(report.unreadable)), "unreadable files", "failed"))
+    return el("section", *tiles, class_="tiles", aria_label="Summary")
+
+
+def _tile(figure: str, words: str, tone: str) -> Html:
+    return el("div", el("b", figure), el("span", words), class_=f"tile {tone}")
+
+
+def _unreadable(report: Report) -> Html:
+    head, *files = unreadable_lines(report) or [""]
+    return (
+        el("section", el("h2", head), el("ul", *(el("li", f) for f in files)), class_="card warning")
+        if files
+        else Html("")
+    )
+
+
+def _models(report: Report) -> Html:
+    rows = report.rows
+    if not rows:
+        return Html("")
+    columns = columns_for("html", rows)
+    head = el("tr", *(_heading(column) for column in columns))
+    body = [
+        el(
+            "tr",
+            *(_cell(column, flat, page) for column in columns),
+            data_status=flat["status"],
+            data_device=flat["device"],
+            data_kind=flat["compiled_kind"] or "none",
+            data_model=page,
+            data_find=" ".join(str(flat[key]) for key in FOUND_BY),
+        )
+        for page, flat in zip(map(page_name, report.records), rows, strict=True)
+    ]
+    return el(
+        "section",
+        el("h2", "Supported models"),
+        _toolbar(rows, columns),
+        el("div", el("table", el("thead", head), el("tbody", *body), id="models"), class_="scroll"),
+        class_="card",
+    )
+
+
+def _toolbar(rows: Sequence[Row], columns: Sequence[Shown]) -> Html:
+    found = {name: sorted({str(r[name]) for r in rows if r[name]}) for name in ("status", "device", "compiled_kind")}
+    statuses = [(status, words.words) for status, words in STATUS.items() if status in found["status"]]
+    return el(
+        "div",
+        el(
+            "input",
+            type="search",
+            id="find",
+            placeholder="Filter by model, script, label or reason",
+            aria_label="Filter",
+        ),
+        _choice("status", "All statuses", statuses),
+        _choice("device", "All devices", [(d, d) for d in found["device"]]),
+        _choice("kind", "Measured and modelled", [(k, f"Only {k}") for k in found["compiled_kind"]]),
+        _choice("sort", "Sort by …", [(str(i), c.short) for i, c in enumerate(columns)]),
+        el("output", id="shown"),
+        class_="toolbar",
+    )
+
+
+def _choice(name: str, everything: str, options: Iterable[tuple[str, str]]) -> Html:
+    rest = [el("option", words, value=value) for value, words in options]
+    return el("select", el("option", everything, value=""), *rest, id=name, aria_label=everything)
+
+
+def _heading(column: Shown) -> Html:
+    return el(
+        "th",
+        el("button", column.short, type="button", title=column.explain),
+        scope="col",
+        class_=_align(column),
+    )
+
+
+def _cell(column: Shown, flat: Row, page: str) -> Html:
+    value = column.value(flat)
+    kind = flat[column.kind] if column.kind else None
+    if column.key in RICH_CELLS:
+        content = RICH_CELLS[column.key](flat, page)
+    else:
+        words = column.kind_words(flat) if kind else None
+        content = join(value, " ", badge(kind, words)) if kind and value != NOTHING else join(value)
+    return el(
+        "td",
+        content,
+        class_=" ".join(filter(None, (_align(column), "none" if value == NOTHING else "", f"col-{column.key}"))),
+        data_label=column.short,
+        data_sort="" if flat[column.key] is None else flat[column.key],
+        data_group=kind,
+    )
+
+
+def _model_cell(flat: Row, page: str) -> Html:
+    lines = [
+        el("a", called(flat), href=f"#{page}"),
+        el("small", flat["class_name"] or PurePath(flat["script"]).name),
+    ]
+    if flat["reason"]:
+        lines.append(el("small", flat["reason"], class_=f"reason {flat['status']}"))
+    return join(*lines)
+
+
+RICH_CELLS: dict[str, Callable[[Row, str], Html]] = {
+    "model": _model_cell,
+    "device": lambda flat, _: join(flat["device"], el("small", numbers(flat))),
+    "status": lambda flat, _: status_chip(flat),
+}
+"""The columns that show more than their text, by key."""
+
+
+def _align(column: Shown) -> str:
+    return "number" if column.numeric else ""
+
+
+def _glossary() -> Html:
+    terms = [join(el("dt", column.title), el("dd", column.explain)) for column in COLUMNS]
+    return el(
+        "details",
+        el("summary", el("b", "Explanation of metrics")),
+        el("dl", *terms, class_="glossary"),
+        class_="card",
+    )

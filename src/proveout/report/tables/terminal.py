@@ -1,0 +1,173 @@
+"""The report as a table in a terminal, whatever its width."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from proveout.columns.column import Shown
+from proveout.columns.words import NOTHING, STATUS, Row, number, status_words
+from proveout.report.tables.ledger import caveat, figures, heading, sentences
+from proveout.report.tables.rows import Report, columns_for, interval, unreadable_lines
+from proveout.types import Record
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+UNLIMITED = 250
+"""Columns to use where there is no terminal to ask."""
+COLOURS = {"passed": "green", "failed": "red", "expected_failure": "yellow", "partial": "yellow"}
+
+
+def render(report: Report, width: int | None = None, colour: bool = False) -> str:
+    """The whole report: table, reasons, unreadable files."""
+    parts = [table(report.rows, width, colour), *reasons(report.rows), *unreadable_lines(report)]
+    return "\n".join(part for part in parts if part)
+
+
+def table(rows: Sequence[Row], width: int | None = None, colour: bool = False) -> str:
+    """One line a Record; the least important columns go first when the terminal is narrow."""
+    if not rows:
+        return ""
+    width = width or shutil.get_terminal_size((UNLIMITED, 24)).columns
+    shown, hidden = _fitting(rows, width)
+    drawn = _table()
+    for column in shown:
+        drawn.add_column(
+            column.short,
+            justify="right" if column.numeric else "left",
+            overflow="fold",
+            max_width=_limit(column, width),
+        )
+    for flat in rows:
+        drawn.add_row(*(_cell(column, flat) for column in shown))
+    text = _print(drawn, width, colour)
+    return f"{text}\nNot shown for want of width: {', '.join(c.short for c in hidden)}." if hidden else text
+
+
+def reasons(rows: Sequence[Row]) -> list[str]:
+    """Why each Record that did not simply pass is as it is."""
+    return [
+        f"{STATUS[flat['status']].mark} {flat['model']} on {flat['device']}: {flat['reason']}"
+        for flat in rows
+        if flat["reason"]
+    ]
+
+
+def modelled_time(record: Record) -> list[str]:
+    """A predicted time with its interval, and how much of it measurements back."""
+    return [
+        f"  modelled {number(timing.median_ns / 1e6)} ms, between {interval(timing, ' and ')} ms; "
+        f"calibrated: {dict(timing.conditions).get('calibrated', 'no')}"
+        for timing in record.timings
+        if timing.kind == "modelled" and timing.interval_ns is not None
+    ]
+
+
+def doubts(records: Sequence[Record]) -> list[str]:
+    """What speaks against the measured times: a line each where they are few, else how many there are of which kind."""
+    weak = [(record, timing) for record in records for timing in record.timings if timing.why]
+    if len(weak) <= FEW:
+        named = ((f"{r.job.workload.name} on {r.job.device}", t) for r, t in weak)
+        return [f"  {name}: {t.what} time {t.verdict}: {t.why}." for name, t in named]
+    counted = Counter(timing.verdict for _, timing in weak)
+    kinds = ", ".join(f"{count} {verdict}" for verdict, count in counted.most_common())
+    return [f"  Times not to rely on: {kinds}. Measure longer (--duration 30); `proveout report` says what of each."]
+
+
+FEW = 4
+"""So many doubtful times are told one by one."""
+
+
+def chips_used(record: Record) -> list[str]:
+    """How each graph uses a device's several chips."""
+    return [f"  {note}" for note in record.coverage.parallel]
+
+
+def ledger(record: Record, colour: bool = False) -> list[str]:
+    """The ops that no kernel serves, ranked, with what they cost, the reason and the cheapest fix."""
+    lines = record.fallbacks
+    if not lines:
+        return breaks(record)
+    titles, cells = figures(lines)
+    numbered = [[str(rank), *row] for rank, row in enumerate(cells, 1)]
+    said = [
+        f"{f'{rank}.' if index == 0 else '':4}{word:6}{text}"
+        for rank, line in enumerate(lines, 1)
+        for index, (word, text) in enumerate(sentences(line))
+    ]
+    head = f"{heading(record)}, most worth changing first:"
+    return ["", head, grid(["#", *titles], numbered, colour), *said, *filter(None, [caveat(lines)]), *breaks(record)]
+
+
+def breaks(record: Record) -> list[str]:
+    """Where PyTorch cut the model: what runs there is in no graph, and everything that lives crosses to the host."""
+    found = record.coverage.graph_breaks
+    told = f"{len(found)} graph break{'' if len(found) == 1 else 's'}; what runs there is in no graph and not counted:"
+    return ["", told, *(f"    {place}" for place in found)] if found else []
+
+
+def grid(titles: Sequence[str], rows: Sequence[Sequence[object]], colour: bool = False) -> str:
+    """Any other small table, in the same dress."""
+    from rich.text import Text
+
+    drawn = _table()
+    for index, title in enumerate(titles):
+        kinds = {type(cells[index]) for cells in rows} - {type(None)}
+        numeric = bool(kinds) and kinds <= {int, float}
+        whole = title in ("Hash", "Key")  # there to be copied
+        drawn.add_column(title, justify="right" if numeric else "left", overflow="fold", no_wrap=whole)
+    for cells in rows:
+        drawn.add_row(*(Text("" if cell is None else str(cell)) for cell in cells))
+    return _print(drawn, shutil.get_terminal_size((UNLIMITED, 24)).columns, colour)
+
+
+def _cell(column: Shown, flat: Row) -> Text:
+    from rich.text import Text
+
+    if column.key == "status":
+        return Text(status_words(flat).words, style=COLOURS[flat["status"]])
+    text = column.text(flat)
+    return Text(text, style="dim" if text == NOTHING else "")
+
+
+def _limit(column: Shown, width: int) -> int | None:
+    """Where a column's text wraps; None where it may not."""
+    return {"model": max(16, width // 4), "status": 10}.get(column.key)
+
+
+def _fitting(rows: Sequence[Row], width: int) -> tuple[list[Shown], list[Shown]]:
+    """The columns that have something to say and fit, and those that would not fit."""
+    from rich.cells import cell_len
+
+    def needs(column: Shown) -> int:
+        longest = max(cell_len(_cell(column, flat).plain) for flat in rows)
+        return 3 + max(cell_len(column.short), min(longest, _limit(column, width) or longest))
+
+    shown = columns_for("terminal", rows)
+    hidden: list[Shown] = []
+    while sum(map(needs, shown)) > width and any(c.drop for c in shown):
+        least = min((c for c in shown if c.drop), key=lambda c: c.drop)
+        shown.remove(least)
+        hidden.append(least)
+    return shown, hidden
+
+
+def _table() -> Table:
+    from rich import box
+    from rich.table import Table
+
+    return Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+
+
+def _print(renderable: Table, width: int, colour: bool) -> str:
+    from rich.console import Console
+
+    out = io.StringIO()
+    console = Console(file=out, width=width, force_terminal=colour, color_system="standard" if colour else None)
+    console.print(renderable)
+    return "\n".join(line.rstrip() for line in out.getvalue().strip("\n").splitlines())

@@ -1,0 +1,1 @@
+"""A run as ttnn-visualizer reads it."""

@@ -1,0 +1,216 @@
+"""What can be done with a Subject, as one table: each stage adds what it learnt to the Record."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from proveout import check, clock
+from proveout.engine.compiled import Compiled, undisturbed
+from proveout.engine.host_part import has_host_part, host_part
+from proveout.engine.prediction import prediction, with_host
+from proveout.engine.snapshot import save_calls
+from proveout.errors import ProveoutError
+from proveout.runtimes import quiet, tensors
+from proveout.subject import Subject
+from proveout.tracer import raw
+from proveout.tracer.live import trace
+from proveout.types import Do, Record, Timing, Trace
+
+Stage = Callable[[Subject, Record], Record]
+
+
+def stages_of(do: tuple[Do, ...]) -> list[str]:
+    """The stages that a Job takes, in order: all compile, and all that do more run and compare the outputs."""
+    if do in (("trace",), ()):
+        return list(do)
+    taken = {"model", "compile", *do} | (set() if do == ("compile",) else {"run"})
+    return [name for name in STAGES if name in taken]
+
+
+def referenced(subject: Subject, record: Record) -> Record:
+    """Eager mode first: what comes after must not disturb it."""
+    if subject.is_compared:
+        _ = subject.reference
+    return record
+
+
+def compiled(subject: Subject, record: Record) -> Record:
+    """The candidate made ready; of our own compiler, what it made of the model."""
+    found, job = subject.candidate.compiled, subject.job
+    if found is None:
+        return record
+    if job.artifacts and not {"export", "perf"} & set(job.do):
+        for number, program in enumerate(found.programs):
+            program.save(Path(job.artifacts, job.workload.name.replace("::", "."), f"program{number}"))
+    # Taken now: an evaluation on other batch sizes compiles further graphs, which are not this workload's.
+    made = replace(
+        record,
+        coverage=found.coverage,
+        memory=found.memory,
+        compile_s=found.stages_s,
+        programs=tuple((p.fingerprint, len(p.steps)) for p in found.programs),
+        fallbacks=found.fallbacks,
+    )
+    return _with(made, _predicted(subject, found, sum(p.total_ns for p in found.plans)))
+
+
+def exported(subject: Subject, record: Record) -> Record:
+    """Programs, and the calls that ran them, for others to run."""
+    job, found = subject.job, subject.candidate.compiled
+    if job.artifacts and found is not None:
+        with undisturbed(subject.model, subject.call):
+            save_calls(found, *subject.call, Path(job.artifacts))
+    return record
+
+
+def ran(subject: Subject, record: Record) -> Record:
+    """One call, its outputs against the reference's; on a modelled chip, its time."""
+    if not subject.is_compared:
+        return record
+    job, candidate = subject.job, subject.candidate
+    outputs, reference = subject.outputs()
+    comparisons = tuple(check.compare_outputs(outputs, reference, job.settings.pcc))
+    record = replace(record, comparisons=comparisons)
+    if candidate.compiled is None:
+        record = replace(record, coverage=candidate.coverage())
+    else:
+        ns = _of_iteration(subject, candidate.compiled)
+        record = _with(record, _predicted(subject, candidate.compiled, ns)) if ns else record
+        record = _with_host_part(subject, record, candidate.compiled)
+    wrong = [c for c in comparisons if not c.passed]
+    if not wrong and not any(leaf.numel() for leaf in tensors(reference)):
+        reason = "nothing was compared: on these inputs the model's outputs hold no numbers"
+        return replace(record, status="failed", failure="numerics", reason=reason)
+    if not wrong:
+        return record
+    whose = ""
+    if candidate.compiled is not None:
+        with undisturbed(subject.model, subject.call):
+            whose = check.eager_in(job.settings.precision, subject.model, *subject.call, reference, wrong[0])
+    reason = f"output {wrong[0].name}: {wrong[0].reason}{whose}"
+    return replace(record, status="failed", failure="numerics", reason=reason)
+
+
+def checked(subject: Subject, record: Record) -> Record:
+    """Every Step against its meaning, and the script's own accuracy."""
+    found, evaluate = subject.candidate.compiled, subject.found.evaluate
+    if found is None:
+        return record
+    with undisturbed(subject.model, subject.call):
+        steps = check.compare_steps(found, *subject.call)
+    record = replace(record, comparisons=(*record.comparisons, *steps))
+    if evaluate is None:
+        return record
+    return replace(record, accuracy=evaluate(found), accuracy_eager=evaluate(subject.model))
+
+
+def timed(subject: Subject, record: Record) -> Record:
+    """The original and the candidate, each by the clock, one after the other; no time of what computes nothing."""
+    job, candidate = subject.job, subject.candidate
+    calls: dict[str, tuple[str, Callable[..., Any]]] = {}
+    if job.baseline and not job.workload.is_onnx:
+        calls["eager"] = ("cpu", quiet(subject.model))
+    if candidate.timed:
+        calls[candidate.what] = (candidate.device, candidate.call)
+    for what, (device, call) in calls.items():
+        timing = clock.measured(
+            what,
+            device,
+            subject.once(call),
+            iterations=job.iterations,
+            warmup=job.warmup,
+            duration_s=job.duration_s / len(calls),
+            enough_s=0.0 if what == "simulation" else job.enough_s or 0.0,
+            note=functools.partial(subject.watch.sample, what),
+        )
+        record = _with(record, timing)
+    return record
+
+
+def traced(subject: Subject, record: Record) -> Record:
+    """Every node of the model's graphs with its sizes, in the Job's folder."""
+    job, asked = subject.job, subject.job.trace or Trace()
+    workload, folder = job.workload, Path(job.artifacts)
+    stem = raw.file_name(workload.name, workload.selector, "original" if asked.orig else "compiled")
+    dump = trace(
+        replace(subject.found, workload=workload),
+        orig=asked.orig,
+        backward=asked.backward,
+        profile=folder / "profile" / f"{stem}.json" if asked.profile else None,
+        device=job.device,
+        settings=job.settings,
+    )
+    raw.save(dump, folder / "raw")
+    return replace(record, reason=dump.note)
+
+
+STAGES: dict[str, Stage] = {
+    "model": referenced,
+    "compile": compiled,
+    "export": exported,
+    "run": ran,
+    "check": checked,
+    "benchmark": timed,
+    "trace": traced,
+}
+"""In the order in which they are taken. `perf` is a compilation that records what it runs."""
+
+
+def _with(record: Record, timing: Timing | None) -> Record:
+    """The Record with one more timing; a later one of the same name and kind takes its place."""
+    if timing is None:
+        return record
+    others = tuple(t for t in record.timings if (t.what, t.kind) != (timing.what, timing.kind))
+    return replace(record, timings=(*others, timing))
+
+
+def _predicted(subject: Subject, compiled: Compiled, ns: int) -> Timing | None:
+    """What the model of the chip says; beside a measured time of the same device it is no more than a prediction.
+
+    Where the host has a part in a call it is the device's alone, and no time of a call until the host's is known."""
+    what = (
+        "predicted" if subject.candidate.what != "simulation" else "device" if has_host_part(compiled) else "compiled"
+    )
+    return prediction(what, compiled, ns) if compiled.plans else None
+
+
+HOST_S = 0.5
+"""How long the host's part of a call is timed, again and again."""
+
+
+def _with_host_part(subject: Subject, record: Record, compiled: Compiled) -> Record:
+    """The time of a whole call on a modelled chip whose host has a part in it, measured here; none where that part
+    cannot be told from the rest."""
+    device = record.timing("device")
+    if device is None:
+        return record
+    try:
+        with undisturbed(subject.model, subject.call):
+            work = host_part(compiled, subject.once(compiled))
+            if work is None:
+                return _with(record, replace(device, what="compiled"))
+            host = clock.measured("host", "cpu", work, iterations=1, warmup=1, duration_s=HOST_S)
+    except ProveoutError:
+        return record
+    return _with(_with(record, host), with_host(device, host))
+
+
+def _of_iteration(subject: Subject, compiled: Compiled) -> int:
+    """Modelled time of what is timed once; the last call's where that is one call."""
+    iterate = subject.found.iterate
+    if iterate is None:
+        return compiled.modelled_ns or 0
+    total = 0
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        nonlocal total
+        outputs = compiled(*args, **kwargs)
+        total += compiled.modelled_ns or 0
+        return outputs
+
+    iterate(counted)
+    return total

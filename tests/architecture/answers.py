@@ -1,0 +1,230 @@
+"""Keeps what the product answers today, so that a change to the house can be shown to change none of it.
+
+    python tests/architecture/answers.py save FOLDER        Programs, modelled times, memory, device operations, PCC,
+                                                            coverage with reasons, reports and help pages
+    python tests/architecture/answers.py compare OLD NEW    what differs, line by line; exit 1 when anything does
+
+Measured times, dates and fingerprints are left out: they differ between two runs, or follow from what is compared.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = [
+    "diffusers/ddpm_cifar10",
+    "diffusers/taesd",
+    "graph_convolutions/gat",
+    "graph_convolutions/gcn",
+    "llm_layer/llama3_8b",
+    "llm_layer/mixtral_8x7b",
+    "popular_on_huggingface/bart_base",
+    "timm/convnextv2_nano",
+    "timm/levit_128s",
+    "timm/mixer_s16",
+    "timm/swin_tiny",
+    "torch_hub/densenet121",
+    "torch_hub/mobilenet_v2",
+    "torch_hub/resnet18",
+    "torch_hub/shufflenet_v2_x1_0",
+    "torch_hub/yolov4",
+    "torchvision/deeplabv3_resnet50",
+    "torchvision/r3d_18",
+    "torchvision/raft_small",
+    "torchvision/ssd300_vgg16",
+    "transformers/albert_base_v2",
+    "transformers/bert",
+    "transformers/clip",
+    "transformers/codegen",
+    "transformers/cvt",
+    "transformers/deberta",
+    "transformers/falcon",
+    "transformers/fnet",
+    "transformers/gpt2",
+    "transformers/llama",
+    "transformers/longformer",
+    "transformers/mamba",
+    "transformers/qwen3",
+    "transformers/rwkv",
+    "transformers/segformer",
+    "transformers/swinv2",
+    "transformers/t5",
+    "transformers/vit",
+    "transformers/wav2vec2",
+    "transformers/whisper",
+    "transformers/xlnet",
+]
+VERBS = [
+    "benchmark",
+    "report",
+    "compile",
+    "bringup",
+    "perf",
+    "app",
+    "check",
+    "compare",
+    "export",
+    "discover",
+    "models",
+    "query",
+    "cache",
+    "recover",
+    "ops",
+    "run",
+    "trace",
+    "devices",
+    "version",
+]
+COMPARED = (
+    "status",
+    "reason",
+    "failure",
+    "coverage",
+    "comparisons",
+    "memory",
+    "accuracy",
+    "accuracy_eager",
+    "fallbacks",
+)
+"""A Record's parts that do not depend on the machine or the moment."""
+
+
+def save(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    scripts = [str(ROOT / "corpora" / f"{name}.py") for name in SCRIPTS]
+    scripts += sorted(str(p) for p in (ROOT / "corpora/selftest").glob("[a-z]*.py"))
+    cache = folder / "cache"
+    os.environ["PROVEOUT_CACHE"] = str(cache)
+    for verb in ["", *VERBS]:
+        text = _run(*([verb] if verb else []), "--help")
+        _write(folder / "help" / f"{verb or 'proveout'}.txt", text)
+    _run("check", *scripts, "--small", "--device", "sim", "--jobs", "2")
+    _records(cache, folder / "records")
+    _run("perf", *scripts, "--small", "-o", str(folder / "perf"))
+    for sheet in sorted((folder / "perf").rglob("*.csv")):
+        _write(folder / "sheets" / sheet.relative_to(folder / "perf"), sheet.read_text())
+    _run("report", "--cache-dir", str(cache), "-o", str(folder / "report"))
+    _zoo(folder / "zoo")
+    shutil.rmtree(folder / "perf", ignore_errors=True)
+
+
+def _run(*arguments: str) -> str:
+    environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
+    command = [str(Path(sys.executable).with_name("proveout")), *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    print(f"proveout {' '.join(arguments)[:70]}: exit {done.returncode}", flush=True)
+    if done.returncode > 1:
+        print(done.stderr[-2000:])
+    return done.stdout
+
+
+def _records(cache: Path, folder: Path) -> None:
+    for path in sorted(cache.glob("*/*.json")):
+        record = json.loads(path.read_text())
+        if "job" not in record:
+            continue
+        workload = record["job"]["workload"]
+        kept: dict[str, Any] = {name: record.get(name) for name in COMPARED}
+        kept["modelled"] = [
+            {k: t.get(k) for k in ("what", "device", "samples_ns")}
+            for t in record["timings"]
+            if t["kind"] == "modelled"
+        ]
+        kept["steps"] = [steps for _, steps in record.get("programs", ())]
+        where = Path(workload["script"]).with_suffix("")
+        name = f"{where.parent.name}.{workload['name']}".replace("/", "_")
+        _write(folder / f"{name}.json", json.dumps(kept, indent=1, sort_keys=True))
+
+
+def _zoo(folder: Path) -> None:
+    """The test models: Programs as text, times, memory and coverage."""
+    sys.path.insert(0, str(ROOT / "tests/models"))
+    import proveout
+    from proveout import vision
+
+    vision.serve()  # transformers imports torchvision
+    import zoo  # type: ignore[import-not-found]
+
+    models = {**getattr(zoo, "MODELS", {})} or {n: f for n, f in vars(zoo).items() if callable(f) and _makes_sample(f)}
+    for name, build in models.items():
+        for precision in ("model", "bfloat16"):
+            model, inputs = build()
+            compiled = proveout.compile(model, inputs, device="sim", settings={"precision": precision})
+            text = [str(program) for program in compiled.programs]
+            facts = [f"{p.total_ns} ns modelled" for p in compiled.plans] + [
+                repr(compiled.memory),
+                repr(compiled.coverage),
+            ]
+            _write(folder / f"{name}.{precision}.txt", "\n".join([*text, *facts]))
+
+
+def _makes_sample(function: Any) -> bool:
+    return getattr(function, "__annotations__", {}).get("return") == "Sample"
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def compare(old: Path, new: Path) -> int:
+    differing = 0
+    for part in ("help", "records", "sheets", "zoo"):
+        names = sorted({str(p.relative_to(f / part)) for f in (old, new) for p in (f / part).rglob("*") if p.is_file()})
+        for name in names:
+            lines = list(_difference(old / part / name, new / part / name))
+            differing += bool(lines)
+            if lines:
+                print(f"--- {part}/{name}: {len(lines)} lines differ")
+                print("\n".join(line[:220] for line in lines[:12]))
+    print(f"{differing} answers differ")
+    return 1 if differing else 0
+
+
+def _difference(old: Path, new: Path) -> Iterator[str]:
+    if old.suffix == ".json" and old.exists() and new.exists():
+        yield from _unequal("", json.loads(_settled(old.read_text())), json.loads(_settled(new.read_text())))
+        return
+    texts = [_settled(path.read_text()).splitlines() if path.exists() else [f"(no {path.name})"] for path in (old, new)]
+    lines = difflib.unified_diff(*texts, lineterm="", n=0)
+    yield from (line for line in lines if line[:3] not in ("---", "+++") and line[:2] != "@@")
+
+
+def _unequal(where: str, old: Any, new: Any) -> Iterator[str]:
+    """What differs between two documents; a field that only the new one has is no difference."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in old:
+            yield from _unequal(f"{where}.{key}", old[key], new.get(key))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for index, pair in enumerate(zip(old, new)):
+            yield from _unequal(f"{where}[{index}]", *pair)
+    elif isinstance(old, float) and isinstance(new, (int, float)):
+        if not math.isclose(old, new, rel_tol=1e-6, abs_tol=1e-12):
+            yield f"{where}: {old} -> {new}"
+    elif old != new:
+        yield f"{where}: {str(old)[:100]} -> {str(new)[:100]}"
+
+
+def _settled(text: str) -> str:
+    """Without what names the folder that the answers were made in."""
+    return re.sub(r"/[\w./-]*?/(corpora|src|tests)/", r"\1/", text)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3 and sys.argv[1] == "save":
+        save(Path(sys.argv[2]).resolve())
+    elif len(sys.argv) == 4 and sys.argv[1] == "compare":
+        sys.exit(compare(Path(sys.argv[2]), Path(sys.argv[3])))
+    else:
+        sys.exit(__doc__)

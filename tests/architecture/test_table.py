@@ -1,0 +1,54 @@
+"""The table of measures holds; `pytest -s` prints it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from measures import asks_by_name, late_imports
+from table import MEASURES, Measure, render
+
+
+@pytest.mark.parametrize(
+    "measure",
+    [
+        pytest.param(m, id=m.what, marks=[pytest.mark.xfail(reason=m.missing, strict=True)] if m.missing else [])
+        for m in MEASURES
+    ],
+)
+def test_a_measure_is_reached(measure: Measure) -> None:
+    assert measure.count() <= measure.goal
+
+
+def test_the_table_is_printed() -> None:
+    text = render()
+    print(f"\n{text}")
+    assert all(m.what in text for m in MEASURES)
+
+
+def test_what_is_imported_late_is_found(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text(
+        "from typing import TYPE_CHECKING\n"
+        "if TYPE_CHECKING:\n"
+        "    from proveout.types import Job\n"
+        "def f():\n"
+        "    import torch\n"
+        "    if True:\n"
+        "        from proveout.types import Record, Timing\n"
+    )
+    assert late_imports(tmp_path) == ["one.py:7 Record", "one.py:7 Timing"]
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ('if device == "cpu":', True),
+        ('if job.device.startswith("sim"):', True),
+        ('if request.device not in ("sim", "cpu"):', True),
+        ('if find(device).target == "ttnn":', False),
+        ('open_device("sim")', False),
+    ],
+)
+def test_a_test_by_name_is_found(tmp_path: Path, line: str, found: bool) -> None:
+    (tmp_path / "one.py").write_text(f"{line}\n    pass\n" if line.endswith(":") else line)
+    assert bool(asks_by_name(tmp_path)) == found

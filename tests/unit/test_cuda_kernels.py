@@ -1,0 +1,171 @@
+"""Our Triton kernels against what they mean, over odd shapes, strides and dtypes: on a GPU where there is one, else in
+Triton's interpreter on the CPU, for which `test_cuda_interpreted.py` runs this file in a process of its own."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+pytest.importorskip("triton", reason="Triton is not installed")
+GPU = torch.cuda.is_available()
+if not GPU and os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("there is no GPU: test_cuda_interpreted.py runs this file", allow_module_level=True)
+
+import triton.runtime.interpreter as interpreter
+
+from proveout.devices.cuda import launch, ops
+
+DEVICE = "cuda" if GPU else "cpu"
+DTYPES = [torch.float16, torch.bfloat16] if GPU else [torch.float16]  # the interpreter has no products in bfloat16
+Tensor = torch.Tensor
+
+
+@pytest.fixture(autouse=True)
+def _numbers_as_newer_numpy_wants_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter turns arrays of one element into numbers, which numpy 2.4 and later refuse."""
+    original = interpreter._patch_lang_tensor
+
+    def patched(tensor: type, scope: object) -> None:
+        original(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+        scope.set_attr(tensor, "__bool__", lambda self: self.handle.data.size != 1 or bool(self.handle.data.item()))
+
+    if not GPU:
+        monkeypatch.setattr(interpreter, "_patch_lang_tensor", patched)
+    torch.manual_seed(0)
+
+
+def random(*shape: int, dtype: torch.dtype = torch.float16) -> Tensor:
+    return torch.randn(*shape, device=DEVICE).to(dtype)
+
+
+def error(given: Tensor, expected: Tensor) -> float:
+    assert given.shape == expected.shape
+    return float((given.float() - expected.float()).norm() / expected.float().norm())
+
+
+def near(given: Tensor, expected: Tensor) -> bool:
+    return error(given, expected) < (4e-3 if given.dtype == torch.bfloat16 else 6e-4)
+
+
+def tile(bm: int, bn: int, bk: int, split: int = 1, tma: int = 0) -> dict[str, int]:
+    return {"BM": bm, "BN": bn, "BK": bk, "SPLIT": split, "TMA": tma, "warps": 4, "stages": 2}
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    ("m", "k", "n", "numbers"),
+    [
+        (50, 128, 128, tile(32, 64, 64)),
+        (33, 192, 64, tile(16, 64, 64, split=2)),
+        (70, 104, 200, tile(64, 64, 32, split=3)),
+        (65, 128, 136, tile(64, 64, 64, tma=1)),
+    ],
+    ids=["plain", "split", "nothing divides", "copy engine"],
+)
+@pytest.mark.parametrize("transposed", [False, True], ids=["rows", "columns"])
+def test_a_product_with_bias_and_activation(
+    m: int, k: int, n: int, numbers: dict[str, int], transposed: bool, dtype: torch.dtype
+) -> None:
+    a, w, bias = random(m, k, dtype=dtype), random(k, n, dtype=dtype) * k**-0.5, random(n, dtype=dtype)
+    w = w.t().contiguous().t() if transposed else w
+    for name in ("", "gelu", "gelu_tanh", "relu"):
+        y, _ = launch.launch_product(numbers, a, w, bias, name)
+        assert near(y, ops.ACTIVATIONS[name](a.float() @ w.float() + bias.float()))
+
+
+@pytest.mark.parametrize("split", [1, 3])
+def test_a_product_with_norms_before_and_in_its_residual(split: int) -> None:
+    a, w, bias, residual = random(40, 192) * 2 + 1, random(192, 128) * 0.1, random(128), random(40, 128) + 0.5
+    gamma, beta, scale, shift = random(192), random(192), random(128), random(128)
+    folded, columns, moved = ops.fold_norm(w, bias, gamma, beta)
+    y, stats = launch.launch_product(
+        tile(16, 64, 64, split), a, folded, moved, "gelu", residual, None, ops.moments(a), columns, 1e-5,
+        ops.moments(residual), scale, shift, 1e-5, True,
+    )  # fmt: skip
+    inner = F.layer_norm(a.float(), (192,), gamma.float(), beta.float(), 1e-5) @ w.float() + bias.float()
+    expected = F.gelu(inner) + F.layer_norm(residual.float(), (128,), scale.float(), shift.float(), 1e-5)
+    assert near(y, expected)
+    assert error(stats, ops.moments(y)) < 1e-5
+
+
+def test_two_residuals_and_rows_that_lie_apart() -> None:
+    whole, w = random(20, 256), random(64, 64) * 0.1
+    a, first, second = whole[:, 64:128], whole[:, 128:192], whole[:, 192:]
+    y, _ = launch.launch_product(tile(16, 64, 32), a, w, None, "", first, second)
+    assert near(y, a.float() @ w.float() + first.float() + second.float())
+
+
+def test_a_vector_times_a_matrix_and_a_norm_of_rows() -> None:
+    a, w, bias = random(2, 300), random(300, 21), random(21)
+    made = launch.launch_vector({"BN": 4, "BK": 128, "warps": 4, "stages": 1}, a, w, bias, "relu")
+    assert near(made, torch.relu(a.float() @ w.float() + bias.float()))
+    x, gamma, beta = random(7, 100) * 3 + 1, random(100), random(100)
+    made = launch.launch_norm({"BM": 2, "warps": 1, "stages": 1}, x, gamma, beta, 1e-5)
+    assert near(made, F.layer_norm(x.float(), (100,), gamma.float(), beta.float(), 1e-5))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    ("queries", "keys", "depth", "mask"),
+    [(40, 40, 64, "causal"), (33, 50, 24, "numbers"), (64, 64, 32, "booleans"), (20, 40, 16, "")],
+)
+def test_attention_of_grouped_heads(queries: int, keys: int, depth: int, mask: str, dtype: torch.dtype) -> None:
+    q = random(2, queries, 4, depth, dtype=dtype).transpose(1, 2)
+    k, v = (random(2, 2, keys, depth, dtype=dtype) for _ in "kv")
+    given = None
+    if mask == "numbers":
+        given = random(2, 1, queries, keys, dtype=dtype)
+    elif mask == "booleans":
+        given = torch.rand(1, 1, queries, keys, device=DEVICE) > 0.3
+    made = launch.launch_attention({"BM": 16, "BN": 32, "warps": 4, "stages": 2}, q, k, v, given, mask == "causal", 0.2)
+    exact = given.float() if mask == "numbers" else given
+    assert near(made, ops.attention_meaning(q.float(), k.float(), v.float(), exact, mask == "causal", 0.2))
+    assert made.transpose(1, 2).is_contiguous()
+
+
+def test_a_query_that_sees_nothing_gives_zeros() -> None:
+    q, k, v = (random(1, 1, 16, 16) for _ in "qkv")
+    mask = torch.ones(1, 1, 16, 16, dtype=torch.bool, device=DEVICE)
+    mask[..., 3, :] = False
+    made = launch.launch_attention({"BM": 16, "BN": 32, "warps": 4, "stages": 2}, q, k, v, mask, False, 0.25)
+    assert bool((made[0, 0, 3] == 0).all())
+    assert bool(made.isfinite().all())
+
+
+@pytest.mark.parametrize(
+    ("image", "filters", "window", "stride", "padding", "dilation", "split", "residual"),
+    [
+        ((1, 9, 9, 64), 32, 3, 1, 1, 1, 2, True),
+        ((2, 12, 10, 3), 64, 7, 2, 3, 1, 1, False),
+        ((1, 8, 8, 64), 64, 1, 2, 0, 1, 1, False),
+        ((1, 10, 10, 32), 16, 3, 1, 2, 2, 3, True),
+    ],
+    ids=["split", "stem", "shortcut", "dilated"],
+)
+@pytest.mark.parametrize("tma", [0, 1])
+def test_a_convolution_with_its_batch_norm(
+    image: tuple[int, ...],
+    filters: int,
+    window: int,
+    stride: int,
+    padding: int,
+    dilation: int,
+    split: int,
+    residual: bool,
+    tma: int,
+) -> None:
+    x, weight = random(*image), random(filters, image[3], window, window) * 0.1
+    mean, variance, gamma, beta = random(filters), random(filters).abs() + 0.5, random(filters), random(filters)
+    w, bias = ops.fold_conv(weight, None, mean, variance, gamma, beta, 1e-5)
+    sizes = [[n, n] for n in (window, stride, padding, dilation)]
+    picture = x.permute(0, 3, 1, 2).float()
+    expected = F.conv2d(picture, weight.float(), None, *sizes[1:])
+    expected = F.batch_norm(expected, mean.float(), variance.float(), gamma.float(), beta.float(), eps=1e-5)
+    expected = expected.permute(0, 2, 3, 1).reshape(1, 1, -1, filters)
+    rest = random(*expected.shape) if residual else None
+    made = launch.launch_conv(tile(32, 32, 32, split, tma), x, w, bias, rest, "relu", list(image), *sizes)
+    assert near(made, torch.relu(expected if rest is None else expected + rest.float()))

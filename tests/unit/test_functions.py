@@ -1,0 +1,96 @@
+"""Functions, norms and attention by the vector unit's sequences: as wrong as silicon, and no more."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from proveout.kernels.arithmetic import matrix, products
+from proveout.kernels.arithmetic.functions import FUNCTIONS, Sfpu
+from proveout.kernels.arithmetic.matrix import Unit
+from proveout.kernels.arithmetic.ulp_page import OPS, wrong
+from proveout.kernels.faithful import Compute
+from proveout.kernels.faithful.functions import unary
+from proveout.kernels.faithful.norms import attention, layer_norm, softmax
+
+TABLE = Path(__file__).parents[1] / "data" / "eltwise_accuracy.csv"
+SILICON = [
+    (r["arch"], op, float(r["max_ulp"]), r["mean_ulp_where_inexact"])
+    for r in csv.DictReader(TABLE.open(newline=""))
+    for op in [r["op"] + ("" if r["variant"] == "default" else f" {r['variant']}")]
+    if r["dtype"] == "bfloat16" and op in OPS
+]
+"""Published measurements of bfloat16 functions that we model."""
+FAR = {"sin", "cos"}
+"""Their worst points are where nothing is left of the reduced argument."""
+
+
+@pytest.mark.parametrize(("arch", "op", "largest", "mean"), [r for r in SILICON if r[1] not in FAR])
+def test_a_bfloat16_function_is_as_wrong_as_silicon_says(arch, op, largest, mean):
+    found = wrong(op, arch, "bfloat16")
+    assert found.largest == (largest if largest <= 1 else pytest.approx(largest, rel=0.1))
+    if mean and found.mean:
+        assert found.mean == pytest.approx(float(mean), rel=0.02)
+
+
+def relative(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    return float((found.double() - wanted).norm() / wanted.norm())
+
+
+@pytest.fixture
+def x() -> torch.Tensor:
+    return torch.randn(2, 40, 96, generator=torch.Generator().manual_seed(0)).bfloat16()
+
+
+def test_a_bfloat16_function_is_a_table_of_its_sequence(x):
+    found = unary("ttnn.gelu", Compute("HiFi4"), x)
+    assert torch.equal(found.float(), FUNCTIONS["gelu"](Sfpu("wormhole", wide=False), x.float()))
+    assert not torch.equal(found, unary("ttnn.gelu", Compute("HiFi4"), x, variant="Tanh"))
+    wide = unary("ttnn.gelu", Compute("HiFi4", True, out="float32"), x.float())
+    assert relative(wide, F.gelu(x.double())) < 1e-6
+
+
+def test_norms_and_softmax_are_torchs_up_to_the_chips_rounding(x):
+    compute, exact = Compute("HiFi4"), x.double()
+    weight, bias = torch.randn(96).bfloat16(), torch.randn(96).bfloat16()
+    assert relative(softmax("ttnn.softmax", compute, x), exact.softmax(-1)) < 0.02
+    assert relative(softmax("ttnn.softmax", compute, x, 1), exact.softmax(1)) < 0.02
+    wanted = F.layer_norm(exact, (96,), weight.double(), bias.double(), 1e-5)
+    assert relative(layer_norm("ttnn.layer_norm", compute, x, 1e-5, weight, bias), wanted) < 0.02
+    wanted = F.rms_norm(exact, (96,), weight.double(), 1e-5)
+    assert relative(layer_norm("ttnn.rms_norm", compute, x, 1e-5, weight), wanted) < 0.02
+
+
+@pytest.mark.parametrize("kind", ["plain", "causal", "masked"])
+def test_attention_in_blocks_is_torchs_up_to_the_chips_rounding(kind):
+    """160 keys: two blocks, so that the running maximum and sum are corrected once."""
+    draw = torch.Generator().manual_seed(1)
+    q, k, v = (torch.randn(1, 4, 160, 32, generator=draw).bfloat16() for _ in range(3))
+    mask = torch.zeros(1, 1, 160, 160).bfloat16()
+    mask[..., 100:] = float("-inf")
+    given = mask if kind == "masked" else None
+    found = attention("sdpa", Compute("HiFi2"), q, k, v, given, is_causal=kind == "causal")
+    exact = (t.double() for t in (q, k, v))
+    wanted = F.scaled_dot_product_attention(
+        *exact, attn_mask=None if given is None else given.double(), is_causal=kind == "causal"
+    )
+    assert relative(found, wanted) < 0.03
+
+
+@pytest.mark.parametrize("fp32_dest", [False, True])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_fast_sums_and_products_of_elements_are_the_exact_ones(dtype, fp32_dest):
+    draw = torch.Generator().manual_seed(2)
+    a, b = (torch.randn(4000, generator=draw) * torch.exp(4 * torch.randn(4000, generator=draw)) for _ in range(2))
+    a, b = a.to(dtype), b.to(dtype)
+    a[:50], b[20:80], b[100:900], a[5], b[1000:1100] = 0, 0, -a[100:900], -0.0, -float("inf")
+    for phases in range(1, 5):
+        unit = Unit("wormhole", phases, fp32_dest)
+        for fast, exact in ((products.add, matrix.add), (products.multiply, matrix.multiply)):
+            assert torch.equal(fast(a, b, unit).view(torch.int32), exact(a, b, unit).view(torch.int32))
+    less, wanted = (way(a, b, unit, subtract=True) for way in (products.add, matrix.add))
+    assert torch.equal(less.view(torch.int32), wanted.view(torch.int32))

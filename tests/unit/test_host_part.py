@@ -1,0 +1,146 @@
+"""The host's part of a call is timed and told: a modelled time without it is not the time of a call."""
+
+from __future__ import annotations
+
+import time
+from textwrap import dedent
+
+import pytest
+import torch
+
+import proveout
+from proveout.capture import watch
+from proveout.clock.timing import measured
+from proveout.columns.table import row
+from proveout.engine.host_part import has_host_part, host_part
+from proveout.engine.prediction import prediction, with_host
+from proveout.prove import prove_here
+from proveout.report.tables.rows import COLUMNS
+from proveout.types import Job, Settings
+
+X = torch.randn(48, 48)
+
+
+class Factored(torch.nn.Module):
+    """Nearly all of it is a factorisation, which no chip's kernel computes."""
+
+    def forward(self, x):
+        left, _, right = torch.linalg.svd(x @ x)
+        return left @ right
+
+
+class Broken(torch.nn.Module):
+    """PyTorch captures it in two graphs, and waits in between."""
+
+    def forward(self, x):
+        y = x * 2
+        time.sleep(0.02)
+        return y @ y
+
+
+def seconds(work):
+    work()
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def test_a_model_that_is_wholly_on_the_device_leaves_nothing_to_the_host():
+    compiled = proveout.compile(torch.nn.Linear(8, 8).eval(), X[:8, :8])
+    assert not has_host_part(compiled)
+    assert host_part(compiled, lambda: compiled(X[:8, :8])) is None
+
+
+def test_the_host_part_of_a_factorisation_is_its_own_time_and_nothing_of_the_device():
+    compiled = proveout.compile(Factored().eval(), X)
+    ran = []
+    with compiled.watching(lambda variant, arguments: ran.append(variant)):
+        work = host_part(compiled, lambda: compiled(X))
+        before = len(ran)
+        (outputs,) = work()
+    assert len(ran) == before  # no graph ran again
+    torch.testing.assert_close(outputs[1], torch.linalg.svdvals(X @ X), rtol=0.02, atol=0.1)
+
+
+def test_python_between_graphs_is_the_hosts_too():
+    compiled = proveout.compile(Broken().eval(), X)
+    assert compiled.coverage.graph_breaks
+    assert seconds(host_part(compiled, lambda: compiled(X))) >= 0.02
+
+
+def test_the_time_of_a_call_is_the_sum_and_says_of_what():
+    compiled = proveout.compile(Factored().eval(), X)
+    work = host_part(compiled, lambda: compiled(X))
+    device = prediction("device", compiled, compiled.modelled_ns)
+    host = measured("host", "cpu", work, iterations=10, warmup=1)
+    whole = with_host(device, host)
+    assert (whole.what, whole.kind, whole.parts) == ("compiled", "modelled", ("device", "host"))
+    assert whole.median_ns == pytest.approx(device.median_ns + host.median_ns, abs=1)
+    assert whole.interval_ns[0] <= whole.median_ns <= whole.interval_ns[1]
+    assert whole.interval_ns[0] >= device.interval_ns[0] + host.interval_ns[0] - 1
+
+
+SVD = """
+    import torch
+
+    class Factored(torch.nn.Module):
+        def forward(self, x):
+            left, _, right = torch.linalg.svd(x @ x)
+            return left @ right
+
+    Factored()(torch.randn(48, 48))
+"""
+TRAINED = """
+    import torch
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Dropout(0.5))
+    out = model(torch.randn(4, 8))
+    {then}
+"""
+EMPTY = """
+    import torch
+
+    class Nothing(torch.nn.Module):
+        def forward(self, x):
+            return x[:0] * 2
+
+    Nothing().eval()(torch.randn(4, 8))
+"""
+
+
+def workload(tmp_path, source):
+    path = tmp_path / "model.py"
+    path.write_text(dedent(source))
+    (found,), _ = watch(path)
+    return found
+
+
+def test_a_records_headline_is_the_chip_plus_its_host_and_says_so(tmp_path):
+    found = workload(tmp_path, SVD)
+    record = prove_here(Job(found.workload, "sim", Settings(), do=("check",)), found)
+    whole, device, host = (record.timing(what) for what in ("compiled", "device", "host"))
+    assert (device.kind, host.kind, whole.parts) == ("modelled", "measured", ("device", "host"))
+    assert whole.median_ns == pytest.approx(device.median_ns + host.median_ns, abs=1)
+    (column,) = (c for c in COLUMNS if c.key == "compiled_ms" and c.short == "Compiled ms")
+    assert column.text(row(record)).endswith("(modelled + measured host)")
+
+
+def test_without_a_run_there_is_no_headline_where_the_host_has_a_part(tmp_path):
+    found = workload(tmp_path, SVD)
+    record = prove_here(Job(found.workload, "sim", Settings(), do=("compile",)), found)
+    assert record.timing("device").kind == "modelled"
+    assert record.timing("compiled") is None
+
+
+@pytest.mark.parametrize(("then", "mode"), [("", "inference"), ("out.sum().backward()", "training")])
+def test_a_forward_call_is_inference_unless_gradients_are_taken(tmp_path, then, mode):
+    found = workload(tmp_path, TRAINED.format(then=then))
+    assert (found.workload.mode, found.module.training) == (mode, mode == "training")
+
+
+def test_nothing_compared_is_no_pass(tmp_path):
+    found = workload(tmp_path, EMPTY)
+    record = prove_here(Job(found.workload, "sim", Settings(), do=("check",)), found)
+    assert (record.status, record.failure) == ("failed", "numerics")
+    assert record.reason.startswith("nothing was compared")

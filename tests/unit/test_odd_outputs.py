@@ -1,0 +1,90 @@
+"""Outputs that look at other outputs' memory, complex gradients, and kernels that are larger than a core."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import proveout
+
+X = torch.randn(4, 8, generator=torch.Generator().manual_seed(0))
+
+
+class Wrap(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+@pytest.mark.parametrize("device", ["cpu", "sim"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (y := x * 2, y.view(torch.int32)),
+        lambda x: (y := x * 2, y.view(torch.int16), y.view(torch.float64)),
+        lambda x: ((y := x * 2).view(torch.uint8), y),
+        lambda x: (y := x * 2, y[1:].view(torch.int32), y.view(torch.int32)[:, 2:]),
+        lambda x: (z := torch.complex(x, x * 2), z.real, z.imag),
+        lambda x: (z := torch.fft.rfft(x), torch.view_as_real(z)),
+        lambda x: (z := torch.fft.rfft(x), z.conj()),
+        lambda x: (x.view(torch.int32), x + 1),
+    ],
+    ids=["int32", "other sizes", "bytes first", "parts", "real and imag", "view_as_real", "conjugate", "of an input"],
+)
+def test_a_view_of_an_output_has_its_own_dtype(device, function):
+    torch._dynamo.reset()
+    compiled = proveout.compile(Wrap(function).eval(), X, device=device)
+    for ours, theirs in zip(compiled(X), function(X), strict=True):
+        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+        if device == "cpu" or theirs.is_floating_point() or theirs.is_complex():
+            torch.testing.assert_close(ours, theirs, rtol=1e-2, atol=1e-2, equal_nan=True)
+
+
+@pytest.mark.parametrize("device", ["cpu", "sim"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (torch.fft.rfft(x) * torch.fft.rfft(x).conj()).real.sum(),
+        lambda x: torch.fft.rfft(x).abs().pow(2).sum(),
+        lambda x: torch.fft.ifft(torch.fft.fft(x) * (1 + 2j)).conj().imag.sum(),
+        lambda x: (torch.complex(x, x) @ torch.complex(x, -x).mH).abs().sum(),
+    ],
+    ids=["product", "abs", "fft", "adjoint"],
+)
+def test_gradients_pass_through_complex_conjugates(device, function):
+    torch._dynamo.reset()
+    ours, theirs = (X.clone().requires_grad_() for _ in range(2))
+    torch.compile(function, backend="proveout", options={"device": device})(ours).backward()
+    function(theirs).backward()
+    torch.testing.assert_close(ours.grad, theirs.grad, rtol=2e-2, atol=2e-2)
+
+
+def test_a_cast_to_complex_keeps_the_fraction():
+    from proveout.kernels.table import kernels
+
+    cast = kernels()["ttnn.typecast"].meaning
+    assert cast(input_tensor=torch.tensor([1.5]), dtype=torch.complex64).item() == 1.5 + 0j
+    assert cast(input_tensor=torch.tensor([-1.5]), dtype=torch.int32).item() == -1
+
+
+@pytest.mark.parametrize(("channels", "groups", "stride"), [(3712, 16, 1), (7392, 28, 2)])
+def test_a_convolution_that_fits_no_core_stays_on_the_host_for_that_reason(channels, groups, stride):
+    torch._dynamo.reset()
+    model = torch.nn.Conv2d(channels, channels, 3, padding=1, groups=groups, stride=stride, bias=False).eval()
+    x = torch.randn(1, channels, 4, 4)
+    compiled = proveout.compile(model, x, device="sim")
+    (op,) = [op for op in compiled.coverage.ops if "conv" in op.aten]
+    if op.state == "host":
+        assert "B of each core's L1 for its own buffers" in op.reason
+    torch.testing.assert_close(compiled(x), model(x), rtol=2e-2, atol=2e-2)
+
+
+def test_so_does_its_backward():
+    torch._dynamo.reset()
+    model = torch.nn.Conv2d(1280, 1280, 3, padding=1, groups=1280)
+    x = torch.randn(1, 1280, 28, 28, requires_grad=True)
+    torch.compile(model, backend="proveout")(x).sum().backward()
+    assert torch.isfinite(x.grad).all()

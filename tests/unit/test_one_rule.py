@@ -1,0 +1,171 @@
+"""One rule for one thing: a Step's threshold, a status, a target's first settings, who opens and closes a device."""
+
+from __future__ import annotations
+
+import ast
+import multiprocessing
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import proveout
+from proveout.capture import Found
+from proveout.check import compare_steps
+from proveout.check.thresholds import step_threshold
+from proveout.devices import registry
+from proveout.devices.registry import close_devices, kept_device, settings_for
+from proveout.engine.compiled import compile
+from proveout.prove import prove, prove_here
+from proveout.types import Job, Settings, TensorSpec, Workload
+
+SRC = Path(proveout.__file__).parent
+
+
+# ------------------------------------------------------------------------------------------------------- Steps
+
+
+def test_check_judges_a_step_by_the_rule_that_bring_up_judges_it_by():
+    for precision, weights in (("bfloat16", "same"), ("bfloat16", "bfloat4_b"), ("model", "same")):
+        settings = Settings(precision=precision, weights=weights)  # type: ignore[arg-type]
+        compiled = compile(nn.Sequential(nn.Linear(32, 32), nn.Tanh()).eval(), torch.randn(4, 32), settings=settings)
+        steps = {name: step for program in compiled.programs for step in program.body for name in step.outputs}
+        specs = {name: spec for program in compiled.programs for name, spec in program.specs.items()}
+        found = compare_steps(compiled, (torch.randn(4, 32),), {})
+        assert found
+        for one in found:
+            assert one.threshold == step_threshold(steps[one.name], specs).pcc
+
+
+def test_nobody_gives_a_threshold_of_their_own_for_a_step():
+    for path in SRC.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) in STEP_RULES:
+                numbers = [a for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, float)]
+                assert numbers == [], f"{path}:{node.lineno}"
+
+
+STEP_RULES = ("compare_steps", "replay")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "least"),
+    [
+        ("float32", 0.9999),
+        ("float16", 0.9999),
+        ("complex64", 0.9999),
+        ("bfloat16", 0.999),
+        ("bfloat8_b", 0.99),
+        ("int32", 1.0),
+    ],
+)
+def test_the_coarsest_result_decides(dtype: str, least: float):
+    from proveout.program import Step
+
+    specs = {"a": TensorSpec((2,), dtype)}
+    assert step_threshold(Step("ttnn.add", (), ("a",)), specs).pcc == least
+
+
+# ------------------------------------------------------------------------------------------------------ status
+
+
+def job_of(label: str, runtime: str = "proveout") -> tuple[Job, Found]:
+    workload = Workload("tiny", "tiny.py", "ab12", labels=(("expect", (label,)),))
+    job = Job(workload, "cpu", Settings(), ("run",), runtime=runtime)  # type: ignore[arg-type]
+    return job, Found(workload, nn.Linear(2, 2).eval(), (torch.ones(1, 2),), {})
+
+
+def test_a_model_that_should_fail_and_passes_is_a_failure_without_any_sweep():
+    record = prove_here(*job_of("fail"))
+    assert (record.status, record.failure, record.reason) == (
+        "failed", "expectation", "was expected to fail, but passed"
+    )  # fmt: skip
+    assert prove_here(*job_of("pass")).status == "passed"
+
+
+def test_a_worker_that_dies_of_a_job_that_should_fail_is_an_expected_failure():
+    class Dead:
+        story, failure, log = "was killed", "crash", ""
+
+    job, _ = job_of("fail")
+    assert prove(job, lambda *args, **kwargs: Dead()).status == "expected_failure"  # type: ignore[arg-type,return-value]
+
+
+# ---------------------------------------------------------------------------------------------------- settings
+
+
+@pytest.mark.parametrize(("device", "precision"), [("sim", "bfloat16"), ("sim:p150", "bfloat16"), ("cpu", "model")])
+def test_one_function_gives_the_settings_that_a_target_starts_with(device: str, precision: str):
+    assert settings_for(device) == Settings(precision=precision)  # type: ignore[arg-type]
+    assert settings_for(device, {"precision": "model", "seed": 3}) == Settings(seed=3)
+    assert settings_for(device, Settings(seed=3)) == Settings(seed=3)
+
+
+def test_the_rule_for_the_precision_stands_in_one_place():
+    asks = [
+        path.relative_to(SRC).as_posix()
+        for path in SRC.rglob("*.py")
+        if "bfloat16" in path.read_text() and '"ttnn": "bfloat16"' in path.read_text()
+    ]
+    assert asks == ["devices/registry.py"]
+    assert not [path for path in SRC.rglob("*.py") if 'precision="bfloat16" if' in path.read_text()]
+
+
+# ----------------------------------------------------------------------------------------------------- devices
+
+
+class Counted:
+    """A device that counts what is done to it."""
+
+    name, spec = "counted", None
+    opened = closed = 0
+
+    def __init__(self) -> None:
+        Counted.opened += 1
+
+    def close(self) -> None:
+        Counted.closed += 1
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> type[Counted]:
+    monkeypatch.setattr(Counted, "opened", 0)
+    monkeypatch.setattr(Counted, "closed", 0)
+    info = registry.DeviceInfo("counted", "counts", "measured", "torch", None, Counted)  # type: ignore[arg-type]
+    known = registry.devices()
+    monkeypatch.setattr(registry, "devices", lambda: {**known, "counted": info})
+    return Counted
+
+
+def test_a_device_is_opened_once_kept_and_closed_once(counted: type[Counted]):
+    assert kept_device("counted") is kept_device("counted")
+    assert (counted.opened, counted.closed) == (1, 0)
+    close_devices()
+    close_devices()
+    assert (counted.opened, counted.closed) == (1, 1)
+    kept_device("counted")
+    assert counted.opened == 2
+    close_devices()
+
+
+def test_two_models_and_all_their_graphs_share_the_process_s_device():
+    close_devices()
+    one, other = (compile(nn.Linear(4, 4).eval(), torch.ones(1, 4), device="sim") for _ in range(2))
+    assert one._capture.device is other._capture.device is kept_device("sim:n150")
+
+
+def test_a_forked_child_opens_its_own_and_leaves_its_parent_s_alone(counted: type[Counted]):
+    mine = kept_device("counted")
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+
+    def child() -> None:
+        queue.put((kept_device("counted") is mine, counted.opened))
+
+    process = context.Process(target=child)
+    process.start()
+    process.join()
+    assert queue.get() == (False, 2)
+    assert (kept_device("counted") is mine, counted.opened) == (True, 1)
+    close_devices()

@@ -1,0 +1,89 @@
+"""`proveout query` reads the tables of a store and nothing else, and comes back."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from proveout import store as store_module
+from proveout.errors import UsageError
+from proveout.store import query
+
+
+@pytest.fixture
+def outside(tmp_path):
+    """A folder with a file that is nobody's business."""
+    (tmp_path / "secret.csv").write_text("password\nhunter2\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "copy records to '{0}/out.csv'",
+        "copy (select 1) to '{0}/secret.csv'",
+        "export database '{0}/out'",
+        "attach '{0}/out.db' as other",
+        "install httpfs",
+        "load httpfs",
+        "create table t as select 1",
+        "drop table records",
+        "insert into records (key) values ('x')",
+        "update records set model = 'x'",
+        "delete from records",
+        "set enable_external_access = true",
+        "pragma enable_profiling",
+        "call enable_logging()",
+        "import database '{0}'",
+        "select 1; copy records to '{0}/out.csv'",
+        "explain analyze copy records to '{0}/out.csv'",
+        "select * from read_csv('{0}/secret.csv')",
+        "select * from '{0}/secret.csv'",
+        "select * from read_text('{0}/secret.csv')",
+        "select * from read_blob('{0}/*')",
+        "select * from glob('{0}/*')",
+        "select * from sniff_csv('{0}/secret.csv')",
+        "select * from query('copy records to ''{0}/out.csv''')",
+        "select * from read_parquet('https://example.org/x.parquet')",
+    ],
+)
+def test_a_query_neither_reads_nor_writes_outside(outside, sql):
+    with pytest.raises(UsageError):
+        query([], sql.format(outside))
+    assert [p.name for p in outside.iterdir()] == ["secret.csv"]
+    assert (outside / "secret.csv").read_text() == "password\nhunter2\n"
+
+
+def test_a_query_does_not_see_the_programs_own_variables():
+    import pandas
+
+    hidden = pandas.DataFrame({"a": [1]})
+    with pytest.raises(UsageError, match="hidden"):
+        query([], "select * from hidden")
+    assert len(hidden) == 1
+
+
+@pytest.mark.parametrize("sql", ["", "   ", "-- nothing", ";"])
+def test_an_empty_query_is_told(sql):
+    with pytest.raises(UsageError, match=r"the query is empty\. Tables: records \(key, model"):
+        query([], sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["describe records", "show tables", "from records", "explain select 1", "summarize records", "pivot ops on state"],
+)
+def test_other_ways_to_read_still_work(sql):
+    query([], sql)
+
+
+def test_a_query_comes_back(monkeypatch):
+    monkeypatch.setattr(store_module, "QUERY_LIMIT_S", 0.5)
+    monkeypatch.setattr(store_module, "QUERY_LIMIT_ROWS", 1000)
+    start = time.monotonic()
+    with pytest.raises(UsageError, match=r"took more than 0.5 s"):
+        query([], "select count(*) from range(100000000000) a, range(1000) b")
+    with pytest.raises(UsageError, match=r"more than 1,000 rows"):
+        query([], "select * from range(100000000000)")
+    assert time.monotonic() - start < 10

@@ -1,0 +1,128 @@
+"""Saved models: arguments and outputs go where they went, by their place and never by what they hold."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+import proveout
+from proveout.engine.artifact import load_compiled
+from proveout.errors import DeviceError, UsageError
+
+X, Y, Z = (torch.randn(4, 8, generator=torch.Generator().manual_seed(s)) for s in range(3))
+
+
+class Wrap(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+        torch.manual_seed(0)
+        self.weight = nn.Parameter(torch.randn(8, 8))
+
+    def forward(self, *args, **kwargs):
+        return self.function(self.weight, *args, **kwargs)
+
+
+def again(function, *example, path, **kwargs):
+    """The model compiled on the CPU for an example, saved and loaded."""
+    model = Wrap(function).eval()
+    return model, load_compiled(proveout.compile(model, device="cpu", call=(example, kwargs)).save(path / "model"))
+
+
+def assert_same(a, b):
+    a, b = (torch.utils._pytree.tree_leaves(v) for v in (a, b))
+    for ours, theirs in zip(a, b, strict=True):
+        assert not isinstance(theirs, torch.Tensor) or (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+        if isinstance(theirs, torch.Tensor):
+            torch.testing.assert_close(ours, theirs)
+        else:
+            assert ours == theirs
+
+
+def test_heads_that_are_equal_on_the_example_stay_apart(tmp_path):
+    model, saved = again(lambda w, x: (x @ w, x @ w.T), torch.zeros(4, 8), path=tmp_path)
+    assert_same(saved(X), model(X))
+
+
+def test_arguments_that_were_one_tensor_stay_apart(tmp_path):
+    t = torch.ones(4, 8)
+    model, saved = again(lambda w, a, b, c: (a - b) @ w + 2 * c, t, t, t, path=tmp_path)
+    assert_same(saved(X, Y, Z), model(X, Y, Z))
+
+
+def test_arguments_that_share_memory_stay_apart(tmp_path):
+    t = torch.ones(8, 8)
+    model, saved = again(lambda w, a, b: a @ w - b, t[:4], t[4:], path=tmp_path)
+    assert_same(saved(X, Y), model(X, Y))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda w, x: (x, x @ w, x),
+        lambda w, x: (x.view(-1), (x @ w).t(), x[1:, ::2]),
+        lambda w, x: {"y": (y := x @ w), "part": y[1], "bits": y.view(torch.int32)},
+        lambda w, x: (x @ w, w, w[0], None, 3, "text"),
+        lambda w, x: torch.fft.rfft(x @ w),
+        lambda w, x: [torch.zeros(0), x[:0], (x > 0).any()],
+    ],
+    ids=["arguments", "views", "views of outputs", "weights and values", "complex", "empty"],
+)
+def test_outputs_come_from_where_they_came(tmp_path, function):
+    model, saved = again(function, torch.zeros(4, 8), path=tmp_path)
+    assert_same(saved(X), model(X))
+    assert_same(saved(X.t().contiguous().t()), model(X))
+
+
+def test_a_value_that_was_compiled_in_is_asked_for_again(tmp_path):
+    model, saved = again(lambda w, x, *, flip: x @ w if flip else x, X, flip=True, path=tmp_path)
+    assert_same(saved(X, flip=True), model(X, flip=True))
+    with pytest.raises(DeviceError, match="is False; the model was compiled for True"):
+        saved(X, flip=False)
+    with pytest.raises(DeviceError, match=r"is torch.float64; the model was compiled for torch.float32"):
+        saved(X.double(), flip=True)
+
+
+def test_a_model_that_writes_to_its_argument_is_not_saved(tmp_path):
+    with pytest.raises(UsageError, match="writes to its own buffers or arguments"):
+        again(lambda w, x: x.add_(1) @ w, X.clone(), path=tmp_path)
+
+
+def test_loading_checks_the_call_that_was_saved(tmp_path):
+    again(lambda w, x: x @ w, X, path=tmp_path)
+    path = tmp_path / "model" / "weights.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-64:] = bytes(64)
+    path.write_bytes(bytes(data))
+    with pytest.raises(
+        UsageError, match=r"output 0 is not what the model gave when it was saved. Save the model again."
+    ):
+        load_compiled(tmp_path / "model")
+
+
+def test_the_containers_of_a_call_import_nothing(tmp_path):
+    again(lambda w, x: {"y": x @ w}, X, path=tmp_path)
+    head = json.loads((tmp_path / "model" / "compiled.json").read_text())
+    head["results"] = {"fields": ["antigravity.Output", [["y", "*"]]]}
+    (tmp_path / "model" / "compiled.json").write_text(json.dumps(head))
+    assert set(load_compiled(tmp_path / "model")(X)) == {"y"}
+    assert "antigravity" not in sys.modules
+
+
+def test_another_process_loads_what_a_library_returned(tmp_path):
+    from transformers import BertConfig, BertModel
+
+    config = BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=1, intermediate_size=32, vocab_size=9)
+    tokens = torch.tensor([[1, 2, 3, 4]])
+    compiled = proveout.compile(BertModel(config).eval(), {"input_ids": tokens}, device="cpu")
+    path = compiled.save(tmp_path / "bert")
+    assert type(load_compiled(path)(input_ids=tokens)).__name__ == "BaseModelOutputWithPoolingAndCrossAttentions"
+    code = f"from proveout.engine.artifact import load_compiled; import torch; m = load_compiled({str(path)!r}); "
+    code += "print(sorted(m(input_ids=torch.tensor([[1, 2, 3, 4]]))))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told.strip() == "['last_hidden_state', 'pooler_output']"
