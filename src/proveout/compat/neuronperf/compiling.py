@@ -198,17 +198,24 @@ def _variants(
 ) -> Iterator[Variant]:
     sets = input_sets(inputs, batch_sizes, preprocessed=False, options=DatasetOptions(), batch_first=False)
     sizes = counts("pipeline_sizes", pipeline_sizes, (1,))
-    levels = [performance_levels] if isinstance(performance_levels, int) else list(performance_levels or [None])
+    levels = _listed(performance_levels)
     for level in levels:
-        if level is not None and level not in range(len(LEVELS)):
+        if level not in (None, *range(len(LEVELS))):
             raise UsageError(f"performance level {level!r}: give 0 (most accurate) to {len(LEVELS) - 1} (quickest).")
-    casts = [cast_modes] if isinstance(cast_modes, str) else list(cast_modes or [None])
+    casts = _listed(cast_modes)
     for cast in casts:
         if cast is not None:
             _cast(cast)
     for (number, given), size in itertools.product(enumerate(sets), sizes):
         for level, cast in itertools.product(levels, casts):
             yield Variant(number, given, size, cast, level)
+
+
+def _listed(given: Any) -> list[Any]:
+    """A list parameter, which also takes one value; [None] where nothing is asked for."""
+    if isinstance(given, list | tuple):
+        return list(given) or [None]
+    return [given]
 
 
 def _cast(name: str) -> str:
