@@ -7,7 +7,9 @@ limits.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import sys
 import zipfile
 from collections.abc import Callable
@@ -53,6 +55,10 @@ def load_script(path: str) -> Any:
 def load_keras(path: str) -> Any:
     """A Keras or SavedModel file as a function of NumPy arrays."""
     tensorflow = tensorflow_here()
+    threads = int(os.environ.get("OMP_NUM_THREADS") or 0)
+    with contextlib.suppress(RuntimeError):  # it has begun already, in a process that is not a worker's own
+        tensorflow.config.threading.set_intra_op_parallelism_threads(threads)
+        tensorflow.config.threading.set_inter_op_parallelism_threads(threads)
     try:
         if Path(path).is_dir():
             return _signature(tensorflow.saved_model.load(path))
