@@ -67,7 +67,7 @@ def _read(folder: Path) -> BringUp:
 
 
 def page() -> None:
-    theme.head("Bring-up", "Models on their way to the chip, stage by stage, and what each stage wants from you.")
+    theme.head("Bring-up", "Every bring-up, stage by stage, and what to do next.")
     given = st.text_input(
         "Folder",
         DEFAULT,

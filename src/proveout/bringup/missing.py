@@ -19,6 +19,7 @@ from proveout.errors import ProveoutError
 from proveout.program import Step
 from proveout.report.script import arg_text
 from proveout.types import Fallback, TensorSpec, versions
+from proveout.words import counted
 
 ISSUE = """# {aten} stays on the host
 
@@ -163,8 +164,9 @@ def _costs(line: Fallback) -> str:
         return "no transfer of its own; the host's own time is not modelled"
     share = f", {line.time_share:.1%} of the call" if line.time_share is not None else ""
     ns = f"{line.transfer_ns / 1e3:.3g} µs" if line.transfer_ns is not None else "unknown time"
-    saved = f"; {line.saved_ns / 1e3:.3g} µs less if it converted" if line.saved_ns else ""
-    return f"{line.num_transfers} transfers ({line.transfer_share:.0%} of all), {ns}{share}{saved}"
+    change = f"{abs(line.saved_ns or 0) / 1e3:.3g} µs {'faster' if (line.saved_ns or 0) > 0 else 'slower'}"
+    saved = f"; {change} if it converted" if line.saved_ns else ""
+    return f"{counted(line.num_transfers, 'transfer')} ({line.transfer_share:.0%} of all), {ns}{share}{saved}"
 
 
 def _issue(line: Fallback, subject: Subject, repro: str, proof: str) -> str:

@@ -52,7 +52,7 @@ def figures(data: dict[str, dict[str, Any]]) -> list[tuple[str, str, str]]:
     if perf:
         found.append((time(perf["total_ns"]), "a call, optimised, in a trace (modelled)", "plain"))
     if tuned:
-        found.append((f"{tuned['speedup']:.2f} ×", "quicker than bfloat16 in DRAM (modelled)", "plain"))
+        found.append((f"{tuned['speedup']:.2f} ×", "faster than bfloat16 in DRAM (modelled)", "plain"))
     graph = data.get("graph", {})
     if graph:
         on_host = graph["states"].get("host", 0)

@@ -49,7 +49,7 @@ def run(subject: Subject, files: Files) -> Found:
         findings.append(f"no trace of the whole model: {kinds} are not the device's; each stretch between them has one")
     wrong = tests.failed > 0 or (bool(tests.why) and subject.asked.tests)
     return Found(
-        f"{plans['none'] / plans[best]:.2f} × quicker with {best}: {time(plans[best])} a call (modelled)",
+        f"{plans['none'] / plans[best]:.2f} × faster with {best}: {time(plans[best])} a call (modelled)",
         tuple(findings),
         "Run: pytest tests/test_trace.py" if wrong else "",
         attention=wrong,
