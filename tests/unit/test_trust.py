@@ -63,9 +63,7 @@ def test_integers_are_trusted_where_both_modes_have_them_right_or_wrong():
 
 
 def test_the_worst_output_is_told_and_none_says_nothing():
-    found = trust.judged(
-        [output(0.9999, "a"), output(0.9999, "b")], [output(0.9999, "a"), output(0.9, "b")], []
-    )
+    found = trust.judged([output(0.9999, "a"), output(0.9999, "b")], [output(0.9999, "a"), output(0.9, "b")], [])
     assert found.reason.startswith("output b: ")
     assert trust.judged([], [], []).trusted is None
 
