@@ -112,6 +112,14 @@ def test_the_card_is_filled(made):
         assert fact in text
 
 
+def test_both_numerics_are_compared_and_the_report_says_whether_fast_can_be_trusted(made):
+    trust = Folder(made[1]).data(NUMBERS["end-to-end"], "end-to-end")["trust"]
+    assert trust["trusted"] is True
+    assert all(o["fast_pcc"] != o["faithful_pcc"] for o in trust["outputs"])
+    for page in ("report.md", "report.html"):
+        assert "fast&#x27;s PCC can be trusted for this model" in (made[1] / page).read_text().replace("'", "&#x27;")
+
+
 def test_parameters_that_modules_share_count_once_as_on_the_card(tmp_path):
     model = torch.nn.Sequential(torch.nn.Embedding(10, 4), torch.nn.Linear(4, 10, bias=False))
     model[1].weight = model[0].weight
