@@ -20,6 +20,7 @@ from proveout.clock.stamps import Stamps
 from proveout.clock.steady import Problem
 from proveout.clock.timing import judged, word
 from proveout.coding import digest, to_json
+from proveout.devices.registry import settings_for
 from proveout.errors import ProveoutError
 from proveout.measure import series
 from proveout.measure.models import is_bare, saved_in
@@ -109,9 +110,9 @@ def _record(outcome: Outcome, workload: Workload, report: Report, pcc: float) ->
 
 
 def _settings(configuration: Configuration) -> Settings:
-    """Those that a saved model was compiled with; a worker compiles with the defaults of `proveout.compile`."""
+    """Those that a saved model was compiled with, or those that a worker compiles a live one with."""
     if not configuration.model_filename:
-        return Settings()
+        return settings_for(configuration.device, live=True)
     # Not at the top: it imports torch.
     from proveout.engine.artifact import settings_of
 
