@@ -160,9 +160,8 @@ def test_doors_that_prove_start_with_the_same_settings_and_those_of_live_models_
     by_command = request.check(request.Request(device=device, cache_dir=tmp_path), ("check",)).targets
     assert by_command == ((device, settings_for(device)),)
     assert benchmark_model(model, x, device=device, iterations=2).record.job.settings == settings_for(device)
-    shown = {
-        name: inputs._usual_first(name, values, settings_for(device))[0] for name, (_, values, _) in FIELDS.items()
-    }
+    usual = settings_for(device)
+    shown = {name: inputs._usual_first(name, values, usual)[0] for name, (_, values, _) in inputs.FIELDS.items()}
     assert settings_for(device, shown) == settings_for(device)  # the app's page, untouched
     live = settings_for(device, live=True)
     assert compile(model, x, device=device).settings == live
