@@ -312,7 +312,7 @@ class Limits:
 
 
 Runtime = Literal["proveout", "eager", "inductor", "stat", "ort"]
-Do = Literal["compile", "run", "export", "check", "benchmark", "perf", "serve", "trace"]
+Do = Literal["compile", "run", "export", "check", "benchmark", "perf", "serve", "evaluate", "generate", "trace"]
 
 
 @dataclass(frozen=True)
