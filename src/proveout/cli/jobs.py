@@ -16,7 +16,7 @@ from proveout.runtimes import check_runtime
 from proveout.store import Store, fallback_rows
 from proveout.sweep import Local, Result, Workers, sweep
 from proveout.sweep.cluster import Cluster
-from proveout.types import Do, Record, Runtime
+from proveout.types import Do, Record, Runtime, Sequenced
 
 
 def run(
@@ -27,9 +27,13 @@ def run(
     *,
     runtime: Runtime = "proveout",
     lean: bool = False,
+    onnx_opset: int | None = None,
+    sequence: Path | None = None,
 ) -> list[Result]:
     """Serve a request; what is finished is in the store even when this is interrupted."""
     asked = check(request, do, runtime, lean)
+    built = Sequenced.of(sequence) if sequence else None
+    asked = dataclasses.replace(asked, job=dataclasses.replace(asked.job, onnx_opset=onnx_opset, sequence=built))
     check_folder(artifacts)
     check_folder(dump, "--dump DIR")
     scripts = chosen_scripts(request.scripts, request.search_dir, request.all_scripts, request.labels)
