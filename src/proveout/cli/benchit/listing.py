@@ -79,7 +79,9 @@ def _outcome(record: Record) -> list[str]:
 
 
 def _onnx(folder: str) -> str:
-    return ", ".join(str(path) for path in sorted(Path(folder).glob("*.onnx"))) if folder else ""
+    """The newest ONNX file of a build."""
+    files = sorted(Path(folder).glob("*.onnx"), key=lambda path: path.stat().st_mtime) if folder else []
+    return str(files[-1]) if files else ""
 
 
 def _log(record: Record | None) -> list[str]:

@@ -41,9 +41,10 @@ def _of_device(name: str, runtimes: Sequence[str]) -> list[Target]:
             " --device sim"
         )
     for runtime in runtimes:
-        known = (*RUNTIMES_OF.get(name, ()), *(RUNTIMES if name in (*DEVICES, HOST) else ["proveout"]))
-        if runtime not in known:
-            if runtime not in {r for listed in RUNTIMES_OF.values() for r in listed} | set(RUNTIMES):
+        known = (*RUNTIMES_OF.get("x86" if name == HOST else name, ()), "proveout")
+        ours = RUNTIMES if name in ("x86", HOST) else ()
+        if runtime not in known and runtime not in ours:
+            if runtime not in {one for listed in RUNTIMES_OF.values() for one in listed} | set(RUNTIMES):
                 raise unknown("runtime", runtime, known)
             raise UsageError(f"runtime {runtime!r} is not for device {name!r}, which has {', '.join(known)}.")
     if "trt" in runtimes:
