@@ -21,6 +21,9 @@ from types import ModuleType
 NAMES = {
     "cpu": "neuronperf.cpu",
     "cuda": "neuronperf.cuda",
+    "benchmarking": "neuronperf.benchmarking",
+    "gpu": "neuronperf.gpu",
+    "neuronperf": "neuronperf",
     "model_index": "neuronperf.model_index",
     "mxnet": "neuronperf.mxnet",
     "sim": "neuronperf.sim",
@@ -40,7 +43,7 @@ STAND_INS = {
     "mlagility.common": f"{__name__}.mlagility",
     "mlagility.common.filesystem": f"{__name__}.agility.filesystem",
     "mlagility.parser": f"{__name__}.mlagility.parser",
-    "neuronperf": "proveout",
+    "neuronperf": f"{__name__}.neuronperf",
     "onnxflow": f"{__name__}.onnxflow",
     "onnxflow.common": f"{__name__}.onnxflow",
     "onnxflow.justbuildit": f"{__name__}.onnxflow",
