@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -81,9 +80,9 @@ def invoke(words: Sequence[str], program: str = NAMES[0]) -> int:
 
 def _in_the_name_of(program: str, text: str) -> str:
     """What we tell people to type, under the name that they typed."""
-    return (
-        text if program == NAMES[0] else re.sub(rf"\b{NAMES[0]} (?=({'|'.join(verbs.names())})\b)", f"{program} ", text)
-    )
+    for verb in verbs.names() if program != NAMES[0] else ():
+        text = text.replace(f"{NAMES[0]} {verb}", f"{program} {verb}")
+    return text
 
 
 def _expand(words: list[str]) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from proveout.columns.words import status_words
+from proveout.devices.registry import HOST
 from proveout.store import read_record
 from proveout.sweep import Result
 from proveout.types import Record, Workload
@@ -69,7 +70,7 @@ def _outcome(record: Record) -> list[str]:
     facts = dict(record.environment)
     version = facts.get(PACKAGES.get(job.runtime, ""), "")
     runtime = f"{RUNTIME_WORDS.get(job.runtime, job.runtime)}{f' v{version}' if version else ''}"
-    place = facts.get("cpu", "") if job.device == "cpu" else ""
+    place = facts.get("cpu", "") if job.device == HOST else ""
     where = f"{place or job.device} ({runtime}), {timing.kind}"
     return [
         f"Status:\t\tSuccessfully benchmarked on {where}",

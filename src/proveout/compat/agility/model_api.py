@@ -17,7 +17,7 @@ from proveout.compat.agility.performance import MeasuredPerformance
 from proveout.compat.agility.script_api import benchmark_script
 from proveout.compat.onnxflow.buildit import build_model
 from proveout.compat.onnxflow.stage import Sequence as BuildSequence
-from proveout.devices.registry import settings_for
+from proveout.devices.registry import HOST, settings_for
 from proveout.errors import ProveoutError, UsageError
 from proveout.folders import file_name
 from proveout.prove import prove_here
@@ -88,7 +88,7 @@ def benchmark_model(
     performance = MeasuredPerformance(
         throughput=1e9 / timing.mean_ns,
         mean_latency=timing.mean_ns / 1e6,
-        device=facts.get("cpu", target.device) if target.device == "cpu" else target.device,
+        device=facts.get("cpu", target.device) if target.device == HOST else target.device,
         runtime=runtime or target.runtime,
         runtime_version=facts.get(PACKAGES.get(target.runtime, ""), ""),
         device_type=device,

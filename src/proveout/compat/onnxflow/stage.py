@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import contextlib
-import re
 import time
 from collections.abc import Sequence as Several
 
@@ -16,7 +15,7 @@ class Stage(abc.ABC):
     """One step from a model to another form of it; a user's own overrides `fire`."""
 
     def __init__(self, unique_name: str, monitor_message: str) -> None:
-        if not re.fullmatch(r"\w+", unique_name):
+        if not unique_name.replace("_", "a").isalnum():
             raise ValueError(f"a stage's unique_name is letters, digits and underscores, not {unique_name!r}.")
         self.unique_name = unique_name
         self.monitor_message = monitor_message
