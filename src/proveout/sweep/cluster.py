@@ -161,7 +161,8 @@ def work(task: Task, mark: str, modules: Sequence[str], sent: Parcel | None = No
         run = functools.partial(server.run, cpus=cpus, fresh=wants_fresh(here.script))
         if Path(mark).exists():
             return Answer(as_asked(here(run), task))
-        if isinstance(here, Find):
+        if isinstance(here, Find) or isinstance(task, Find):
+            assert isinstance(here, Find)
             return Answer(as_asked(dataclasses.replace(here, cache=None)(run), task))
         with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
             asked = dataclasses.replace(task, store=Path(folder))
