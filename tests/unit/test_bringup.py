@@ -93,7 +93,10 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_every_stage_of_a_small_model_is_done(made):
     _, folder = made
     found = outcomes(folder)
-    assert {name: o.status for name, o in found.items()} == dict.fromkeys(NUMBERS, "passed")
+    wanted = dict.fromkeys(NUMBERS, "passed") | {"missing": "attention"}  # its mask's cast stays on the host
+    assert {name: o.status for name, o in found.items()} == wanted
+    assert "nothing to look at" not in found["report"].headline
+    assert "generated tests were not run" in (folder / "report.md").read_text()
     assert all((folder / name).is_file() for o in found.values() for name, _ in o.files)
     expected = {
         "card.md", "graph.svg", "graph.html", "summary.md", "missing.md", "ttnn_model.py", "tests/test_ops.py",

@@ -320,7 +320,7 @@ def test_an_interruption_says_how_far_it_came_and_ends_the_workers(tmp_path: Pat
             return super().submit(task)
 
     workers = Interrupting(Store(tmp_path), 1, {"a": 2, "b": 1})
-    with pytest.raises(Interrupted, match="1 of 2 done, 1 scripts not looked at yet, kept in"):
+    with pytest.raises(Interrupted, match="1 of 2 done, 1 script not looked at yet, kept in"):
         sweep(asked(tmp_path), scripts("a", "b"), workers, Silent())
     assert workers.stopped
 

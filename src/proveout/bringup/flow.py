@@ -146,9 +146,7 @@ def _told(error: Exception) -> tuple[str, tuple[str, ...]]:
 
 
 def _failed(stage: Stage, reason: str, findings: tuple[str, ...] = ()) -> Outcome:
-    step = (
-        f"Mend what it says, then run the same command: stages that are done stay, and {stage.name!r} is tried again."
-    )
+    step = f"Fix what it names and run the same command again: finished stages are kept, {stage.name!r} is tried again."
     return Outcome(NUMBERS[stage.name], stage.name, stage.title, "failed", reason, findings, step)
 
 

@@ -48,7 +48,7 @@ def figures(data: dict[str, dict[str, Any]]) -> list[tuple[str, str, str]]:
     if perf:
         found.append((time(perf["total_ns"]), "a call, optimised, in a trace (modelled)", "plain"))
     if tuned:
-        found.append((f"{tuned['speedup']:.2f} ×", "quicker than bfloat16 in DRAM (modelled)", "plain"))
+        found.append((f"{tuned['speedup']:.2f} ×", "faster than bfloat16 in DRAM (modelled)", "plain"))
     graph = data.get("graph", {})
     if graph:
         on_host = graph["states"].get("host", 0)
@@ -56,7 +56,10 @@ def figures(data: dict[str, dict[str, Any]]) -> list[tuple[str, str, str]]:
     tests = [data[name]["tests"] for name in ("op-tests", "modules", "trace") if data.get(name, {}).get("tests")]
     if tests:
         passed, failed = (sum(t[key] for t in tests) for key in ("passed", "failed"))
-        found.append((f"{passed}", f"generated tests pass, {failed} fail", "failed" if failed else "passed"))
+        if passed or failed:
+            found.append((f"{passed}", f"generated tests pass, {failed} fail", "failed" if failed else "passed"))
+        else:
+            found.append(("—", "generated tests were not run", "plain"))
     return found
 
 

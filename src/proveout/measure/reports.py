@@ -316,7 +316,7 @@ def _problems(sheet: Sheet) -> list[steady.Problem]:
     if status != "passed":
         found.append(steady.Problem(status, sheet.values["reason"] or status, ADVICE[status]))
     if share is not None and share > OVERHEAD:
-        advice = "The model is about as quick as the harness: use a larger batch, or time several calls as one"
+        advice = "The model is about as fast as the harness: use a larger batch, or time several calls as one"
         found.append(steady.Problem("harness overhead", f"the harness takes {share:.0%} of the median call", advice))
     return found
 

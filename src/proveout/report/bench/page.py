@@ -12,6 +12,7 @@ from proveout.report.drawing.element import Html, el, join
 from proveout.report.drawing.lines import STYLE as LINES_STYLE
 from proveout.report.drawing.lines import Axis, Line, axis, chart
 from proveout.report.tables.details import badge
+from proveout.words import counted
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 OWN_STYLE = """
@@ -68,7 +69,7 @@ def render(reports: Sequence[Report]) -> str:
 
 def _subtitle(reports: Sequence[Report]) -> str:
     models, devices = (sorted({str(r[key]) for r in reports}) for key in ("model_name", "device_type"))
-    count = f"{len(reports)} configuration{'' if len(reports) == 1 else 's'}"
+    count = counted(len(reports), "configuration")
     valid = sum(r["verdict"] == "VALID" for r in reports)
     return " · ".join([count, ", ".join(models), ", ".join(devices), f"{valid} valid"])
 
