@@ -209,6 +209,7 @@ def test_bring_ups_are_found_with_their_stages(monkeypatch, tmp_path):
     assert "look here" in text_of(app)
 
 
+@pytest.mark.slow
 def test_programs_on_disk_explain_every_record_of_the_same_run(monkeypatch, tmp_path):
     import torch
 
