@@ -308,7 +308,7 @@ class Limits:
 
 
 Runtime = Literal["proveout", "eager", "inductor", "stat", "ort"]
-Do = Literal["compile", "run", "export", "check", "benchmark", "perf", "serve", "trace"]
+Do = Literal["compile", "run", "export", "check", "benchmark", "perf", "serve", "trace", "explain"]
 
 
 @dataclass(frozen=True)
@@ -318,6 +318,16 @@ class Trace:
     orig: bool = False
     backward: bool = False
     profile: bool = False
+
+
+@dataclass(frozen=True)
+class Explain:
+    """What a model's error is told against: eager mode, or the same model on another device or under other settings."""
+
+    device: str = ""
+    settings: Settings | None = None
+    every: bool = False
+    """Look into every op, whatever it costs."""
 
 
 @dataclass(frozen=True)
@@ -351,13 +361,15 @@ class Job:
     """Seconds that may be added to `iterations` of what is measured, until there are enough calls to judge."""
     trace: Trace | None = None
     """What to write down where the model is traced; into `artifacts`."""
+    explain: Explain | None = None
+    """What the error is told against where it is explained; into `artifacts`."""
 
     @property
     def key(self) -> str:
         """Names the Record: changes whenever the model, its shapes, a setting or a version that matters does."""
         w = self.workload
         apart = ["workload", "timeout_s", "artifacts", "dump", "limits", "lean"]
-        younger = ("serve", "trace", "enough_s")  # than most Records
+        younger = ("serve", "trace", "enough_s", "explain")  # than most Records
         apart += [name for name in younger if getattr(self, name) is None]
         doing = {k: v for k, v in to_json(self).items() if k not in apart}
         # The last folder tells two scripts of one name apart; more of the path would tie Records to a machine.
@@ -624,8 +636,8 @@ def versions() -> dict[str, str]:
 
 
 __all__ = [
-    "Buffer", "Comparison", "Coverage", "DRAM", "DTYPE_BYTES", "DeviceSpec", "Do", "Fallback", "GraphNode", "HOST",
-    "Job", "Judgement", "Kind", "L1", "Layout", "Limits", "Memory", "MemoryUse", "OpState", "OpStatus", "Origin",
-    "Place", "Precision", "Record", "Runtime", "SCHEMA", "Settings", "ShardSpec", "Sharding", "Status", "TILE",
-    "TensorSpec", "Timing", "Trace", "Weights", "Workload", "short_dtype", "versions",
+    "Buffer", "Comparison", "Coverage", "DRAM", "DTYPE_BYTES", "DeviceSpec", "Do", "Explain", "Fallback", "GraphNode",
+    "HOST", "Job", "Judgement", "Kind", "L1", "Layout", "Limits", "Memory", "MemoryUse", "OpState", "OpStatus",
+    "Origin", "Place", "Precision", "Record", "Runtime", "SCHEMA", "Settings", "ShardSpec", "Sharding", "Status",
+    "TILE", "TensorSpec", "Timing", "Trace", "Weights", "Workload", "short_dtype", "versions",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ from proveout.runtimes import check_runtime
 from proveout.store import Store, fallback_rows
 from proveout.sweep import Local, Result, Workers, sweep
 from proveout.sweep.cluster import Cluster
-from proveout.types import Do, Record, Runtime
+from proveout.types import Do, Explain, Record, Runtime
 
 
 def run(
@@ -27,6 +27,7 @@ def run(
     *,
     runtime: Runtime = "proveout",
     lean: bool = False,
+    explain: Explain | None = None,
 ) -> list[Result]:
     """Serve a request; what is finished is in the store even when this is interrupted."""
     asked = check(request, do, runtime, lean)
@@ -38,6 +39,7 @@ def run(
         raise UsageError(f"ONNX Runtime runs {scripts[0][0].name} on the CPU; leave --device {request.device} out.")
     asked = dataclasses.replace(
         asked,
+        job=dataclasses.replace(asked.job, explain=explain),
         artifacts=artifacts,
         dump=dump,
         alone=frozenset(device for device, _ in asked.targets if not find(device).shared),
