@@ -11,6 +11,7 @@ from typing import Any
 
 from proveout import check, clock
 from proveout.cause.explain import explain
+from proveout.check import trust
 from proveout.coding import to_json
 from proveout.engine.compiled import Compiled, compile, undisturbed
 from proveout.engine.host_part import has_host_part, host_part
@@ -103,8 +104,14 @@ def checked(subject: Subject, record: Record) -> Record:
     found, evaluate = subject.candidate.compiled, subject.found.evaluate
     if found is None:
         return record
+    gaps = trust.Gaps() if subject.job.settings.numerics == "faithful" else None
     with undisturbed(subject.model, subject.call):
-        steps = check.compare_steps(found, *subject.call)
+        steps = check.compare_steps(found, *subject.call, gaps)
+    if gaps is not None and subject.is_compared:
+        with found.in_numerics("fast"):
+            outputs, reference = subject.outputs()
+        fast = check.compare_outputs(outputs, reference, subject.job.settings.pcc)
+        record = replace(record, trust=trust.judged(fast, record.comparisons, gaps.steps))
     record = replace(record, comparisons=(*record.comparisons, *steps))
     if evaluate is None:
         return record

@@ -250,7 +250,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def op_rows(record: Record) -> list[Row]:
-    """What became of the model's ATen ops: one row for each op, state and reason."""
+    """What happened to the model's ATen ops: one row for each op, state and reason."""
     counts: dict[tuple[str, str, str], int] = {}
     for op in record.coverage.ops:
         name = (op.aten, op.state, op.reason)

@@ -86,7 +86,7 @@ def test_it_is_explained(place: str, shown: dict[str, Any]) -> None:
 
 
 def test_a_narrow_terminal_says_that_it_is_left_out(shown: dict[str, Any]) -> None:
-    assert "Seeds" in shown["narrow"].partition("Not shown for want of width:")[2].splitlines()[0]
+    assert "Seeds" in shown["narrow"].partition("Hidden (terminal too narrow):")[2].splitlines()[0]
 
 
 def test_a_models_page_has_it(shown: dict[str, Any], seeds: list[int]) -> None:

@@ -1,8 +1,8 @@
 """How long predicting takes: `python tests/bench/predict_speed.py`.
 
-A Program of 10,000 Steps, once with a dozen different shapes, as a deep model has, and once with no shape twice (the aim
-is under a second of processor time); and a table of 10,000 published rows, as `proveout devices predict` reads it (two
-seconds). The process's own clock is read, so other work on the machine does not count.
+A Program of 10,000 Steps, once with a dozen different shapes, as a deep model has, and once with no shape twice (the
+aim is under a second of processor time); and a table of 10,000 published rows, as `proveout devices predict` reads it
+(two seconds). The process's own clock is read, so other work on the machine does not count.
 """
 
 from __future__ import annotations

@@ -150,6 +150,7 @@ def test_a_warm_process_that_cannot_start_is_told(monkeypatch: pytest.MonkeyPatc
     server.stop()
 
 
+@pytest.mark.slow
 def test_stopping_ends_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]))
     warm, begun = Warm(tmp_path), tmp_path / "begun"
@@ -320,7 +321,7 @@ def test_an_interruption_says_how_far_it_came_and_ends_the_workers(tmp_path: Pat
             return super().submit(task)
 
     workers = Interrupting(Store(tmp_path), 1, {"a": 2, "b": 1})
-    with pytest.raises(Interrupted, match="1 of 2 done, 1 scripts not looked at yet, kept in"):
+    with pytest.raises(Interrupted, match="1 of 2 done, 1 script not looked at yet, kept in"):
         sweep(asked(tmp_path), scripts("a", "b"), workers, Silent())
     assert workers.stopped
 
@@ -407,6 +408,7 @@ def write_scripts(folder: Path) -> Path:
     return gate
 
 
+@pytest.mark.slow
 def test_a_killed_sweep_leaves_no_process_keeps_its_records_and_goes_on(tmp_path: Path) -> None:
     gate = write_scripts(tmp_path)
     words = [PROVEOUT, "compile", "--dry-run", "a.py", "b.py", "c.py", "--jobs", "2", "--cache-dir", "cache", "--json"]

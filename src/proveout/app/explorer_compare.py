@@ -164,7 +164,7 @@ def _verdict(left: Entry, right: Entry) -> None:
         return
     kinds = left.row["compiled_kind"], right.row["compiled_kind"]
     factor = max(a, b) / min(a, b)
-    quicker = "as quick as" if factor < 1.005 else f"{factor:.3g} × {'quicker' if b < a else 'slower'} than"
+    quicker = "as fast as" if factor < 1.005 else f"{factor:.3g} × {'faster' if b < a else 'slower'} than"
     name = f"The right one is {quicker} the left one"
     if kinds[0] == kinds[1]:
         st.info(f"{name}: {number(a)} → {number(b)} ms a call, both {kinds[0]}.", icon=":material/timer:")
@@ -204,7 +204,7 @@ def _ops(left: Record, right: Record) -> None:
     changed = [{**r, "change": r["right"] - r["left"]} for r in rows if r["left"] != r["right"]]
     if not changed:
         return
-    st.subheader("Ops that ended otherwise")
+    st.subheader("Ops with a different outcome")
     columns = [
         Column("aten", "ATen op", width="medium"),
         Column("state", "State"),

@@ -14,6 +14,7 @@ from proveout.columns.words import Row, called, count, number, numbers, pcc_text
 from proveout.report.tables import ledger
 from proveout.store import comparison_rows, fallback_rows, op_rows, timing_rows, variation_rows
 from proveout.types import PROMISED, Kind, Record
+from proveout.words import counted
 
 TONES: dict[str, theme.Tone] = {"passed": "good", "failed": "bad", "expected_failure": "warn", "partial": "warn"}
 
@@ -101,7 +102,7 @@ def _overview(board: Board, entry: Entry, record: Record) -> None:
         eager = f"eager {flat['accuracy_eager']:.2f} %" if flat["accuracy_eager"] is not None else ""
         found.append(theme.Tile("Accuracy", f"{flat['accuracy']:.2f}", "%", eager))
     if entry.coverage is not None:
-        note = f"{flat['ops_remain']} of {flat['ops_before']} ops stay; {flat['transfers']} transfers"
+        note = f"{flat['ops_remain']} of {flat['ops_before']} ops stay; {counted(flat['transfers'], 'transfer')}"
         found.append(theme.Tile("Off the host", f"{100 * entry.coverage:.1f}", "%", note))
     if flat["l1_peak_bytes"] is not None:
         fits = "fits" if flat["fits"] else "does not fit"
@@ -156,7 +157,7 @@ def _ops(board: Board, entry: Entry, record: Record) -> None:
         return
     chart, text = st.columns([3, 2])
     with chart, st.container(border=True):
-        st.markdown("**What became of the model's ATen ops**")
+        st.markdown("**What happened to the model's ATen ops**")
         explorer_charts.show_op_states(rows)
     with text:
         totals = {s: sum(r["count"] for r in rows if r["state"] == s) for s in ("converted", "removed", "host")}
@@ -283,7 +284,12 @@ def _statistics(kind: Kind) -> list[Column]:
 
 def _timings(board: Board, entry: Entry, record: Record) -> None:
     if not record.timings:
-        _none("Nothing was timed", "The run ended before it could be, or was not to time anything.", entry, "benchmark")
+        _none(
+            "Nothing was timed",
+            "The run ended before timing began, or timing was not asked for.",
+            entry,
+            "benchmark",
+        )
         return
     rows = [
         {**flat, "conditions": ", ".join(f"{name} {value}" for name, value in timing.conditions)}

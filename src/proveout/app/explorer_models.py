@@ -17,6 +17,7 @@ from proveout.columns.column import OnBoard
 from proveout.columns.table import on_board
 from proveout.columns.words import STATUS, Row, pcc_text
 from proveout.types import Kind
+from proveout.words import counted
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -84,10 +85,12 @@ def page() -> None:
     wanted = _filter(board)
     found = chosen(board, wanted)
     if not found:
-        theme.empty("No model matches", f"{len(board.entries)} Records are here; widen the filter above.")
+        theme.empty("No model matches", f"Widen the filter: {counted(len(board.entries), 'Record')} in the store.")
         return
     rows = [_row(board, entry) for entry in found]
-    st.caption(f"{len(found):,} of {len(board.entries):,} Records. Click a model to open it; tick two to compare them.")
+    st.caption(
+        f"{len(found):,} of {counted(len(board.entries), 'Record')}. Click one to open it; tick two to compare them."
+    )
     selected = tables.show(rows, COLUMNS, "models", select=("multi-row", "single-cell"), key="board")
     _follow(selected, found)
     _latencies(found)
@@ -128,7 +131,7 @@ def _tiles(board: Board) -> None:
     lowest = min((r["pcc"] for r in rows if r["pcc"] is not None), default=None)
     models = len({(r["model"], r["script"]) for r in rows})
     found = [
-        theme.Tile("Models", f"{models:,}", note=f"{len(rows):,} Records"),
+        theme.Tile("Models", f"{models:,}", note=counted(len(rows), "Record")),
         theme.Tile("Passed", f"{counts['passed']:,}", tone="good"),
         theme.Tile("Failed", f"{counts['failed']:,}", tone="bad" if counts["failed"] else "plain"),
     ]
@@ -145,7 +148,7 @@ def _unreadable(board: Board) -> None:
     if not board.unreadable:
         return
     count = len(board.unreadable)
-    title = f"{count} file{'' if count == 1 else 's'} could not be read"
+    title = f"{counted(count, 'file')} could not be read"
     with st.expander(title, icon=":material/warning:"):
         rows = [{"file": path, "reason": reason} for path, reason in board.unreadable]
         tables.show(rows, [Column("file", "File"), Column("reason", "Why", width="large")], "unreadable")

@@ -22,6 +22,7 @@ from proveout.columns.words import number
 from proveout.devices.registry import describe, settings_for
 from proveout.report.drawing.graph import draw
 from proveout.types import Record, Settings
+from proveout.words import counted
 
 if TYPE_CHECKING:
     from proveout.recording import Recorded
@@ -63,8 +64,8 @@ def _programs(board: Board, entry: Entry) -> list[Recorded]:
         theme.empty("No modelled chip", f"{entry.row['device']} has no model of time and memory. Use a sim device.")
     else:
         theme.empty(
-            "Its Programs are not on disk",
-            "A Record holds figures only. This leaves the Programs beside a Record, and this page then explains them:",
+            "No compiled program saved for this result",
+            "A Record holds figures only. This command saves the Programs beside it, and this page then shows them:",
             command("perf", entry),
         )
     return []
@@ -182,9 +183,9 @@ def performance(board: Board, entry: Entry, record: Record) -> None:
     )
     st.subheader("What would save time")
     if not document["advice"]:
-        st.caption("Nothing that we planned again would save time.")
+        st.caption("None of the changes we tried would save time.")
         return
-    st.caption("Each on top of those above it; the plan was made again for every one. Modelled.")
+    st.caption("Each saving is on top of those above it; the Program was planned again for each. Modelled.")
     advice = [
         {
             **line,
@@ -217,7 +218,7 @@ def graph(board: Board, entry: Entry, record: Record) -> None:
     one = _picked(found)
     nodes = program_nodes(one.program)
     svg = draw(nodes, f"{entry.row['model']} on {one.device}")
-    st.caption(f"{len(nodes):,} boxes. Rest the pointer on one for its call, its module and the line of the model.")
+    st.caption(f"{counted(len(nodes), 'box', 'boxes')}. Hover over one for its call, its module and the model's line.")
     with st.container(horizontal=True):
         tables.download("Download SVG", svg, f"{entry.row['model']}-graph.svg", "image/svg+xml")
         tables.download("Program as text", str(one.program), f"{entry.row['model']}-program.txt", "text/plain")
@@ -231,7 +232,7 @@ def _picked(found: Sequence[Recorded]) -> Recorded:
     """One of a model's Programs."""
     if len(found) == 1:
         return found[0]
-    names = [f"{i}: {one.program.name}, {len(one.program.body)} Steps" for i, one in enumerate(found, 1)]
+    names = [f"{i}: {one.program.name}, {counted(len(one.program.body), 'Step')}" for i, one in enumerate(found, 1)]
     return found[names.index(st.selectbox("Program", names))]
 
 

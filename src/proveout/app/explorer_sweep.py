@@ -12,12 +12,13 @@ from proveout.app import data, links, tables, theme
 from proveout.app.options import store
 from proveout.app.tables import Column
 from proveout.sweep import State, states
+from proveout.words import counted
 
 EVERY_S = 2.0
 
 
 def page() -> None:
-    theme.head("Sweep", "How far a sweep has come: done, failed, left. It follows a running one by itself.")
+    theme.head("Sweep", "Progress of a sweep: done, failed, left. The page updates while it runs.")
     found = states(store())
     if not found:
         theme.empty(
@@ -42,13 +43,13 @@ def _title(state: State) -> str:
 def _show(name: str) -> None:
     state = next((s for s in states(store()) if s.name == name), None)
     if state is None:
-        theme.empty("This sweep is forgotten", "A store remembers its newest sweeps only; the Records are all there.")
+        theme.empty("This sweep is no longer listed", "Only the newest sweeps are listed; all Records are kept.")
         return
     tone, words = _status(state)
     theme.row(
         theme.badge(words, tone),
         theme.badge(state.what),
-        theme.badge(f"{state.num_scripts} script{'' if state.num_scripts == 1 else 's'}"),
+        theme.badge(counted(state.num_scripts, "script")),
         theme.badge(f"process {state.process} on {state.machine}"),
     )
     whole = state.num_done + state.num_left
@@ -57,9 +58,9 @@ def _show(name: str) -> None:
     passed = state.num_done - len(state.failures) if len(state.failures) == state.num_failed else None
     others = len(state.failures) - state.num_failed
     found = [
-        theme.Tile("Done", f"{state.num_done:,}", note=f"{state.num_known:,} were there already", tone="good"),
+        theme.Tile("Done", f"{state.num_done:,}", note=f"{state.num_known:,} from the cache", tone="good"),
         theme.Tile("Failed", f"{state.num_failed:,}", tone="bad" if state.num_failed else "plain"),
-        theme.Tile("Left", f"{state.num_left:,}{more}", note=f"{state.scripts_left} scripts not looked at yet"),
+        theme.Tile("Left", f"{state.num_left:,}{more}", note=f"{counted(state.scripts_left, 'script')} not read yet"),
         _elapsed(state),
     ]
     if others > 0 and passed is None:
@@ -80,7 +81,7 @@ def _status(state: State) -> tuple[theme.Tone, str]:
         return "warn", "◐ stopped; the same command continues it"
     if state.is_alive:
         quiet = _seconds(state.updated, datetime.now(UTC).isoformat())
-        return "modelled", "running" if quiet < 120 else f"running; last heard {quiet / 60:.0f} min ago"
+        return "modelled", "running" if quiet < 120 else f"running; last update {quiet / 60:.0f} min ago"
     return "bad", "✘ its process is gone; the same command continues it"
 
 

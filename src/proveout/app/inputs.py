@@ -36,7 +36,7 @@ def request_form(task: Task) -> tuple[Request | None, DeltaGenerator]:
             1000,
             3,
             key=f"{task.path}-iterations",
-            help="At least; what is measured goes on for up to 10 s, until there are enough to judge the time.",
+            help="At least this many. Measuring goes on for up to 10 s, until there are enough samples.",
         )
         baseline = st.toggle(
             "Measure the CPU too",
@@ -87,10 +87,10 @@ def _answer(task: Task) -> Inputs | None:
         task.defaults.length,
         step=16,
         key="answers-length",
-        help="Tokens of question and context together: padded, or the context cut, to this many. Padding is masked.",
+        help="Question and context are padded, or the context is cut, to this many tokens. Padding is masked.",
     )
     if not context.strip() or not question.strip():
-        st.warning("Write a context and a question.", icon=":material/edit:")
+        st.warning("Enter a context and a question.", icon=":material/edit:")
         return None
     return Inputs(context=context, question=question, length=int(length))
 
@@ -105,11 +105,11 @@ def _generate(task: Task) -> Inputs | None:
         task.defaults.length,
         step=4,
         key=f"{task.path}-length",
-        help="Tokens of the prompt: padded, or its beginning cut, to this many. Padding is masked.",
+        help="The prompt is padded, or its beginning is cut, to this many tokens. Padding is masked.",
     )
     new = right.number_input("New tokens", 1, MOST_NEW, task.defaults.new_tokens, key=f"{task.path}-new")
     if not prompt.strip():
-        st.warning("Write a prompt to go on from.", icon=":material/edit:")
+        st.warning("Enter a prompt.", icon=":material/edit:")
         return None
     return Inputs(prompt=prompt, length=int(length), new_tokens=int(new))
 
@@ -221,7 +221,7 @@ def _settings(task: Task) -> Request:
         0.0,
         step=1.0,
         key=f"{task.path}-memory-limit",
-        help="Of the worker; 0 for nine tenths of the machine.",
+        help="For the worker process; 0 means 90 % of this machine's memory.",
     )
     return Request(
         task.path,

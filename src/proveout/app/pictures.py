@@ -29,7 +29,7 @@ def opened(content: bytes) -> Image.Image:
         with Image.open(io.BytesIO(content)) as image:
             return ImageOps.exif_transpose(image).convert("RGB")
     except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError) as error:
-        raise UsageError(f"that file is no image that can be read ({error}). PNG and JPEG work.") from error
+        raise UsageError(f"that file is not a readable image ({error}). Use PNG or JPEG.") from error
 
 
 def fitted(image: Image.Image) -> Image.Image:

@@ -113,7 +113,7 @@ def _generate(task: Task, request: Request, loaded: Loaded) -> Prepared:
     length = _checked_length(loaded.model, given.length, new)
     prompt = tokenizer(given.prompt)["input_ids"][-length:]
     if not prompt:
-        raise UsageError("the prompt is empty: write a few words to go on from.")
+        raise UsageError("the prompt is empty: enter a few words.")
     known = len(tokenizer)
 
     def text_of(tokens: list[int]) -> str:

@@ -67,7 +67,7 @@ def _stages(run: Run, seen: Seen) -> None:
         detail = f" · after the pass {seen.passes[-1]}" if seen.stage == "compile" and seen.passes else ""
         done = sum(not warm for what, _, warm in seen.samples if (what == "eager") == (seen.stage == "cpu"))
         wanted = run.request.iterations
-        counted = f"{done} of {wanted}" if done <= wanted else f"{done}, until there are enough to judge the time"
+        counted = f"{done} of {wanted}" if done <= wanted else f"{done}, until there are enough samples"
         detail += f" · {counted}" if seen.stage in ("cpu", "run") else ""
         elapsed = time.monotonic() - run.began
         st.caption(f"{(seen.stage or 'start').capitalize()}: {SAYS[seen.stage]}{detail} · {elapsed:.0f} s")
@@ -203,8 +203,8 @@ def figures(request: Request, seen: Seen, record: Record) -> list[Tile]:
 
 SPEED_UP = "Speed-up against the CPU"
 AGAINST: dict[str, str] = {
-    "unsteady": "is unsteady: quieten the machine",
-    "too few": "rests on too few calls: ask for more iterations",
+    "unsteady": "is unsteady: stop other programs and run again",
+    "too few": "has too few samples: ask for more iterations",
     "not judged": "was not judged",
 }
 

@@ -8,6 +8,7 @@ from proveout.app import links, theme
 from proveout.app.options import store
 from proveout.app.tasks import TASKS
 from proveout.app.theme import badge
+from proveout.words import counted
 
 ICONS = {
     "answers": ":material/quiz:",
@@ -38,7 +39,9 @@ def page() -> None:
         links.link("**All results**", "models", icon=":material/view_list:")
         kept = store()
         count = sum(1 for _ in kept.folder.glob("*/*.json"))
-        st.caption(f"{count} results in {kept.folder}" if count else "Nothing is stored yet: each run adds a result.")
+        st.caption(
+            f"{counted(count, 'result')} in {kept.folder}" if count else "Nothing here yet: each run adds a result."
+        )
     st.markdown("### How to read the figures")
     for name, tone, meaning in KINDS:
         theme.row(badge(name, tone), f'<span class="po-dim">{meaning}</span>')

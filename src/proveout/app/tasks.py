@@ -66,7 +66,7 @@ TASKS: dict[str, Task] = {
         Task(
             "text",
             "Text generation",
-            "GPT-2 goes on with a text, always taking the likeliest token.",
+            "GPT-2 continues your text, always choosing the most likely token.",
             "generate",
             "GPT-2 small (124 M)",
             "openai-community/gpt2",
@@ -76,7 +76,7 @@ TASKS: dict[str, Task] = {
         Task(
             "code",
             "Code generation",
-            "CodeGen goes on with Python code, always taking the likeliest token.",
+            "CodeGen continues Python code, always choosing the most likely token.",
             "generate",
             "CodeGen 350 M",
             "Salesforce/codegen-350M-mono",
@@ -86,12 +86,12 @@ TASKS: dict[str, Task] = {
         Task(
             "pictures",
             "Image classification",
-            "ResNet-18 tells what a picture of 32 × 32 pixels shows.",
+            "ResNet-18 classifies a picture of 32 × 32 pixels.",
             "classify",
             "ResNet-18 (32 × 32 × 3)",
             "microsoft/resnet-18",
             "47 MB",
-            "trained on ImageNet's large photographs; of 32 × 32 pixels it recognises little",
+            "trained on ImageNet's large photographs; it recognises little at 32 × 32 pixels",
         ),
         Task(
             "digits",

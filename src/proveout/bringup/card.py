@@ -54,14 +54,14 @@ def run(subject: Subject, files: Files) -> Found:
         ("Licence label", licence),
         ("Parameters", f"{workload.parameters:,} ({_size(weights)} as they are)"),
         ("Mode", "training" if model.training else "evaluation"),
-        ("FLOPs of one call", f"{flops:,} (products and attention, 2 a multiply-add)"),
+        ("FLOPs of one call", f"{flops:,} (products and attention, 2 per multiply-add)"),
         ("Bytes that must move", f"{_size(moved)}: weights, inputs and outputs once, in the model's own dtypes"),
         ("Arithmetic intensity", f"{flops / moved:.1f} FLOP a byte" if moved else "none"),
         ("Chip", f"{subject.asked.device}: {chip.arch}, {chip.grid[0]}×{chip.grid[1]} cores at {chip.clock_ghz:g} GHz, "
                  f"{chip.dram_gb_s:g} GB/s DRAM"),
-        ("No call can be quicker than", f"{floor_ms:.3g} ms (modelled: LoFi peak, or weights in bfloat16 from DRAM)"),
+        ("Lower bound per call", f"{floor_ms:.3g} ms (modelled: LoFi peak, or weights in bfloat16 from DRAM)"),
         ("PCC budget", f"{subject.asked.settings.pcc}"),
-        ("Status", "runs in eager mode; how far it has come on the chip is in report.md"),
+        ("Status", "Runs in eager mode; chip status: see report.md"),
     ]  # fmt: skip
     lines = [f"# {workload.name}", "", "| | |", "|---|---|"]
     lines += [f"| {name} | {value} |" for name, value in rows]

@@ -41,7 +41,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("op-tests", "Op tests", op_tests.run, ("graph",)),
     Stage("modules", "ttnn code and module tests", modules.run, ("reference", "graph")),
     Stage("missing", "Missing ops", missing.run, ("graph",)),
-    Stage("end-to-end", "End to end", end_to_end.run, ("reference", "graph")),
+    Stage("end-to-end", "End to end", end_to_end.run, ("card", "reference", "graph")),
     Stage("optimise", "Optimise", optimise.run, ("card", "reference", "graph")),
     Stage("perf", "Perf sheet", perf.run, ("optimise",)),
     Stage("trace", "Trace and queues", trace.run, ("modules", "optimise")),
@@ -146,9 +146,7 @@ def _told(error: Exception) -> tuple[str, tuple[str, ...]]:
 
 
 def _failed(stage: Stage, reason: str, findings: tuple[str, ...] = ()) -> Outcome:
-    step = (
-        f"Mend what it says, then run the same command: stages that are done stay, and {stage.name!r} is tried again."
-    )
+    step = f"Fix what it names and run the same command again: finished stages are kept, {stage.name!r} is tried again."
     return Outcome(NUMBERS[stage.name], stage.name, stage.title, "failed", reason, findings, step)
 
 

@@ -19,6 +19,7 @@ from proveout.errors import ProveoutError
 from proveout.program import Step
 from proveout.report.script import arg_text
 from proveout.types import Fallback, TensorSpec, versions
+from proveout.words import counted
 
 ISSUE = """# {aten} stays on the host
 
@@ -77,9 +78,10 @@ def run(subject: Subject, files: Files) -> Found:
     findings.append(f"{verified} of {len(lines)} issue texts hold a repro that was run here and gives the same reason")
     saved = f", {worst.saved_ns / 1e3:.3g} µs modelled" if worst.saved_ns else ""
     return Found(
-        "1 op stays on the host" if total == 1 else f"{total} ops stay on the host, of {kinds} kind{'s'[: kinds > 1]}",
+        "1 op stays on the host" if total == 1 else f"{total} ops stay on the host, of {counted(kinds, 'kind')}",
         tuple(findings),
         f"Most worth changing: {worst.aten}{saved}. {worst.fix}",
+        attention=True,
         data={"lines": rows, "verified": verified},
     )
 
@@ -163,8 +165,9 @@ def _costs(line: Fallback) -> str:
         return "no transfer of its own; the host's own time is not modelled"
     share = f", {line.time_share:.1%} of the call" if line.time_share is not None else ""
     ns = f"{line.transfer_ns / 1e3:.3g} µs" if line.transfer_ns is not None else "unknown time"
-    saved = f"; {line.saved_ns / 1e3:.3g} µs less if it converted" if line.saved_ns else ""
-    return f"{line.num_transfers} transfers ({line.transfer_share:.0%} of all), {ns}{share}{saved}"
+    change = f"{abs(line.saved_ns or 0) / 1e3:.3g} µs {'faster' if (line.saved_ns or 0) > 0 else 'slower'}"
+    saved = f"; {change} if it converted" if line.saved_ns else ""
+    return f"{counted(line.num_transfers, 'transfer')} ({line.transfer_share:.0%} of all), {ns}{share}{saved}"
 
 
 def _issue(line: Fallback, subject: Subject, repro: str, proof: str) -> str:

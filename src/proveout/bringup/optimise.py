@@ -52,7 +52,7 @@ def run(subject: Subject, files: Files) -> Found:
         seen = "what was found is verified by the chip's own rules" if by_rules else "its rounding was not looked at"
         findings.append(f"the search computed products in float32, where fidelity rounds nothing; {seen}")
     return Found(
-        f"{tuned.speedup:.2f} × quicker than bfloat16 in DRAM, modelled: {time(tuned.start_ns)} → {time(tuned.ns)}",
+        f"{tuned.speedup:.2f} × faster than bfloat16 in DRAM, modelled: {time(tuned.start_ns)} → {time(tuned.ns)}",
         tuple(findings),
         _step(tuned) if holds else "On inputs it has not seen the PCC is below the budget: raise --pcc and run again.",
         attention=not holds,

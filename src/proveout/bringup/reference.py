@@ -11,6 +11,7 @@ from proveout.bringup.stage import Files, Found
 from proveout.bringup.subject import Subject
 from proveout.check.outputs import leaves
 from proveout.subject import Call
+from proveout.words import counted
 
 HELD_OUT = 2
 """Sets of inputs beside the script's own, on which later stages are held to account."""
@@ -27,7 +28,7 @@ def run(subject: Subject, files: Files) -> Found:
         saved += _save(call, files, f"reference/{label}.safetensors")
         _save(first, files, f"reference/{label}-outputs.safetensors")
     names = [name for name, _ in leaves(subject.eager(subject.call))]
-    headline = f"{len(names)} output{'s' * (len(names) != 1)} of {len(calls)} sets of inputs saved"
+    headline = f"{counted(len(names), 'output')} of {counted(len(calls), 'set')} of inputs saved"
     if differing:
         step = "Seed what draws random numbers, or switch dropout off with model.eval(); PCC means little until then."
         told = f"eager itself differs from call to call: {', '.join(differing[:4])}"

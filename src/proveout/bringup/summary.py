@@ -13,6 +13,7 @@ from proveout.bringup.stage import Files, Found
 from proveout.bringup.subject import Subject
 from proveout.capture.identity import parameter_count
 from proveout.engine.compiled import undisturbed
+from proveout.words import counted
 
 OPS = ("converted", "host", "removed")
 
@@ -50,7 +51,8 @@ def run(subject: Subject, files: Files) -> Found:
     files.json("summary.json", {"modules": modules, "ops": counts, "variations": variations})
     classes = len({m["class"] for m in modules})
     return Found(
-        f"{len(modules)} modules of {classes} classes; {len(counts)} ATen ops called in {len(ways)} ways",
+        f"{counted(len(modules), 'module')} of {counted(classes, 'class', 'classes')}; "
+        f"{counted(len(counts), 'ATen op')} called in {counted(len(ways), 'way')}",
         (f"the most frequent: {', '.join(f'{aten} ×{n}' for aten, n in counts.most_common(4))}",),
         data={
             "modules": len(modules), "classes": classes, "unique_ops": len(counts), "variations": len(ways),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,26 +13,34 @@ from proveout.check.thresholds import step_threshold
 from proveout.devices.execute import is_placement
 from proveout.engine.compiled import Compiled
 from proveout.engine.graph import Variant
-from proveout.program import DEALLOCATE, Loaded, Step
+from proveout.kernels.arithmetic.errata import counting
+from proveout.program import DEALLOCATE, Loaded, Program, Step
 from proveout.types import Comparison
 
+Note = Callable[[Program, Step, Mapping[str, Any], tuple[Any, ...], int], None]
+"""Told of each Step on the chip: its Program, its operands, its results, and how often tt-metal#38306 spoilt a sum."""
 
-def compare_steps(compiled: Compiled, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Comparison]:
+
+def compare_steps(
+    compiled: Compiled, args: Sequence[Any], kwargs: dict[str, Any], note: Note | None = None
+) -> list[Comparison]:
     """Run a compiled model once more and replay each of its graphs Step by Step."""
     runs: list[tuple[Variant, Loaded, list[Any]]] = []
 
-    def note(variant: Variant, arguments: Sequence[Any]) -> None:
+    def keep(variant: Variant, arguments: Sequence[Any]) -> None:
         inputs = [arguments[i] for i in variant.compiled.input_positions]
         kept = [t.clone() if isinstance(t, torch.Tensor) else t for t in inputs]
         runs.append((variant, variant.ready(arguments), kept))
 
-    with compiled.watching(note):
+    with compiled.watching(keep):
         compiled(*args, **kwargs)
     fidelity = compiled.settings.math_fidelity
-    return [c for _, loaded, inputs in runs for c in replay(loaded, inputs, fidelity)]
+    return [c for _, loaded, inputs in runs for c in replay(loaded, inputs, fidelity, note)]
 
 
-def replay(loaded: Loaded, inputs: Sequence[Any], fidelity: str | None = None) -> list[Comparison]:
+def replay(
+    loaded: Loaded, inputs: Sequence[Any], fidelity: str | None = None, note: Note | None = None
+) -> list[Comparison]:
     """The body twice, side by side: as the device computes it, and in float32; each Step judged by the one rule."""
     program = loaded.program
     device: dict[str, Any] = dict(zip(program.inputs, inputs))
@@ -48,7 +56,10 @@ def replay(loaded: Loaded, inputs: Sequence[Any], fidelity: str | None = None) -
         last = {name: i for i, step in enumerate(program.body) for name in (*step.uses, *step.outputs)}
         for index, step in enumerate(program.body):
             if step.kernel != DEALLOCATE:
-                results = loaded.run_step(step, device)
+                with counting() as errata:
+                    results = loaded.run_step(step, device)
+                if note is not None and not step.on_host and not step.is_transfer:
+                    note(program, step, device, results, errata.hits)
                 isolated = exactly(step, {n: wide(device[n]) for n in step.uses}, results, program.chips)
                 accumulated = exactly(step, exact, results, program.chips)
                 least = step_threshold(step, program.specs, fidelity).pcc

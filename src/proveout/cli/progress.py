@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from proveout.cli.output import note
 from proveout.columns.words import STATUS
 from proveout.sweep import Result
+from proveout.words import counted
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -57,8 +58,9 @@ class Progress:
             self._bar.update(self._task, total=jobs + scripts_left)
 
     def found(self, what: str, script: Path, models: int, error: str) -> None:
-        line = f"{script.name}: {models} model{'' if models == 1 else 's'}"
-        self._end(what, f"{line}; {error}" if error else line)
+        """A script without models is told when it is done, as a failure of its own."""
+        line = f"{script.name}: {counted(models, 'model')}"
+        self._end(what, f"{line}; {error}" if error and models else line)
 
     def done(self, what: str, result: Result, seconds: float) -> None:
         how = "from the cache" if result.from_cache else f"{seconds:.1f} s"

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from proveout.clock.blocks import block_length, critical, long_run_variance
 from proveout.clock.statistics import Estimate, Summary, checked, summarise
+from proveout.words import counted
 
 MIN_SAMPLES = 100
 MIN_INDEPENDENT = 50
@@ -83,7 +84,7 @@ def steady_state(samples_ns: npt.ArrayLike) -> SteadyState:
     """Where the start ends (MSER-5 on batches' medians, kept only if it differs), and whether the rest stays level."""
     samples = checked(samples_ns)
     if len(samples) < MIN_SAMPLES:
-        return SteadyState(0, False, None, f"{len(samples)} samples; a steady state takes {MIN_SAMPLES} to see")
+        return SteadyState(0, False, None, f"{counted(len(samples), 'sample')}; a steady state needs {MIN_SAMPLES}")
     size = max(BATCH, len(samples) // MAX_BATCHES)
     num_batches = len(samples) // size
     levels = np.median(samples[: num_batches * size].reshape(num_batches, size), axis=1)
@@ -152,7 +153,7 @@ class _Measurement:
 
 def _few(m: _Measurement) -> Problem | None:
     if len(m.samples) < MIN_SAMPLES:
-        return Problem("too few samples", f"{len(m.samples)} samples", f"Take at least {MIN_SAMPLES}")
+        return Problem("too few samples", counted(len(m.samples), "sample"), f"Take at least {MIN_SAMPLES}")
     if m.summary.independent < MIN_INDEPENDENT:
         times = math.ceil(MIN_INDEPENDENT / m.summary.independent)
         found = f"{m.summary.n} samples are worth {m.summary.independent:.0f} independent ones: neighbours are alike"
@@ -196,7 +197,7 @@ def _imprecise(m: _Measurement) -> Problem | None:
             half = (estimate.high - estimate.low) / 2 / estimate.value
             if half > PRECISION:
                 times = math.ceil((half / PRECISION) ** 2)
-                advice = f"Measure {times} times as long, or quieten the machine"
+                advice = f"Measure {times} times as long, or stop other programs"
                 return Problem("high variance", f"the {name} is known to ±{half:.0%} only", advice)
     return None
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -277,6 +278,15 @@ class Variant:
             for name in changed:
                 watch.note(name, weights[name], loaded.holds_live(name))
         return loaded
+
+    @contextlib.contextmanager
+    def reloaded(self) -> Iterator[None]:
+        """While open, what is held is another loading of the Program; then the first one again."""
+        kept, self._loaded = self._loaded, None
+        try:
+            yield
+        finally:
+            self._loaded = kept
 
     def gone(self, weight: str) -> None:
         """Forget what is held for a cache that is gone, or everything for a model; a later call loads again."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proveout.serving import Configuration
+from proveout.words import counted
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ def time_left(finished: Sequence[tuple[Configuration, float]], waiting: Sequence
 def line(number: int, total: int, configuration: Configuration, left: TimeLeft) -> str:
     """`[2/4] net on cpu: 1 model × 2 workers, batch 8; about 25 s remaining.`"""
     c = configuration
-    models = f"{c.n_models} model{'' if c.n_models == 1 else 's'}"
-    workers = f"{c.workers_per_model} worker{'' if c.workers_per_model == 1 else 's'}"
+    models = counted(c.n_models, "model")
+    workers = counted(c.workers_per_model, "worker")
     pipeline = f", over {c.pipeline_size} chips" if c.pipeline_size > 1 else ""
     load = f", {c.load.mode}" + (f" {c.load.rate:g}/s" if c.load.rate else "") if c.load.mode != "closed" else ""
     what = f"{c.model_name} on {c.device}: {models} × {workers}, batch {c.batch_size}{pipeline}{load}"

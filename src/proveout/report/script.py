@@ -9,6 +9,7 @@ from pathlib import Path
 from proveout.devices.execute import aten_op, gives_tuple, is_plain_name
 from proveout.kernels.accept import load_program
 from proveout.program import DEALLOCATE, Arg, Program, Ref, Step, code
+from proveout.words import counted
 
 HEAD = '''"""{title}
 
@@ -70,7 +71,8 @@ def render(program: Program, title: str) -> str:
     names = _identifiers(program)
     device_calls = sum(not s.on_host and s.kernel != DEALLOCATE for s in program.steps)
     host_calls = sum(s.on_host for s in program.steps)
-    counts = f"{device_calls} ttnn calls, {host_calls} ops on the host, {program.num_transfers} transfers a call"
+    calls = f"{counted(device_calls, 'ttnn call')}, {counted(host_calls, 'op')} on the host"
+    counts = f"{calls}, {counted(program.num_transfers, 'transfer')} per call"
     several = program.chips > 1
     device = SEVERAL_CHIPS.format(chips=program.chips) if several else ONE_CHIP
     head = HEAD.format(title=_one_line(title).replace("\\", "/").replace('"', "'"), counts=counts, device=device)

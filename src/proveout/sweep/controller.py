@@ -24,6 +24,7 @@ from proveout.sweep.results import Rebuild, Result, keep, known
 from proveout.sweep.state import Noted
 from proveout.sweep.tasks import Find, Prove, Task
 from proveout.types import Job, Record, Settings, Workload, versions
+from proveout.words import counted
 
 if TYPE_CHECKING:
     from proveout.capture import Discovery
@@ -120,7 +121,7 @@ class _Sweep:
         """How far it has come."""
         if not self.num_jobs:
             return " while looking for models"
-        more = f", {len(self.scripts)} scripts not looked at yet" if self.scripts else ""
+        more = f", {counted(len(self.scripts), 'script')} not looked at yet" if self.scripts else ""
         return f": {len(self.results)} of {self.num_jobs} done{more}, kept in {self.asked.store.folder}"
 
     def run(self) -> list[Result]:

@@ -15,6 +15,7 @@ from proveout.coding import to_json
 from proveout.errors import UsageError
 from proveout.report.tables.terminal import grid
 from proveout.store import Store
+from proveout.words import counted
 
 
 class Action(StrEnum):
@@ -41,7 +42,7 @@ def verb(
     cache_dir: CacheDir = None,
     as_json: Json = False,
 ) -> int:
-    """Look into the cache of results, and thin it out.
+    """Inspect and prune cached results.
 
     list: one line a Record; print: some in full; delete: forget some; stats: how much of what; clean: delete
     compiled Programs, discoveries and leftovers, which can be made again; upgrade: rewrite Records of an older
@@ -105,12 +106,12 @@ def _delete(store: Store, names: list[str], as_json: bool, asked: dict[str, Any]
     if not names and not asked["all_records"]:
         raise UsageError("name models or keys: proveout cache delete linear. For every Record: --all")
     found = chosen(store, names) if names else entries(store)
-    return _told(f"{len(found)} Records", delete(found), as_json)
+    return _told(counted(len(found), "Record"), delete(found), as_json)
 
 
 def _clean(store: Store, names: list[str], as_json: bool, asked: dict[str, Any]) -> dict[str, Any]:
     removed = clean(store, asked["older_than_days"], asked["unreadable"])
-    return _told(f"{len(removed.files)} files", removed, as_json)
+    return _told(counted(len(removed.files), "file"), removed, as_json)
 
 
 def _stats(store: Store, names: list[str], as_json: bool, asked: dict[str, Any]) -> dict[str, Any]:
@@ -123,7 +124,7 @@ def _stats(store: Store, names: list[str], as_json: bool, asked: dict[str, Any])
 def _upgrade(store: Store, names: list[str], as_json: bool, asked: dict[str, Any]) -> dict[str, Any]:
     files = upgrade(store)
     if not as_json:
-        emit(f"rewrote {len(files)} Records" if len(files) != 1 else "rewrote 1 Record")
+        emit(f"rewrote {counted(len(files), 'Record')}")
     return {"rewritten": [str(path) for path in files]}
 
 

@@ -16,6 +16,7 @@ from proveout.coding import to_json
 from proveout.devices.registry import devices, find
 from proveout.errors import UsageError
 from proveout.report.tables.terminal import grid
+from proveout.words import counted
 
 Action = Annotated[
     str | None,
@@ -197,7 +198,7 @@ def _numerics(files: list[Path], as_json: bool) -> int:
     titles = ("File", "Case", "Kind", "Setting", "Chip", "Equal", "First difference: where, ours, theirs")
     emit(grid(titles, rows, colour()))
     end = "all equal in every bit" if not wrong else f"{len(wrong)} of them differ"
-    emit(f"{len(found)} results of {len(files)} files, {total} numbers: {end}.")
+    emit(f"{counted(len(found), 'result')} of {counted(len(files), 'file')}, {counted(total, 'number')}: {end}.")
     return int(bool(wrong))
 
 

@@ -15,6 +15,7 @@ from proveout.report import load, save, save_tables
 from proveout.report.tables import terminal
 from proveout.report.tables.readme import default_output, write_readme
 from proveout.store import Store
+from proveout.words import counted
 
 Output = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Where the report's files go.")]
 
@@ -78,4 +79,4 @@ def verb(
 
 def _how_many(files: Sequence[Path], folder: Path) -> str:
     found = sum(path.parent == folder.expanduser() for path in files)
-    return f"; {found} file{'' if found == 1 else 's'} in {folder}" if found else ""
+    return f"; {counted(found, 'file')} in {folder}" if found else ""

@@ -129,7 +129,7 @@ def _set(name: str, value: str) -> str:
 
 
 def _rewritten(recorded: Recorded, changes: Sequence[OpNs]) -> list[StepTime]:
-    """The Steps' times with each device operation as quick as the quickest of these changes makes it."""
+    """The Steps' times with each device operation as fast as the quickest of these changes makes it."""
     found = []
     for time in step_times(recorded.program, recorded.chip, recorded.settings):
         if time.kernel is not None and changes:
@@ -224,8 +224,8 @@ CHANGES: tuple[Change, ...] = (
         op_ns=over_all_cores_ns,
     ),
     Change(
-        "no change of layout on the way",
-        "at most this, where neighbours take the same layout: proveout export",
+        "keep one layout between these ops",
+        "saves at most this: proveout export",
         op_ns=_same_layout_ns,
     ),
 )

@@ -135,7 +135,7 @@ def _figures(line: Line, sheet: Sheet, busy: int) -> tuple[str, ...]:
 
 def _advice(sheet: Sheet, advice: Sequence[Advice], width: int, colour: bool) -> list[str]:
     if not advice:
-        return ["", "Nothing that we planned again would save time."]
+        return ["", "None of the changes we tried would save time."]
     head = f"What would save time, each on top of those above it (plans made again, from {time(sheet.total_ns)}):"
     columns = f"{'#':>3} {'saves':>8} {'then':>8}  change"
     text = ["", *_wrapped(head, width), _styled(columns, "1", colour), "─" * min(width, UNLIMITED)]

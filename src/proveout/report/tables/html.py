@@ -14,6 +14,7 @@ from proveout.report.tables.data import page_name
 from proveout.report.tables.details import badge, details, status_chip
 from proveout.report.tables.ops_section import ops
 from proveout.report.tables.rows import COLUMNS, Report, columns_for, counts, unreadable_lines
+from proveout.words import counted
 
 FOUND_BY = ("script", "selector", "labels", "failure", "did", "machine")
 """What the filter finds a row by, beside what it shows."""
@@ -55,7 +56,7 @@ def render(report: Report) -> str:
 
 def _subtitle(rows: Sequence[Row]) -> str:
     models, devices, machines = (sorted({str(r[key]) for r in rows} - {""}) for key in ("model", "device", "machine"))
-    found = [f"{len(models)} model{'' if len(models) == 1 else 's'}", ", ".join(devices)]
+    found = [counted(len(models), "model"), ", ".join(devices)]
     return " · ".join([*(part for part in found if part), *([f"made on {', '.join(machines)}"] if machines else [])])
 
 

@@ -8,6 +8,7 @@ from pathlib import PurePath
 
 from proveout.columns.words import NOTHING, number
 from proveout.types import Fallback, Record
+from proveout.words import counted
 
 CAVEAT = (
     "Times are modelled, and are those of transfers: the host is not modelled, so neither an op's own time there "
@@ -35,7 +36,7 @@ def _microseconds(ns: int | None) -> str:
 def _saves(transfers: int, ns: int | None) -> str:
     if ns is None:
         return NOTHING
-    change = f"{-transfers:+,} transfer{'' if abs(transfers) == 1 else 's'}" if transfers else "as many transfers"
+    change = f"{'+' * (transfers < 0)}{counted(-transfers, 'transfer')}" if transfers else "as many transfers"
     return f"{_microseconds(ns)}, {change}"
 
 
@@ -88,7 +89,7 @@ def caveat(lines: Sequence[Fallback]) -> str:
 
 def heading(record: Record) -> str:
     count = sum(line.count for line in record.fallbacks)
-    return f"{count:,} op{'' if count == 1 else 's'} of {record.job.workload.name} stay{'s' * (count == 1)} on the host"
+    return f"{counted(count, 'op')} of {record.job.workload.name} stay{'s' * (count == 1)} on the host"
 
 
 def _short(source: str) -> str:

@@ -27,7 +27,7 @@ GLANCE_COLUMNS = {
     "device": "The device they were compiled for.",
     "models": "Rows of the table of models.",
     "passed": "Those that compiled, ran, and gave every output within its PCC threshold.",
-    "failed as expected": "Those whose scripts are labelled `expect::fail` and that did.",
+    "failed as expected": "Scripts labelled `expect::fail` that failed.",
     "only compiled": "Those that were compiled and not run.",
     "lowest PCC": "Of all outputs of those that passed.",
     "ops off the host (%)": "ATen nodes that became device kernels or need none, of all nodes.",

@@ -8,6 +8,7 @@ from proveout.columns.words import Row, count, pcc_text
 from proveout.report.drawing.element import Html, el
 from proveout.report.tables.corpus_ops import SUMMARY_COLUMNS, summary
 from proveout.report.tables.rows import Report
+from proveout.words import counted
 
 MOST_BARS = 10
 LINE = 40
@@ -48,8 +49,8 @@ def _chart(rows: Sequence[Row], total: int) -> Html:
 
 
 def _bar(row: Row, y: int, width: float) -> Html:
-    models = f"{row['host_models']:,} row{'' if row['host_models'] == 1 else 's'}"
-    label = f"{models}, {row['host']:,} node{'' if row['host'] == 1 else 's'}"
+    models = counted(row["host_models"], "row")
+    label = f"{models}, {counted(row['host'], 'node')}"
     return el(
         "g",
         el("title", f"{row['aten']}: {label}"),

@@ -13,6 +13,7 @@ from proveout.columns.words import NOTHING, STATUS, Row, number, status_words
 from proveout.report.tables.ledger import caveat, figures, heading, sentences
 from proveout.report.tables.rows import Report, columns_for, interval, unreadable_lines
 from proveout.types import Record
+from proveout.words import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -46,7 +47,7 @@ def table(rows: Sequence[Row], width: int | None = None, colour: bool = False) -
     for flat in rows:
         drawn.add_row(*(_cell(column, flat) for column in shown))
     text = _print(drawn, width, colour)
-    return f"{text}\nNot shown for want of width: {', '.join(c.short for c in hidden)}." if hidden else text
+    return f"{text}\nHidden (terminal too narrow): {', '.join(c.short for c in hidden)}." if hidden else text
 
 
 def reasons(rows: Sequence[Row]) -> list[str]:
@@ -107,7 +108,7 @@ def ledger(record: Record, colour: bool = False) -> list[str]:
 def breaks(record: Record) -> list[str]:
     """Where PyTorch cut the model: what runs there is in no graph, and everything that lives crosses to the host."""
     found = record.coverage.graph_breaks
-    told = f"{len(found)} graph break{'' if len(found) == 1 else 's'}; what runs there is in no graph and not counted:"
+    told = f"{counted(len(found), 'graph break')}; what runs there is in no graph and not counted:"
     return ["", told, *(f"    {place}" for place in found)] if found else []
 
 
