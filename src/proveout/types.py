@@ -690,5 +690,6 @@ __all__ = [
     "Buffer", "Comparison", "Coverage", "DRAM", "DTYPE_BYTES", "DeviceSpec", "Do", "Explain", "Fallback", "GraphNode",
     "HOST", "Job", "Judgement", "Kind", "L1", "Layout", "Limits", "Memory", "MemoryUse", "ModeGap", "OpState",
     "OpStatus", "Origin", "Place", "Precision", "Record", "Runtime", "SCHEMA", "Settings", "ShardSpec", "Sharding",
-    "Status", "StepGap", "TILE", "TensorSpec", "Timing", "Trace", "Trust", "Weights", "Workload", "short_dtype", "versions",
+    "Status", "StepGap", "TILE", "TensorSpec", "Timing", "Trace", "Trust", "Weights", "Workload", "short_dtype",
+    "versions",
 ]  # fmt: skip
