@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from proveout import check, clock
+from proveout.check import trust
 from proveout.engine.compiled import Compiled, undisturbed
 from proveout.engine.host_part import has_host_part, host_part
 from proveout.engine.prediction import prediction, with_host
@@ -100,8 +101,14 @@ def checked(subject: Subject, record: Record) -> Record:
     found, evaluate = subject.candidate.compiled, subject.found.evaluate
     if found is None:
         return record
+    gaps = trust.Gaps() if subject.job.settings.numerics == "faithful" else None
     with undisturbed(subject.model, subject.call):
-        steps = check.compare_steps(found, *subject.call)
+        steps = check.compare_steps(found, *subject.call, gaps)
+    if gaps is not None and subject.is_compared:
+        with found.in_numerics("fast"):
+            outputs, reference = subject.outputs()
+        fast = check.compare_outputs(outputs, reference, subject.job.settings.pcc)
+        record = replace(record, trust=trust.judged(fast, record.comparisons, gaps.steps))
     record = replace(record, comparisons=(*record.comparisons, *steps))
     if evaluate is None:
         return record

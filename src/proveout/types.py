@@ -387,6 +387,55 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class ModeGap:
+    """One output's PCC in both numerics against one reference, and whether the first may stand for the second."""
+
+    name: str
+    fast_pcc: float | None
+    faithful_pcc: float | None
+    threshold: float
+    trusted: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class StepGap:
+    """One Step in both numerics, on the same operands: those that `faithful` computed."""
+
+    kernel: str
+    origin: Origin = Origin()
+    rel_l2: float | None = None
+    """How far the two results are apart; None where they differ in what is not finite."""
+    errata: int = 0
+    """Its sums that tt-metal#38306 spoilt."""
+
+    @property
+    def place(self) -> str:
+        """Where the user finds it: its module, else its ATen node."""
+        return self.origin.module or self.origin.node or self.kernel
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Whether the PCC of `fast` numerics stands for the chip's with this model, found by running both modes."""
+
+    trusted: bool | None
+    """None where `faithful` was not run."""
+    reason: str
+    outputs: tuple[ModeGap, ...] = ()
+    steps: tuple[StepGap, ...] = ()
+    """Where the modes differ most, largest first."""
+    errata: tuple[StepGap, ...] = ()
+    """Every Step that met tt-metal#38306, in the order in which they run."""
+
+    @property
+    def verdict(self) -> str:
+        """One sentence for people."""
+        said = {True: "fast's PCC can be trusted", False: "fast's PCC cannot be trusted", None: "fast was not judged"}
+        return f"{said[self.trusted]} for this model: {self.reason}"
+
+
+@dataclass(frozen=True)
 class Timing:
     """Raw samples of one quantity, and what they are worth. `kind` says whether a clock or a model produced them; the
     two never mix."""
@@ -595,6 +644,8 @@ class Record:
     created: str = ""
     report: dict[str, Any] | None = None
     """Of a Job that serves: its figures in NeuronPerf's names, each defined in docs/reference/bench-report.md."""
+    trust: Trust | None = None
+    """Of a check in `faithful` numerics: whether those of `fast` would have done."""
     schema: int = SCHEMA
 
     @property
@@ -625,7 +676,7 @@ def versions() -> dict[str, str]:
 
 __all__ = [
     "Buffer", "Comparison", "Coverage", "DRAM", "DTYPE_BYTES", "DeviceSpec", "Do", "Fallback", "GraphNode", "HOST",
-    "Job", "Judgement", "Kind", "L1", "Layout", "Limits", "Memory", "MemoryUse", "OpState", "OpStatus", "Origin",
-    "Place", "Precision", "Record", "Runtime", "SCHEMA", "Settings", "ShardSpec", "Sharding", "Status", "TILE",
-    "TensorSpec", "Timing", "Trace", "Weights", "Workload", "short_dtype", "versions",
+    "Job", "Judgement", "Kind", "L1", "Layout", "Limits", "Memory", "MemoryUse", "ModeGap", "OpState", "OpStatus",
+    "Origin", "Place", "Precision", "Record", "Runtime", "SCHEMA", "Settings", "ShardSpec", "Sharding", "Status",
+    "StepGap", "TILE", "TensorSpec", "Timing", "Trace", "Trust", "Weights", "Workload", "short_dtype", "versions",
 ]  # fmt: skip

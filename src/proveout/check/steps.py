@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,29 +12,38 @@ from proveout.check.thresholds import step_threshold
 from proveout.devices.execute import aten_op, is_placement, on_chips, run_step, unrounded
 from proveout.engine.compiled import Compiled
 from proveout.engine.graph import Variant
+from proveout.kernels.arithmetic.errata import counting
 from proveout.kernels.pieces import Pieces
-from proveout.program import DEALLOCATE, Arg, Loaded, Name, Step
+from proveout.program import DEALLOCATE, Arg, Loaded, Name, Program, Step
 from proveout.types import Comparison
 
 NARROW = {f"ttnn.{d}" for d in ("bfloat16", "bfloat8_b", "bfloat4_b")}
 
 
-def compare_steps(compiled: Compiled, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Comparison]:
+Note = Callable[[Program, Step, Mapping[str, Any], tuple[Any, ...], int], None]
+"""Told of each Step on the chip: its Program, its operands, its results, and how often tt-metal#38306 spoilt a sum."""
+
+
+def compare_steps(
+    compiled: Compiled, args: Sequence[Any], kwargs: dict[str, Any], note: Note | None = None
+) -> list[Comparison]:
     """Run a compiled model once more and replay each of its graphs Step by Step."""
     runs: list[tuple[Variant, Loaded, list[Any]]] = []
 
-    def note(variant: Variant, arguments: Sequence[Any]) -> None:
+    def keep(variant: Variant, arguments: Sequence[Any]) -> None:
         inputs = [arguments[i] for i in variant.compiled.input_positions]
         kept = [t.clone() if isinstance(t, torch.Tensor) else t for t in inputs]
         runs.append((variant, variant.ready(arguments), kept))
 
-    with compiled.watching(note):
+    with compiled.watching(keep):
         compiled(*args, **kwargs)
     fidelity = compiled.settings.math_fidelity
-    return [c for _, loaded, inputs in runs for c in replay(loaded, inputs, fidelity)]
+    return [c for _, loaded, inputs in runs for c in replay(loaded, inputs, fidelity, note)]
 
 
-def replay(loaded: Loaded, inputs: Sequence[Any], fidelity: str | None = None) -> list[Comparison]:
+def replay(
+    loaded: Loaded, inputs: Sequence[Any], fidelity: str | None = None, note: Note | None = None
+) -> list[Comparison]:
     """The body twice, side by side: as the device computes it, and in float32; each Step judged by the one rule."""
     program = loaded.program
     device: dict[str, Any] = dict(zip(program.inputs, inputs))
@@ -50,7 +59,10 @@ def replay(loaded: Loaded, inputs: Sequence[Any], fidelity: str | None = None) -
         last = {name: i for i, step in enumerate(program.body) for name in (*step.uses, *step.outputs)}
         for index, step in enumerate(program.body):
             if step.kernel != DEALLOCATE:
-                results = loaded.run_step(step, device)
+                with counting() as errata:
+                    results = loaded.run_step(step, device)
+                if note is not None and not step.on_host and not step.is_transfer:
+                    note(program, step, device, results, errata.hits)
                 isolated = _exactly(step, {n: _wide(device[n]) for n in step.uses}, results, program.chips)
                 accumulated = _exactly(step, exact, results, program.chips)
                 least = step_threshold(step, program.specs, fidelity).pcc
@@ -93,7 +105,7 @@ def _exactly(step: Step, values: Mapping[str, Any], results: tuple[Any, ...], ch
 
 
 def _judge(step: Step, name: str, found: Any, isolated: Any, accumulated: Any, threshold: float) -> Comparison:
-    found, isolated, accumulated = map(_joined, (found, isolated, accumulated))
+    found, isolated, accumulated = map(joined, (found, isolated, accumulated))
     overall = pcc_between(found, accumulated)
     return compare(
         found, isolated, name=name, threshold=threshold, scope="step", origin=step.origin, accumulated_pcc=overall
@@ -109,7 +121,7 @@ def _widened(step: Step) -> Step:
     return Step(step.kernel, tuple((k, widen(v)) for k, v in step.attrs), step.outputs, step.origin)
 
 
-def _joined(value: Any) -> Any:
+def joined(value: Any) -> Any:
     """All chips' pieces as one tensor."""
     return torch.stack(value) if isinstance(value, Pieces) else value
 

@@ -67,6 +67,7 @@ def present(
     if request.as_json:
         records = [
             {**r.row, "file": str(r.path), "from_cache": r.from_cache, "fallbacks": fallback_rows(r.record)}
+            | ({"trust": r.record.trust} if r.record.trust else {})
             for r in results
         ]
         emit_json({"verb": verb, "cache": str(store.folder), "failed": failed, "records": records})

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from proveout.coding import read_json
 from proveout.errors import UsageError
 
 
@@ -32,7 +32,7 @@ def _workloads(folder: Path) -> Iterator[tuple[str, dict[str, list[str]]]]:
     """Name and labels of every readable Record; files that are something else are passed over."""
     for path in sorted(folder.glob("**/*.json")):
         try:
-            workload = json.loads(path.read_bytes())["job"]["workload"]
+            workload = read_json(path)["job"]["workload"]
             yield workload["name"], {key: list(values) for key, values in workload["labels"]}
         except (OSError, ValueError, LookupError, TypeError):
             continue
