@@ -321,7 +321,7 @@ class Limits:
 
 
 Runtime = Literal["proveout", "eager", "inductor", "stat", "ort"]
-Do = Literal["compile", "run", "export", "check", "benchmark", "perf", "serve", "trace"]
+Do = Literal["compile", "run", "export", "check", "benchmark", "perf", "serve", "trace", "explain"]
 
 
 @dataclass(frozen=True)
@@ -345,6 +345,16 @@ class Sequenced:
         if not path.is_file():
             raise UsageError(f"{path} is not a file. A sequence file defines get_sequence().")
         return Sequenced(str(path.absolute()), digest([path.read_text(encoding="utf-8", errors="replace")])[:12])
+
+
+@dataclass(frozen=True)
+class Explain:
+    """What a model's error is told against: eager mode, or the same model on another device or under other settings."""
+
+    device: str = ""
+    settings: Settings | None = None
+    every: bool = False
+    """Look into every op, whatever it costs."""
 
 
 @dataclass(frozen=True)
@@ -382,13 +392,15 @@ class Job:
     """The version of ONNX that `--runtime ort` exports to; None for the exporter's own."""
     sequence: Sequenced | None = None
     """The stages that make the ONNX file, where they are the user's own."""
+    explain: Explain | None = None
+    """What the error is told against where it is explained; into `artifacts`."""
 
     @property
     def key(self) -> str:
         """Names the Record: changes whenever the model, its shapes, a setting or a version that matters does."""
         w = self.workload
         apart = ["workload", "timeout_s", "artifacts", "dump", "limits", "lean"]
-        younger = ("serve", "trace", "enough_s", "onnx_opset", "sequence")  # than most Records
+        younger = ("serve", "trace", "enough_s", "onnx_opset", "sequence", "explain")  # than most Records
         apart += [name for name in younger if getattr(self, name) is None]
         doing = {k: v for k, v in to_json(self).items() if k not in apart}
         # The last folder tells two scripts of one name apart; more of the path would tie Records to a machine.
@@ -706,8 +718,9 @@ def versions() -> dict[str, str]:
 
 
 __all__ = [
-    "Buffer", "Comparison", "Coverage", "DRAM", "DTYPE_BYTES", "DeviceSpec", "Do", "Fallback", "GraphNode", "HOST",
-    "Job", "Judgement", "Kind", "L1", "Layout", "Limits", "Memory", "MemoryUse", "ModeGap", "OpState", "OpStatus",
-    "Origin", "Place", "Precision", "Record", "Runtime", "SCHEMA", "Settings", "ShardSpec", "Sharding", "Status",
-    "StepGap", "TILE", "TensorSpec", "Timing", "Trace", "Trust", "Weights", "Workload", "short_dtype", "versions",
+    "Buffer", "Comparison", "Coverage", "DRAM", "DTYPE_BYTES", "DeviceSpec", "Do", "Explain", "Fallback", "GraphNode",
+    "HOST", "Job", "Judgement", "Kind", "L1", "Layout", "Limits", "Memory", "MemoryUse", "ModeGap", "OpState",
+    "OpStatus", "Origin", "Place", "Precision", "Record", "Runtime", "SCHEMA", "Settings", "ShardSpec", "Sharding",
+    "Status", "StepGap", "TILE", "TensorSpec", "Timing", "Trace", "Trust", "Weights", "Workload", "short_dtype",
+    "versions",
 ]  # fmt: skip
