@@ -16,6 +16,7 @@ from typing import Any
 
 from proveout.kernels import signatures
 from proveout.kernels.table import kernels
+from proveout.ttnn import ambient, graph
 from proveout.ttnn.calls import SERVED, call
 from proveout.ttnn.composed import ALIASES
 from proveout.ttnn.configs import UnaryWithParam, WormholeComputeKernelConfig, config, init_device_compute_kernel_config
@@ -99,6 +100,7 @@ from proveout.ttnn.trace import (
 )
 from proveout.types import HOST, TILE
 
+ambient.start()
 TILE_SIZE = TILE
 DRAM_BUFFER_TYPE, L1_BUFFER_TYPE = BufferType("ttnn.BufferType.DRAM"), BufferType("ttnn.BufferType.L1")
 TensorSpec, QueueId = tensor_spec, int
@@ -232,6 +234,7 @@ __all__ = [
     "get_arch_name",
     "get_golden_function",
     "get_memory_config",
+    "graph",
     "has_storage_type_of",
     "init_device_compute_kernel_config",
     "int32",

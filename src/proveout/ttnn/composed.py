@@ -181,6 +181,21 @@ def attention_softmax(
     return call("ttnn.softmax", tensor, dim=-1, **rest)  # type: ignore[no-any-return]
 
 
+@serves("ttnn.experimental.paged_update_cache")
+def paged_update_cache(cache_tensor: Tensor, **rest: Any) -> Tensor:
+    """Writes into the cache where it lies."""
+    return run(
+        "ttnn.experimental.paged_update_cache", {"cache_tensor": cache_tensor, **rest, "output_tensor": cache_tensor}
+    )  # type: ignore[no-any-return]
+
+
+@serves("ttnn.group_norm")
+def group_norm(input_tensor: Tensor, **rest: Any) -> Tensor:
+    """In place where it may be: in row-major layout, unless told otherwise."""
+    into = {"output_tensor": input_tensor} if rest.get("inplace", True) and input_tensor.spec.layout != "tile" else {}
+    return run("ttnn.group_norm", {"input_tensor": input_tensor, **rest, **into})  # type: ignore[no-any-return]
+
+
 def _in_place(name: str, base: str) -> Callable[..., Tensor]:
     """A call whose result goes where its first operand lies. The two functions may name their operands differently."""
     taken = {p.name for overload in signatures()[base] for p in overload}

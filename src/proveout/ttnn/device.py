@@ -9,7 +9,7 @@ from typing import Any, Literal
 from proveout.chip.specs import CHIPS
 from proveout.devices.registry import DEFAULT_CHIP
 from proveout.devices.sim import Sim
-from proveout.ttnn import recording
+from proveout.ttnn import ambient, graph, recording
 from proveout.ttnn.buffers import Memories, Slot
 from proveout.ttnn.enums import Member, enum, member
 from proveout.ttnn.memory import CoreCoord, CoreGrid
@@ -112,6 +112,7 @@ class Device(Sim):
             self._programs.add(key)
 
     def _freed(self, slot: Slot) -> None:
+        graph.freed(slot.spec, self.spec)
         if self.capture is not None:
             self.capture.commands.append(slot)
         else:
@@ -138,6 +139,7 @@ def open_device(
 
 
 def close_device(device: Device) -> None:
+    ambient.save()
     device.close()
 
 
