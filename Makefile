@@ -6,17 +6,17 @@ BIN := .venv/bin
 
 help:
 	@echo "make demo    install, then compile, check, time and bring up models on the embedded chip; leaves demo/report.html"
-	@echo "make app     the web app: five tasks to try, and an explorer of all results"
+	@echo "make app     the web app: five tasks to try, and an explorer of all results (the demo's, once it has run)"
 	@echo "make test    every test that runs here"
 	@echo "make test-interop   only those that hand our exports to the real tt-perf-report and ttnn-visualizer"
-	@echo "make check   the quick part of it (about 2 minutes)"
+	@echo "make check   the quick part of it (2 minutes at most)"
 	@echo "make bench   the benchmarks: ratios measured in one run"
 	@echo "make faults  breaks things on purpose and writes what is lost to docs/reference/faults.md (about 20 minutes)"
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[corpora]'
+	$(BIN)/python -m pip install --quiet --editable '.[corpora,bringup]'
 	@$(BIN)/python -c "import shutil, sysconfig; shutil.copy('src/proveout_vision.pth', sysconfig.get_paths()['purelib'])"
 	@touch $@
 
@@ -27,11 +27,12 @@ help:
 	  echo "no Chromium: the tests marked 'browser' will say so"
 	@touch $@
 
+demo: export PROVEOUT_CACHE := demo/cache
 demo: .venv/installed
 	rm -rf demo
-	$(BIN)/proveout benchmark --all --search-dir selftest --device sim --iterations 20 --jobs 2 --cache-dir demo/cache
-	$(BIN)/proveout benchmark albert_base_v2.py --search-dir transformers --small --device sim --iterations 20 --cache-dir demo/cache
-	$(BIN)/proveout report --cache-dir demo/cache -o demo
+	$(BIN)/proveout benchmark --all --search-dir selftest --device sim --iterations 20 --jobs 2
+	$(BIN)/proveout benchmark albert_base_v2.py --search-dir transformers --small --device sim --iterations 20
+	$(BIN)/proveout report -o demo
 	$(BIN)/python examples/four_configurations.py demo
 	$(BIN)/proveout bringup corpora/transformers/albert_base_v2.py --small -o demo/bringup
 	@echo
@@ -47,7 +48,7 @@ demo: .venv/installed
 	@touch $@
 
 app: .venv/installed-app
-	$(BIN)/proveout app
+	$(BIN)/proveout app $(addprefix --cache-dir ,$(wildcard demo/cache))
 
 # All of PyTorch's operator samples are left out of it (tens of minutes); a run that stops goes on where it was:
 #   .venv/bin/python -m pytest -n 2 -m whole_table tests/ops

@@ -17,7 +17,7 @@ STRANGERS = {
     "capture/identity.py": (1, "the text of users' objects, which may hold an address"),
     "capture/named.py": (2, "names that users type"),
     "capture/running.py": (1, "users' scripts"),
-    "capture/scripts.py": (3, "users' scripts, and selectors that they type"),
+    "capture/scripts.py": (4, "users' scripts, and selectors that they type"),
     "chip/profile_text.py": (4, "tt-metal's profiles"),
     "chip/table_cells.py": (2, "tables of times that others measured"),
     "chip/table_rows.py": (2, "tables of times that others measured"),

@@ -90,10 +90,14 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
+@pytest.mark.slow
 def test_every_stage_of_a_small_model_is_done(made):
     _, folder = made
     found = outcomes(folder)
-    assert {name: o.status for name, o in found.items()} == dict.fromkeys(NUMBERS, "passed")
+    wanted = dict.fromkeys(NUMBERS, "passed") | {"missing": "attention"}  # its mask's cast stays on the host
+    assert {name: o.status for name, o in found.items()} == wanted
+    assert "nothing to look at" not in found["report"].headline
+    assert "generated tests were not run" in (folder / "report.md").read_text()
     assert all((folder / name).is_file() for o in found.values() for name, _ in o.files)
     expected = {
         "card.md", "graph.svg", "graph.html", "summary.md", "missing.md", "ttnn_model.py", "tests/test_ops.py",
@@ -146,6 +150,7 @@ def test_a_missing_op_has_an_issue_with_a_repro_that_was_run(made):
     assert "**Repro**" in (made[1] / line["file"]).read_text()
 
 
+@pytest.mark.slow
 def test_generated_tests_pass_with_plain_pytest_and_the_model_runs_alone(made, tmp_path):
     """In another folder, and with nothing of this checkout's test configuration."""
     folder = shutil.copytree(made[1], tmp_path / "copy")

@@ -778,3 +778,17 @@ def test_a_selftest_script_runs_alone() -> None:
     refused = subprocess.run([sys.executable, script, "--size", "8"], check=False, capture_output=True, text=True)
     assert refused.returncode == 2
     assert "unknown parameter --size" in refused.stderr
+
+
+def test_one_script_that_is_not_python_is_told_before_anything_starts(tmp_path):
+    (tmp_path / "bad.py").write_text("import torch\nx = (\n")
+    (tmp_path / "good.py").write_text("import torch\n")
+    with pytest.raises(UsageError, match=r"bad\.py:2 is not valid Python: '\(' was never closed: x = \("):
+        resolve([str(tmp_path / "bad.py")], [])
+    assert len(resolve([str(tmp_path)], [])) == 2  # among others it is one failure, and the others run
+
+
+def test_names_that_are_not_near_are_not_suggested():
+    with pytest.raises(UsageError) as error:
+        resolve(["linaer.py"], [])
+    assert "Near: selftest/linear.py." in str(error.value)

@@ -185,6 +185,7 @@ def test_bring_ups_are_found_with_their_stages(monkeypatch, tmp_path):
     assert "look here" in text_of(app)
 
 
+@pytest.mark.slow
 def test_programs_on_disk_explain_every_record_of_the_same_run(monkeypatch, tmp_path):
     import torch
 
@@ -218,3 +219,13 @@ def test_programs_on_disk_explain_every_record_of_the_same_run(monkeypatch, tmp_
 
     (product,) = [p for p in points(sheet) if "Matmul" in p.name]
     assert 0 < product.tflop_s < roofs(sheet.chip, ["HiFi2"])[0].tflop_s
+
+
+def test_bring_ups_are_looked_for_where_they_are_written_and_then_beside_the_cache(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    cache = tmp_path / "demo" / "cache"
+    assert explorer_bringup.first_folder(cache) == "bringup"
+    (tmp_path / "demo" / "bringup").mkdir(parents=True)
+    assert explorer_bringup.first_folder(cache) == str(tmp_path / "demo" / "bringup")
+    (tmp_path / "bringup").mkdir()
+    assert explorer_bringup.first_folder(cache) == "bringup"

@@ -185,6 +185,7 @@ def small_matmul(draw, numbers):
     return a, torch.tensor(draw(values), dtype=torch.float32).reshape(depth, columns)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @pytest.mark.parametrize("fp32_dest", [False, True])
 @pytest.mark.parametrize("fidelity", FIDELITIES)

@@ -278,8 +278,8 @@ def test_a_cast_on_the_host_is_the_hosts():
 
 def test_what_is_not_served_says_so():
     x = send(randn(32, 32))
-    with pytest.raises(NotImplementedError, match=r"ttnn\.layer_norm: .*residual_input_tensor.* not served yet"):
-        ttnn.layer_norm(x, residual_input_tensor=x)
+    with pytest.raises(NotImplementedError, match=r"ttnn\.layer_norm: .*recip_tensor.* not served yet"):
+        ttnn.layer_norm(x, recip_tensor=x)
     with pytest.raises(NotImplementedError, match=r"ttnn\.UnaryOpType\.FMOD as an activation is not served yet"):
         ttnn.add(x, x, activations=[UNARY.FMOD])
 

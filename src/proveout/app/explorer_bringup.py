@@ -12,6 +12,7 @@ from typing import Any
 import streamlit as st
 
 from proveout.app import links, tables, theme
+from proveout.app.options import store
 from proveout.app.tables import Column
 
 DEFAULT = "bringup"
@@ -66,11 +67,17 @@ def _read(folder: Path) -> BringUp:
     return BringUp(folder, tuple(stages), running)
 
 
+def first_folder(cache: Path) -> str:
+    """Where to look first: where `proveout bringup` writes, or beside the cache, as a demo leaves both."""
+    beside = cache.parent / DEFAULT
+    return DEFAULT if Path(DEFAULT).is_dir() or not beside.is_dir() else str(beside)
+
+
 def page() -> None:
     theme.head("Bring-up", "Every bring-up, stage by stage, and what to do next.")
     given = st.text_input(
         "Folder",
-        DEFAULT,
+        first_folder(store().folder),
         key="folder",
         help="One bring-up, or a folder that holds some.",
         icon=":material/folder:",

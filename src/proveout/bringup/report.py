@@ -60,7 +60,10 @@ def figures(data: dict[str, dict[str, Any]]) -> list[tuple[str, str, str]]:
     tests = [data[name]["tests"] for name in ("op-tests", "modules", "trace") if data.get(name, {}).get("tests")]
     if tests:
         passed, failed = (sum(t[key] for t in tests) for key in ("passed", "failed"))
-        found.append((f"{passed}", f"generated tests pass, {failed} fail", "failed" if failed else "passed"))
+        if passed or failed:
+            found.append((f"{passed}", f"generated tests pass, {failed} fail", "failed" if failed else "passed"))
+        else:
+            found.append(("—", "generated tests were not run", "plain"))
     return found
 
 

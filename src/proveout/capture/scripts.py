@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import glob
 import os
@@ -36,6 +37,8 @@ def resolve(
         raise UsageError(
             "no script was named. Name one (linear.py), or take a whole corpus: --all --search-dir selftest"
         )
+    if len(chosen) == 1:  # of several, the others run, and this one's row says what is wrong
+        _parse(*chosen)
     return [(path, tuple(sorted(chosen[path] or ()))) for path in sorted(chosen)]
 
 
@@ -135,6 +138,19 @@ def _look_up(pattern: str, places: Sequence[Path], folders: Sequence[Path]) -> l
     raise _missing(pattern, places)
 
 
+def _parse(script: Path) -> None:
+    """A script that is not Python is told before anything starts."""
+    if script.suffix != ".py":
+        return
+    try:
+        ast.parse(script.read_bytes())
+    except SyntaxError as error:
+        line = f": {error.text.strip()}" if error.text else ""
+        raise UsageError(f"{script.name}:{error.lineno} is not valid Python: {error.msg}{line}") from None
+    except (ValueError, RecursionError, MemoryError):  # the run itself says more
+        return
+
+
 def _python(path: Path) -> Path:
     if path.suffix not in _KINDS:
         raise UsageError(f"{path} is not a Python script (*.py), an ONNX file, a folder, or a list of scripts (*.txt).")
@@ -186,8 +202,8 @@ def _missing(pattern: str, places: Sequence[Path]) -> UsageError:
     corpora = corpora_folder()
     known = {*_scripts_below(corpora), *(script for place in places for script in place.glob("*.py"))}
     wanted = Path(pattern).name
-    near = difflib.get_close_matches(wanted, sorted({script.name for script in known}), n=3)
-    matches = sorted((near.index(script.name), script) for script in known if script.name in near)[:5]
+    near = difflib.get_close_matches(Path(wanted).stem, sorted({script.stem for script in known}), n=3, cutoff=0.7)
+    matches = sorted((near.index(script.stem), script) for script in known if script.stem in near)[:5]
     shown = [str(s.relative_to(corpora) if s.is_relative_to(corpora) else s) for _, s in matches]
     hint = f" Near: {', '.join(shown)}." if shown else ""
     corpus = next((s.parent.name for _, s in matches if s.name == wanted and s.parent.parent == corpora), "")

@@ -50,8 +50,7 @@ def _looked_up(op: DeviceOp) -> int:
 
 def _conv_pieces(op: DeviceOp) -> int:
     """Tile rows of the output; block-sharded, tiles."""
-    sharding = op.param("shards") or op.out.memory.sharding
-    cut = -(-op.out.shape[-1] // TILE) if sharding == "block" else 1
+    cut = -(-op.out.shape[-1] // TILE) if op.out.memory.sharding == "block" else 1
     return -(-rows(op.out) // TILE) * cut
 
 
@@ -171,8 +170,13 @@ def features_of(op: DeviceOp, chip: DeviceSpec) -> Features:
 def cores_of(op: DeviceOp, chip: DeviceSpec) -> int:
     """How many cores run it: as a table says, as its shards lie, or as many as it has pieces of work."""
     if op.family == MATMUL:
-        return max(1, op.cores) if op.cores is not None else blocks_for(products.product_of(op), chip).cores
+        if op.cores is not None:
+            return max(1, op.cores)
+        return products.cores_told(op, chip) or blocks_for(products.product_of(op), chip).cores
     form = FORMS[form_of(op, chip)]
+    asked = windows.asked_cut(op, chip) if op.family == "conv" and op.out.memory.shard is None else None
+    if asked is not None:
+        return math.prod(asked)
     if op.param("on_cores"):
         return max(1, min(chip.cores, op.param("on_cores")))
     for tensor in (op.out, op.first):

@@ -58,8 +58,9 @@ class Progress:
             self._bar.update(self._task, total=jobs + scripts_left)
 
     def found(self, what: str, script: Path, models: int, error: str) -> None:
+        """A script without models is told when it is done, as a failure of its own."""
         line = f"{script.name}: {counted(models, 'model')}"
-        self._end(what, f"{line}; {error}" if error else line)
+        self._end(what, f"{line}; {error}" if error and models else line)
 
     def done(self, what: str, result: Result, seconds: float) -> None:
         how = "from the cache" if result.from_cache else f"{seconds:.1f} s"

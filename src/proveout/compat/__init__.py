@@ -20,6 +20,9 @@ from types import ModuleType
 NAMES = {
     "cpu": "neuronperf.cpu",
     "cuda": "neuronperf.cuda",
+    "benchmarking": "neuronperf.benchmarking",
+    "gpu": "neuronperf.gpu",
+    "neuronperf": "neuronperf",
     "model_index": "neuronperf.model_index",
     "mxnet": "neuronperf.mxnet",
     "sim": "neuronperf.sim",
@@ -35,7 +38,7 @@ NAMES = {
 STAND_INS = {
     "mlagility": f"{__name__}.mlagility",
     "mlagility.common": f"{__name__}.mlagility",
-    "neuronperf": "proveout",
+    "neuronperf": f"{__name__}.neuronperf",
     "torch_ttnn": f"{__name__}.torch_ttnn",
     "ttnn": "proveout.ttnn",
 }

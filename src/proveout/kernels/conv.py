@@ -10,18 +10,24 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from proveout.chip.device_op import MATRIX, POOL, DeviceOp, Work
+from proveout.chip.device_op import MATRIX, POOL, REDUCE, DeviceOp, Work
+from proveout.chip.profile_text import ProductConfig
 from proveout.kernels import cuts
-from proveout.kernels.device_ops import SHARDED, tilize_ops
+from proveout.kernels.device_ops import SHARDED, cores_in, tilize_ops
 from proveout.kernels.faithful.products import convolution, transposed_convolution
 from proveout.kernels.faithful.settings import for_convolution
 from proveout.kernels.row import FLOAT, Call, Faithful, Kernel, Params, Specs, Weight
 from proveout.kernels.windows import Window
 from proveout.program import Construct
-from proveout.types import DRAM, L1, TensorSpec
+from proveout.reasons import RANK, Kind, Reason
+from proveout.types import DRAM, L1, TILE, Sharding, TensorSpec
 
 Tensor = torch.Tensor
 Ints = Sequence[int]
+UPSAMPLE_MODE = Kind("upsample-mode", "mode must be 'nearest' or 'bilinear'")
+UPSAMPLE_TILES = Kind(
+    "upsample-tiles", "Tiled input must be tile-aligned (no padding difference)", "use row-major layout"
+)
 SHARDS = 64
 """Pieces that a halo is exchanged between: about one a core."""
 
@@ -137,16 +143,21 @@ def pool_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
 
 def conv_ops(call: Call) -> list[DeviceOp]:
     """To shards, halo, convolution, back; a 1 × 1 window over all pixels is a tilise and a matrix product, and from or
-    to L1 its bias is added after that. Groups cost as much as none: ttnn fills their weights up with zeros."""
+    to interleaved L1 its bias is added after that. What lies in shards already stays there. Groups cost as much as
+    none: ttnn fills their weights up with zeros."""
     specs, out = call.specs, call.out
     source: TensorSpec = specs["input_tensor"]
     window, stride = tuple(specs["kernel_size"]), tuple(specs.get("stride", (1, 1)))
     depth = math.prod(window) * source.shape[-1]
     weight = TensorSpec((depth, out.shape[-1]), out.dtype, "tile", DRAM)
-    if window == stride == (1, 1) and not any(specs.get("padding", (0, 0))):
+    shards = _shards(specs)
+    kind = dict(shards).get("shards")
+    if window == stride == (1, 1) and not any(specs.get("padding", (0, 0))) and kind != "width":
         tiled = replace(source, layout="tile")
         product = replace(call.work, ops=2.0 * math.prod(out.padded_shape) * tiled.padded_shape[-1])
         weight = replace(weight, dtype=_weights_dtype(specs))
+        if is_sharded(out):
+            return _sharded_product(call, source, weight, product, shards)
         if _bias(specs) and "l1" in (tiled.memory.buffer, out.memory.buffer):
             plain, bias = replace(out, memory=DRAM), replace(weight, shape=(1, out.shape[-1]))
             matmul = DeviceOp("matmul", (tiled, weight), (plain,), product, call.fidelity)
@@ -154,15 +165,40 @@ def conv_ops(call: Call) -> list[DeviceOp]:
         matmul = DeviceOp("matmul", (tiled, weight), call.outputs, product, call.fidelity, params=_bias(specs))
         return [*tilize_ops(source, tiled), matmul]
     dense = replace(call.work, ops=2.0 * depth * out.numel)
-    slides = _window(specs, "input_height", "input_width", "in_channels", out.shape[-1])
-    params = (("window", slides), ("weights", _weights_dtype(specs)), *_bias(specs), *_shards(specs))
-    haloed, ops = _haloed(source, slides, params)
-    made = replace(out, memory=SHARDED)
-    return [
-        *ops,
-        DeviceOp("conv", (haloed, weight), (made,), dense, call.fidelity, params=params),
-        DeviceOp("sharded to interleaved", (made,), (out,)),
-    ]
+    slides = window_of(specs, "input_height", "input_width", "in_channels", out.shape[-1])
+    params = (("window", slides), ("weights", _weights_dtype(specs)), *_bias(specs), *shards, *_blocks(specs))
+    haloed, ops = _haloed(source, slides, params, kind)
+    made = out if is_sharded(out) else replace(out, memory=SHARDED)
+    back = [] if is_sharded(out) else [DeviceOp("sharded to interleaved", (made,), (out,))]
+    return [*ops, DeviceOp("conv", (haloed, weight), (made,), dense, call.fidelity, params=params), *back]
+
+
+def is_sharded(spec: TensorSpec) -> bool:
+    return spec.memory.sharding != "interleaved"
+
+
+def _sharded_product(call: Call, source: TensorSpec, weight: TensorSpec, work: Work, shards: Params) -> list[DeviceOp]:
+    """A 1 × 1 window whose result stays in shards: every core makes its own from the pixels it holds."""
+    out = call.out
+    held = source if is_sharded(source) else replace(source, memory=out.memory)
+    tiled = replace(held, layout="tile")
+    deep = -(-source.shape[-1] // TILE)
+    cores = dict(shards).get("on_cores", 0)
+    if out.memory.sharding == "block":
+        config = ProductConfig("2d", block_w=1, grid=out.memory.shard.grid if out.memory.shard else (0, 0))
+    else:
+        config = ProductConfig("1d", block_w=deep, grid=(cores, 1 if cores else 0), mcast_in0=False)
+    params = (*_bias(call.specs), ("config", config))
+    moved = [] if is_sharded(source) else [DeviceOp("interleaved to sharded", (source,), (held,))]
+    matmul = DeviceOp("matmul", (tiled, weight), call.outputs, work, call.fidelity, params=params)
+    return [*moved, *tilize_ops(held, tiled), matmul]
+
+
+def _blocks(specs: Specs) -> Params:
+    """How many rows of activations a Conv2dConfig has a core work through at once."""
+    config = specs.get("conv_config")
+    asked = config.by_name.get("act_block_h_override") if isinstance(config, Construct) else None
+    return (("act_block_h", int(str(asked))),) if asked else ()
 
 
 def _weights_dtype(specs: Specs) -> str:
@@ -179,14 +215,8 @@ def _shards(specs: Specs) -> Params:
     asked = str(config.by_name.get("shard_layout") or "")
     found: list[tuple[str, Any]] = []
     found += [("shards", word.lower()) for word in ("HEIGHT", "BLOCK", "WIDTH") if word in asked]
-    grid = config.by_name.get("core_grid")
-    if isinstance(grid, Construct):
-        corners = [[int(str(n)) for n in c.by_place] for c in grid.inside("ttnn.CoreCoord")]
-        sides = [int(str(n)) for n in grid.by_name.values()] if not corners else []
-        cores = math.prod(sides) if sides else 0
-        for (left, top), (right, bottom) in zip(corners[::2], corners[1::2]):
-            cores += (right - left + 1) * (bottom - top + 1)
-        found += [("on_cores", cores)] if cores > 0 else []
+    cores = cores_in(config.by_name.get("core_grid"))
+    found += [("on_cores", cores)] if cores else []
     return tuple(found)
 
 
@@ -194,7 +224,8 @@ def _bias(specs: Specs) -> Params:
     return (("bias", _weights_dtype(specs)),) if specs.get("bias_tensor") is not None else ()
 
 
-def _window(specs: Specs, height: str, width: str, channels: str, out_channels: int) -> Window:
+def window_of(specs: Specs, height: str, width: str, channels: str, out_channels: int) -> Window:
+    """The window that a call slides over its images."""
     padding = tuple(specs.get("padding", (0, 0)))
     down, across = (padding * 2)[:2] if len(padding) == 2 else (0, 0)
     return Window(
@@ -212,23 +243,85 @@ def _window(specs: Specs, height: str, width: str, channels: str, out_channels: 
 
 
 def pool_ops(call: Call) -> list[DeviceOp]:
-    slides = _window(call.specs, "input_h", "input_w", "channels", call.source.shape[-1])
+    slides = window_of(call.specs, "input_h", "input_w", "channels", call.source.shape[-1])
     params = (("window", slides),)
     haloed, ops = _haloed(call.source, slides, params)
-    made = replace(call.out, memory=SHARDED)
+    made = call.out if is_sharded(call.out) else replace(call.out, memory=SHARDED)
     return [*ops, DeviceOp("pool", (haloed,), (made,), call.work, call.fidelity, params=params)]
 
 
-def _haloed(source: TensorSpec, window: Window, params: Params) -> tuple[TensorSpec, list[DeviceOp]]:
-    """The input in height shards, each with the rows of its neighbours that its windows reach into."""
+def _haloed(
+    source: TensorSpec, window: Window, params: Params, kind: Sharding | None = None
+) -> tuple[TensorSpec, list[DeviceOp]]:
+    """The input in shards, each with the rows of its neighbours that its windows reach into. Where it lies in shards of
+    another kind than asked for, it is moved; a 1 × 1 window reaches into none."""
     pixels = math.prod(source.shape[:-1])
     batch = max(1, pixels // max(1, window.height * window.width))
     edge = (window.size[0] - 1) * (window.width + window.size[1] - 1) * (batch + SHARDS)
     channels = -(-source.shape[-1] // 8) * 8
-    held = replace(source, memory=SHARDED)
-    haloed = TensorSpec((1, 1, pixels + edge, channels), "bfloat16", "row_major", SHARDED)
+    stays = is_sharded(source) and kind in (None, source.memory.sharding)
+    held = source if stays else replace(source, memory=replace(SHARDED, sharding=kind or "height"))
+    place = replace(held.memory, shard=None)
+    haloed = TensorSpec((1, 1, pixels + edge, channels), "bfloat16", "row_major", place)
     halo = DeviceOp("halo", (held,), (haloed,), params=params)
-    return haloed, [DeviceOp("interleaved to sharded", (source,), (held,)), halo]
+    moved = DeviceOp("reshard" if is_sharded(source) else "interleaved to sharded", (source,), (held,))
+    return haloed, [halo] if stays else [moved, halo]
+
+
+def upsample(
+    input_tensor: Tensor, scale_factor: int | float | Sequence[int] | Sequence[float], mode: str = "nearest"
+) -> Tensor:
+    """Channels last."""
+    factors = tuple(scale_factor) if isinstance(scale_factor, (tuple, list)) else (scale_factor, scale_factor)
+    size = [int(n * f) for n, f in zip(input_tensor.shape[1:3], factors)]
+    image = input_tensor.permute(0, 3, 1, 2)
+    even = {"align_corners": False} if mode == "bilinear" else {}
+    return F.interpolate(image, size, mode=mode, **even).permute(0, 2, 3, 1)  # type: ignore[arg-type]
+
+
+def upsample_refuses(specs: Specs) -> Reason | None:
+    source, mode = specs["input_tensor"], specs.get("mode", "nearest")
+    if len(source.shape) != 4:
+        return RANK(kernel="ttnn.upsample", rank=4, found=len(source.shape))
+    if mode not in ("nearest", "bilinear"):
+        return UPSAMPLE_MODE()
+    if source.layout == "tile" and source.padded_shape != source.shape:
+        return UPSAMPLE_TILES()
+    return None
+
+
+def upsample_ops(call: Call) -> list[DeviceOp]:
+    """Between pixels, the input goes to shards that borrow from each other first."""
+    main = DeviceOp("upsample", call.operands[:1], call.outputs, call.work, call.fidelity)
+    if call.specs.get("mode", "nearest") == "nearest" or is_sharded(call.source):
+        return [main]
+    held = replace(call.source, memory=SHARDED)
+    haloed = replace(held, layout="row_major")
+    moved = DeviceOp("interleaved to sharded", (call.source,), (held,))
+    return [moved, DeviceOp("halo", (held,), (haloed,), buffers=lambda op, chip: 0), replace(main, inputs=(haloed,))]
+
+
+def global_avg_pool2d(input_tensor: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """[batch, height, width, channels] to one pixel."""
+    out = input_tensor.mean((1, 2), keepdim=True)
+    return out.to(dtype) if dtype is not None else out
+
+
+def global_pool_refuses(specs: Specs) -> Reason | None:
+    rank = len(specs["input_tensor"].shape)
+    return None if rank == 4 else RANK(kernel="ttnn.global_avg_pool2d", rank=4, found=rank)
+
+
+def global_pool_ops(call: Call) -> list[DeviceOp]:
+    """All pixels of an image in one column of tiles, then their mean."""
+    batch, height, width, channels = call.source.shape
+    flat = TensorSpec((batch, 1, height * width, channels), call.source.dtype, "tile", call.source.memory)
+    reshaped = [DeviceOp("reshape", (call.source,), (flat,))] if call.source.layout == "tile" else []
+    return [*reshaped, DeviceOp("reduce", (flat,), call.outputs, call.work, call.fidelity)]
+
+
+def global_pool_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
+    return Work(float(math.prod(specs["input_tensor"].padded_shape)), REDUCE)
 
 
 def _convolution(name: str, meaning: Callable[..., Tensor], order: tuple[int, ...], **more: Any) -> Kernel:
@@ -269,4 +362,23 @@ KERNELS = [
     _convolution("ttnn.conv_transpose2d", conv_transpose2d, (2, 3, 0, 1), faithful=turned),
     _pool("ttnn.max_pool2d", max_pool2d),
     _pool("ttnn.avg_pool2d", avg_pool2d),
+    Kernel(
+        "ttnn.upsample",
+        upsample,
+        device_ops=upsample_ops,
+        dtypes=frozenset({"bfloat16", "float32"}),
+        layout=None,
+        refuse=upsample_refuses,
+    ),
+    Kernel(
+        "ttnn.global_avg_pool2d",
+        global_avg_pool2d,
+        global_pool_work,
+        "reduction",
+        global_pool_ops,
+        frozenset({"bfloat16", "float32", "bfloat8_b"}),
+        layout=None,
+        out_layout="tile",
+        refuse=global_pool_refuses,
+    ),
 ]

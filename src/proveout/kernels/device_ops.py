@@ -3,12 +3,14 @@ is how a row is asked, and what the rows' rules share."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from proveout.chip.device_op import DeviceOp, Work
-from proveout.kernels.row import Call, Kernel, Specs, flat_specs
+from proveout.kernels.row import Call, Kernel, Params, Specs, flat_specs
+from proveout.program import Construct
 from proveout.types import DRAM, HOST, L1, TensorSpec
 
 SHARDED = replace(L1, sharding="height")
@@ -24,7 +26,44 @@ def device_ops(
     specs = {name: _told_apart(value, outputs) for name, value in specs.items()}
     operands = tuple(_on_device(s) for v in specs.values() for s in flat_specs(v))
     ops = kernel.device_ops(Call(specs, operands, tuple(outputs), work, fidelity))
-    return tuple(_named(op, kernel) for op in ops)
+    told = _told(specs)
+    return tuple(_named(replace(op, params=(*op.params, *told)) if op.work is work else op, kernel) for op in ops)
+
+
+def _told(specs: Specs) -> Params:
+    """What a call says of how it runs, for the operation that does its arithmetic: the cores, the program config, the
+    width of its sums."""
+    found: list[tuple[str, Any]] = []
+    config = specs.get("program_config")
+    grids = [specs.get(name) for name in GRIDS]
+    if isinstance(config, Construct):
+        fields = {name: value for name, value in config.by_name.items() if isinstance(value, (int, float))}
+        found.append(("program", ";".join(f"{name}={value}" for name, value in fields.items())))
+        grids.append(config.by_name.get("compute_with_storage_grid_size"))
+    cores = next((count for grid in grids if (count := cores_in(grid))), 0)
+    found += [("on_cores", cores)] if cores else []
+    for name in ("compute_kernel_config", "compute_config"):
+        compute = specs.get(name)
+        if isinstance(compute, Construct) and compute.by_name.get("fp32_dest_acc_en") is True:
+            found.append(("fp32", True))
+    return tuple(found)
+
+
+GRIDS = ("core_grid", "sub_core_grids")
+"""Arguments that name the cores which share a call."""
+
+
+def cores_in(grid: Any) -> int:
+    """How many cores a CoreGrid, a CoreCoord that counts them or a set of core ranges has; 0 for none of these."""
+    if not isinstance(grid, Construct):
+        return 0
+    if grid.name == "ttnn.CoreCoord":
+        return math.prod(int(str(n)) for n in grid.by_place)
+    corners = [[int(str(n)) for n in c.by_place] for c in grid.inside("ttnn.CoreCoord")]
+    if not corners:
+        return math.prod(int(str(n)) for n in grid.by_name.values())
+    boxes = zip(corners[::2], corners[1::2], strict=True)
+    return sum((right - left + 1) * (bottom - top + 1) for (left, top), (right, bottom) in boxes)
 
 
 def _named(op: DeviceOp, kernel: Kernel) -> DeviceOp:

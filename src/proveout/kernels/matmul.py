@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 
 from proveout.chip.device_op import MATRIX, DeviceOp, Work
+from proveout.chip.forms.products import grid_config, product_of
+from proveout.chip.matmul import Product
 from proveout.chip.profile_text import CONFIGS, ProductConfig
 from proveout.kernels import cuts
 from proveout.kernels.activations import ACTIVATIONS
@@ -76,7 +78,7 @@ def product_ops(call: Call) -> list[DeviceOp]:
     configured = call.specs.get("program_config") is not None
     apart = bias is not None and not configured and any(t.memory.buffer == "l1" for t in (*factors, call.out))
     params: Params = (("bias", bias.dtype),) if bias is not None and not apart else ()
-    params += told_config(call.specs.get("program_config"))
+    params += told_config(call.specs.get("program_config")) or _on_grid(call, factors)
     product = (replace(call.out),) if apart else call.outputs
     ops = [DeviceOp("matmul", factors, product, call.work, call.fidelity, params=params)]
     if apart:
@@ -107,6 +109,20 @@ def told_config(config: Any) -> Params:
     inside = str(told.get("fused_activation") or "")
     activations = tuple(("fused", name) for name in FUSED if name in inside.upper())[:1]
     return (("config", cut), ("fused", activations)) if activations else (("config", cut),)
+
+
+def _on_grid(call: Call, factors: tuple[TensorSpec, ...]) -> Params:
+    """Without a program config a `core_grid` says over which cores ttnn cuts the product."""
+    grid = call.specs.get("core_grid")
+    if not isinstance(grid, Construct) or not grid.by_name:
+        return ()
+    columns, rows = (int(str(grid.by_name[side])) for side in "xy")
+    return (("config", grid_config(product_in_tiles(call, factors), columns, rows)),)
+
+
+def product_in_tiles(call: Call, factors: tuple[TensorSpec, ...]) -> Product:
+    """The product of a call as the time model counts it."""
+    return product_of(DeviceOp("matmul", factors, call.outputs, call.work, call.fidelity))
 
 
 SIZES = {

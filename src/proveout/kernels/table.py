@@ -18,7 +18,8 @@ from proveout.reasons import FROM_DRAM, KERNEL_DTYPE, Reason
 from proveout.types import DRAM, HOST, L1, Layout, Memory, TensorSpec
 
 FAMILIES = (
-    "transfer", "eltwise", "matmul", "reduce", "movement", "norm", "attention", "conv", "embedding", "indexing", "mesh",
+    "transfer", "eltwise", "matmul", "reduce", "movement", "norm", "attention", "decode", "conv", "embedding",
+    "indexing", "mesh",
 )  # fmt: skip
 
 PLACEMENT = frozenset(
@@ -30,6 +31,8 @@ PLACEMENT = frozenset(
         "conv_config",
         "device",
         "core_grid",
+        "sub_core_grids",
+        "applied_shard_scheme",
     }
 )
 """Attributes that say where or how, never what: a meaning does not see them."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, replace
 
+from proveout.chip.forms.windows import cut_over
 from proveout.chip.matmul import tile_bytes
-from proveout.types import TILE, DeviceSpec
+from proveout.types import TILE, DeviceSpec, Sharding, ShardSpec
 
 CHANNELS = 8
 """Channels of a stick are a multiple of this: 16 bytes of bfloat16, L1's alignment."""
@@ -127,6 +128,21 @@ def _conv(window: Window, kind: str, down: int, across: int, weight_tile: int) -
         depth,
         depth * out_columns * weight_tile,
     )
+
+
+def out_shards(window: Window, kind: Sharding, chip: DeviceSpec, cores: tuple[int, int] | None = None) -> ShardSpec:
+    """The shards that a convolution leaves its result in: whole tiles, over these columns and rows of cores."""
+    tall, wide = max(1, -(-window.out_pixels // TILE)), -(-window.out_channels // TILE)
+    across, down = cut_over(kind, tall, wide, cores or chip.grid)
+    shape = (-(-tall // down) * TILE, -(-wide // across) * TILE)
+    if kind == "block":
+        return ShardSpec(shape, (across, down))
+    return ShardSpec(shape, _box(across * down, (cores or chip.grid)[0]))
+
+
+def _box(cores: int, columns: int) -> tuple[int, int]:
+    """The smallest box of whole rows of cores around so many."""
+    return (cores, 1) if cores <= columns else (columns, -(-cores // columns))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -17,7 +17,7 @@ from proveout.kernels.row import Kernel, flat_specs
 from proveout.kernels.signatures import Parameter, parameters, signatures
 from proveout.kernels.table import PLACEMENT, call_meaning, infer, kernels, meaning_on, refusal, storing
 from proveout.program import FROM_DEVICE, FROM_TORCH, TO_DEVICE, Arg, Name, Ref, Step
-from proveout.ttnn import recording
+from proveout.ttnn import graph, recording
 from proveout.ttnn.buffers import Buffer
 from proveout.ttnn.configs import Config, UnaryWithParam
 from proveout.ttnn.device import Device, current_queue
@@ -33,8 +33,10 @@ SERVED: dict[str, Callable[..., Any]] = {}
 
 INTO = ("output_tensor", "optional_output_tensor", "optional_tensor", "preallocated_output")
 """Arguments that say where a result goes."""
-HOW = frozenset({"sub_core_grids", "sub_device_id", "use_multicore", "slice_config", "numeric_stable"})
+HOW = frozenset({"sub_device_id", "use_multicore", "slice_config", "numeric_stable"})
 """Arguments that say how a kernel works and change neither its meaning nor what we model."""
+TAKES_ROWS = frozenset({"unary", "binary", "cast", "join"})
+"""Kinds whose kernels ttnn runs on row-major tensors too; our compiler gives them tiles."""
 APPROXIMATE = frozenset({"fast_and_approximate_mode"})
 """The chip's approximations are not modelled; both modes compute the exact function."""
 
@@ -49,6 +51,8 @@ def serves(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 def call(name: str, *args: Any, **kwargs: Any) -> Any:
     """One ttnn function by its name."""
+    if name not in signatures():
+        return SERVED[name](*args, **kwargs)  # ttnn tells no signature of it
     bound = bind(name, args, kwargs)
     return SERVED[name](**bound) if name in SERVED else run(name, bound)
 
@@ -191,6 +195,9 @@ def _dispatch(
     writes = [t.buffer for t in targets if t.buffer.slot is not None]
     if not step.is_transfer:
         device.compile(name, (name, tuple((k, _replace(v, specs)) for k, v in step.attrs)))
+    if graph.is_graph_capture_active():
+        given = [(o.key, o.spec) for o in operands if isinstance(o, Tensor)]
+        graph.called(step, specs, device.spec, given, [(t.key, specs[n]) for t, n in zip(targets, step.outputs)])
     if device.capture is not None:
         if len(reads) < len(operands):
             raise RuntimeError(
@@ -304,7 +311,7 @@ def _misplaced(kernel: Kernel, described: dict[str, Any]) -> str | None:
         for spec in flat_specs(value):
             if name in kernel.host_operands:
                 continue
-            if kernel.layout and spec.layout != kernel.layout:
+            if kernel.layout and spec.layout != kernel.layout and kernel.kind not in TAKES_ROWS:
                 return f"{name} must be in {kernel.layout} layout, not {spec.layout}"
             if spec.memory == HOST and not kernel.takes_host:
                 return f"{name} must be on the device; use ttnn.to_device"

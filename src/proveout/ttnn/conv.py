@@ -7,14 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from proveout.kernels.blockfloat import FORMATS, quantise
+from proveout.kernels.conv import window_of
 from proveout.kernels.table import kernels
+from proveout.kernels.windows import conv_shards, out_shards
 from proveout.ttnn.buffers import Buffer
 from proveout.ttnn.calls import run, serves
 from proveout.ttnn.configs import Config
 from proveout.ttnn.device import Device
 from proveout.ttnn.functions import deallocate
+from proveout.ttnn.memory import DRAM_MEMORY_CONFIG, CoreGrid, CoreRangeSet, MemoryConfig, config_of
 from proveout.ttnn.tensor import Tensor
-from proveout.types import DRAM, HOST
+from proveout.types import DRAM, HOST, Memory, Sharding
 
 
 def prepare(weight: Tensor, device: Device, kernel: str = "ttnn.conv2d", dtype: str | None = None) -> Tensor:
@@ -59,6 +62,9 @@ def _convolution(kernel: str) -> Callable[..., Any]:
             keep["weight_tensor"] = packed(keep["weight_tensor"], kernel, dtype)
         if isinstance(config, Config):
             bound["conv_config"] = config.without("deallocate_activation")
+        placed = left_in(kernel, bound, fields)
+        if placed is not None:
+            bound["memory_config"] = placed
         bound.pop("mirror_kernel", None)
         result = run(kernel, {**bound, **keep})
         if fields.get("deallocate_activation"):
@@ -70,6 +76,47 @@ def _convolution(kernel: str) -> Callable[..., Any]:
 
     return convolve
 
+
+def left_in(kernel: str, bound: dict[str, Any], fields: dict[str, Any]) -> MemoryConfig | None:
+    """The shards that a convolution leaves its result in. From DRAM or the host it comes back to DRAM, but for a 1 × 1
+    window of asked-for shards; from L1 it stays in shards: in the input's kind, and on its cores, unless the config may
+    reshard it; else in the config's kind, or in what takes less L1."""
+    source: Tensor = bound["input_tensor"]
+    if "memory_config" in bound:
+        return None
+    asked = _LAYOUTS.get(getattr(fields.get("shard_layout"), "name", ""))
+    one = tuple(bound["kernel_size"]) == tuple(bound.get("stride", (1, 1))) == (1, 1)
+    pixel = one and not any(bound.get("padding", (0, 0))) and kernel == "ttnn.conv2d"
+    memory = source.spec.memory
+    if memory.buffer != "l1" and not (pixel and asked in ("height", "block")):
+        return None
+    chip = bound["device"].spec
+    window = window_of(bound, "input_height", "input_width", "in_channels", bound["out_channels"])
+    resharding = fields.get("reshard_if_not_optimal") or fields.get("override_sharding_config")
+    kind, cores = asked, _cores(fields.get("core_grid"))
+    if memory.sharding != "interleaved" and not (resharding and asked):
+        kind = memory.sharding
+        cores = memory.shard.grid if memory.shard is not None else None
+    elif kind is None:
+        if pixel:
+            return DRAM_MEMORY_CONFIG
+        kind = "block" if conv_shards(window, source.spec.dtype, chip).kind == "block" else "height"
+    shard = out_shards(window, kind, chip, cores)
+    if memory.shard is not None and cores == memory.shard.grid:
+        shard = replace(shard, grid=cores)  # the input's cores, though some may have nothing left to do
+    return config_of(Memory("l1", kind, shard))
+
+
+def _cores(grid: CoreRangeSet | None) -> tuple[int, int] | None:
+    if grid is None:
+        return None
+    if isinstance(grid, CoreGrid):
+        return grid.x, grid.y
+    box = grid.bounding_box()
+    return box.end.x - box.start.x + 1, box.end.y - box.start.y + 1
+
+
+_LAYOUTS: dict[str, Sharding] = {"HEIGHT_SHARDED": "height", "BLOCK_SHARDED": "block", "WIDTH_SHARDED": "width"}
 
 for _row in kernels().values():
     if _row.kind == "convolution":

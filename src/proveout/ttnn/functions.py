@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -74,6 +75,26 @@ def from_torch(
     placed = {"device": device, "memory_config": memory_config, "mesh_mapper": mesh_mapper}
     given = {"tensor": tensor, "dtype": dtype, "layout": layout, **placed}
     return run("ttnn.from_torch", {k: v for k, v in given.items() if v is not None}, cq_id)  # type: ignore[no-any-return]
+
+
+@serves("ttnn.as_tensor")
+def as_tensor(
+    tensor: torch.Tensor,
+    dtype: DataType | None = None,
+    layout: Layout | None = None,
+    device: Device | None = None,
+    memory_config: MemoryConfig | None = None,
+    cache_file_name: str | Path | None = None,
+    preprocess: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    mesh_mapper: OnMesh | None = None,
+    cache_dump_mode: Any = None,
+) -> Tensor:
+    """As `from_torch`. The cache file, from which ttnn would read a prepared tensor, is neither read nor written: the
+    numbers are the same."""
+    if device is not None and memory_config is None:
+        raise RuntimeError("memory_config must be specified when device is specified")
+    given = preprocess(tensor) if preprocess is not None else tensor
+    return from_torch(given, dtype, layout, device, memory_config, mesh_mapper=mesh_mapper)  # type: ignore[no-any-return]
 
 
 @serves("ttnn.to_torch")

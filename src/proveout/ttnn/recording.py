@@ -37,7 +37,7 @@ HERE = str(Path(__file__).parent)
 class Recording:
     """Calls so far; `program` when the block is over."""
 
-    def __init__(self, name: str, inputs: Sequence[Any]) -> None:
+    def __init__(self, name: str, inputs: Sequence[Any] = ()) -> None:
         self.name = name
         self.inputs: dict[str, torch.Tensor] = {}
         """What the Program's inputs were, by name; so too weights and outputs."""
@@ -157,11 +157,10 @@ class Recording:
     def _given(self, key: Key, spec: TensorSpec, data: torch.Tensor) -> str:
         """A value from outside: an input or a weight, and how it came to the device."""
         is_torch = isinstance(key, int)
-        self._kept.append(data)
-        given = is_torch or key in self._declared
+        given = self._is_input(key)
         kind, held, steps = ("input", self.inputs, self._body) if given else ("weight", self.weights, self._setup)
         name = f"{kind}_{len(held)}"
-        held[name], self._specs[name] = data.clone(), TensorSpec(tuple(data.shape), dtype_name(data.dtype))
+        held[name], self._specs[name] = self._kept_copy(data), TensorSpec(tuple(data.shape), dtype_name(data.dtype))
         if is_torch:
             return name
         attrs: list[tuple[str, Arg]] = [("tensor", Ref(name)), ("dtype", Name(f"ttnn.{spec.dtype}"))]
@@ -172,8 +171,16 @@ class Recording:
         steps.append(Step(FROM_TORCH, tuple(attrs), (there,)))
         return there
 
+    def _is_input(self, key: Key) -> bool:
+        return isinstance(key, int) or key in self._declared
+
+    def _kept_copy(self, data: torch.Tensor) -> torch.Tensor:
+        """The numbers of something given; it stays, so that its id stays its own."""
+        self._kept.append(data)
+        return data.clone()
+
     def _fresh(self, stem: str, spec: TensorSpec) -> str:
-        name = f"{stem}_{sum(1 for _ in self._specs)}"
+        name = f"{stem}_{len(self._specs)}"
         self._specs[name] = spec
         return name
 
@@ -188,15 +195,24 @@ _active: list[Recording] = []
 @contextlib.contextmanager
 def record(name: str = "hand-written", inputs: Sequence[Any] = ()) -> Iterator[Recording]:
     """Record the calls of a block; `inputs` are device tensors made before it that change from call to call."""
-    if _active:
+    if any(type(running) is Recording for running in _active):
         raise RuntimeError("a recording is running already")
     recording = Recording(name, inputs)
     _active.append(recording)
     try:
         yield recording
     finally:
-        _active.clear()
+        _active.remove(recording)
     recording.finish()
+
+
+def listen(recording: Recording) -> None:
+    """Have a recording note every call from now on."""
+    _active.append(recording)
+
+
+def leave(recording: Recording) -> None:
+    _active.remove(recording)
 
 
 def called(

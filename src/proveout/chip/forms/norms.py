@@ -119,9 +119,10 @@ def top_k(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
 def group_norm(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
     source = op.first
     cut = columns(source, cores, chip)
+    groups = op.param("groups", GROUPS)
     return {
-        "group": 0.0 if cut > 1 else GROUPS,
-        "block_group": GROUPS / cut if cut > 1 else 0.0,
-        "group_row": GROUPS / cut * -(-rows(source) // TILE) * cut / cores,
+        "group": 0.0 if cut > 1 else groups,
+        "block_group": groups / cut if cut > 1 else 0.0,
+        "group_row": groups / cut * -(-rows(source) // TILE) * cut / cores,
         "tile": 0.0 if sharded(source) else tiles(source) / cores,
     }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from proveout.chip.device_op import DeviceOp, tiles
 from proveout.chip.fidelity import PHASES
 from proveout.chip.forms.shared import Features, attribute, conflict, in_dram, memory, per_core, sharded, tile_bytes
-from proveout.chip.matmul import Product, blocks_for
+from proveout.chip.matmul import NARROW, Product, blocks_for
 from proveout.chip.profile_text import ProductConfig
 from proveout.types import TILE, DeviceSpec, TensorSpec
 
@@ -39,6 +39,31 @@ def product_of(op: DeviceOp) -> Product:
         out_l1=op.out.memory.buffer == "l1",
         sharded=a.memory.sharding != "interleaved",
     )
+
+
+def grid_config(product: Product, columns: int, rows: int) -> ProductConfig:
+    """How ttnn cuts a product over so many columns and rows of cores when it is told them and nothing else."""
+    narrow = max(product.m, product.n) > NARROW * min(product.m, product.n) or 1 in (product.m, product.n)
+    if narrow:
+        wide = product.n >= product.m
+        m = product.m if wide else -(-product.m // (columns * rows))
+        n = -(-product.n // (columns * rows)) if wide else product.n
+        return ProductConfig("1d", m, n, 2 - product.k % 2, grid=(columns, rows), mcast_in0=wide)
+    step = product.k // columns if product.k % columns == 0 else 1
+    return ProductConfig("2d", -(-product.m // rows), -(-product.n // columns), step, grid=(columns, rows))
+
+
+def cores_told(op: DeviceOp, chip: DeviceSpec) -> int:
+    """Cores that have work under a program config; 0 where it does not tell."""
+    config: ProductConfig | None = op.param("config")
+    if config is None or config.kind not in ("1d", "2d"):
+        return 0
+    product = product_of(op)
+    most = config.grid[0] * config.grid[1] if config.gridded else chip.cores
+    if not (config.per_core_m and config.per_core_n):
+        pieces = {"2d": product.m * product.n, "1d": product.n if config.mcast_in0 else product.m}[config.kind]
+        return max(1, min(chip.cores, most, pieces)) if config.gridded else 0
+    return max(1, min(chip.cores, most, -(-product.m // config.per_core_m) * -(-product.n // config.per_core_n)))
 
 
 @dataclass(frozen=True)

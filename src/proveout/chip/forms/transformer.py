@@ -135,7 +135,7 @@ def _chunk(op: DeviceOp, name: str, length: int) -> int:
 
 def decode_attention(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
     """One query of each user against its cache: cores share a head and merge their parts. How much of the cache is
-    filled no table tells; its capacity is taken, or the window."""
+    filled a call may tell and no table does; there its capacity is taken, or the window."""
     q, k = op.first, op.inputs[1] if len(op.inputs) > 1 else op.first
     users = q.shape[1] if len(q.shape) > 3 else 1
     heads = k.shape[1] if len(k.shape) > 3 else 1
@@ -144,7 +144,7 @@ def decode_attention(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
     paged = attribute(op, "paged_attention") == "true" and len(tables) > 1
     capacity = k.shape[-2] * (tables[-1].shape[-1] if paged else 1)
     window = told_number(op, "sliding_window_size")
-    seen = min(capacity, window) if window else capacity
+    seen = op.param("seen") or (min(capacity, window) if window else capacity)
     chunk = told_number(op, "k_chunk_size") or CHUNK
     steps = max(1, -(-seen // max(TILE, chunk)))
     share = max(1, min(cores // max(1, users * heads), steps, 16))

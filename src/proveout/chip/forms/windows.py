@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 from proveout.chip.device_op import DeviceOp, rows
-from proveout.chip.forms.shared import Features, asked_columns, columns, per_core, told_number
+from proveout.chip.forms.shared import Features, columns, per_core, told_number
 from proveout.types import TILE, DeviceSpec
+
+
+def cut_over(kind: str, tall: int, wide: int, grid: tuple[int, int]) -> tuple[int, int]:
+    """Columns and rows of cores that tiles of pixels and of channels are shared out over; none stays empty."""
+    columns, lines = grid
+    down = {"height": columns * lines, "block": lines}.get(kind, 1)
+    across = {"width": columns * lines, "block": columns}.get(kind, 1)
+    down, across = min(down, tall), min(across, wide)
+    return -(-wide // -(-wide // across)), -(-tall // -(-tall // down))
+
+
+def asked_cut(op: DeviceOp, chip: DeviceSpec) -> tuple[int, int] | None:
+    """Columns and rows of cores where a call names its shards or its cores; None where it leaves them to ttnn."""
+    kind, cores = op.param("shards"), op.param("on_cores")
+    if kind is None and cores is None:
+        return None
+    columns, lines = chip.grid
+    if cores is not None:
+        columns = min(columns, cores)
+        lines = max(1, min(lines, cores // columns))
+    tall, wide = -(-rows(op.out) // TILE), -(-op.out.shape[-1] // TILE)
+    return cut_over(kind or "height", tall, wide, (columns, lines))
 
 
 def conv(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
     source, out = op.first, op.out
-    cut = asked_columns(op, out if out.memory.shard is not None else source, cores, chip)
+    cut = columns(out if out.memory.shard is not None else source, cores, chip)
     k = op.work.ops / (2 * max(1, out.numel))
     m = per_core(-(-rows(out) // TILE), max(1, cores // cut))
     n = per_core(-(-out.shape[-1] // TILE), cut)
+    asked = asked_cut(op, chip)
+    if asked is not None and out.memory.shard is None:
+        cut, m, n = asked[0], per_core(-(-rows(out) // TILE), asked[1]), per_core(-(-out.shape[-1] // TILE), asked[0])
     if out.memory.shard is not None:
         m, n = (float(-(-side // TILE)) for side in out.memory.shard.shape)
     depth = -(-k // TILE)

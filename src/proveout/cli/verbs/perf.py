@@ -107,7 +107,10 @@ def _of_command(request: Request, command: str, name: str, chosen: dict[str, Any
     found = [r.as_under(dataclasses.replace(r.settings, **chosen)) for r in recording.load(folder)]
     if not found:
         if outcome.ok:
-            raise ScriptError("the command ran no Program on a modelled chip: it must compile for a `sim` device.")
+            raise ScriptError(
+                "the command ran no Program on a modelled chip: it must compile for a `sim` device or call ttnn "
+                "(`from proveout import ttnn`)."
+            )
         raise ScriptError(f"the command {outcome.story} before it ran a Program; what it printed is above.")
     if not outcome.ok:
         note(f"the command {outcome.story}; these are the Programs it had run")

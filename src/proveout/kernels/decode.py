@@ -1,0 +1,208 @@
+"""What a decoder runs for one token of each user: heads from a row, rotations, the cache, attention over it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+
+from proveout.chip.device_op import MATRIX, DeviceOp, Work
+from proveout.kernels.row import FLOAT, Call, Kernel, Specs, one_op
+from proveout.reasons import Kind, Reason
+from proveout.types import DRAM, L1, TILE, TensorSpec
+
+USERS = Kind("decode-users", "ttnn {kernel} takes [1, 1, users, width] of at most {most} users, not {shape}")
+HEADS_SHAPE = Kind("decode-heads", "ttnn {kernel} takes [1, users, heads, head size], not {shape}")
+CACHE = Kind("decode-cache", "ttnn {kernel} takes a cache of [users, heads, length, head size] for its {users} users")
+POSITIONS = Kind(
+    "decode-positions", "ttnn {kernel} takes a position for each of its {users} users: cur_pos, or a tensor"
+)
+
+Tensor = torch.Tensor
+MOST_USERS = 32
+
+
+def create_heads(
+    input_tensor: Tensor, num_heads: int, num_kv_heads: int | None = None, overlap_qk_coregrid: bool = True
+) -> tuple[Tensor, Tensor, Tensor]:
+    """[1, 1, users, (queries, keys, values)] -> three of [1, users, heads, head size]."""
+    shared = num_heads if num_kv_heads is None else num_kv_heads
+    users, width = input_tensor.shape[-2:]
+    heads = input_tensor.reshape(1, users, -1, width // (num_heads + 2 * shared))
+    query, key, value = heads.split((num_heads, shared, shared), 2)
+    return query, key, value
+
+
+def create_heads_refuses(specs: Specs) -> Reason | None:
+    shape = specs["input_tensor"].shape
+    if len(shape) != 4 or shape[:2] != (1, 1) or shape[2] > MOST_USERS:
+        return USERS(kernel="nlp_create_qkv_heads_decode", most=MOST_USERS, shape=shape)
+    return None
+
+
+def concat_heads(input_tensor: Tensor, num_heads: int) -> Tensor:
+    """[1, users, heads, head size] -> [1, 1, users, heads x head size]."""
+    return input_tensor[:, :, :num_heads].flatten(2).unsqueeze(1)
+
+
+def concat_heads_refuses(specs: Specs) -> Reason | None:
+    shape = specs["input_tensor"].shape
+    if len(shape) != 4 or shape[0] != 1:
+        return HEADS_SHAPE(kernel="nlp_concat_heads_decode", shape=shape)
+    return None
+
+
+def rotary(
+    input_tensor: Tensor, cos_cache: Tensor, sin_cache: Tensor, trans_mat: Tensor, is_decode_mode: bool = False
+) -> Tensor:
+    """Pairs of neighbours are rotated: a small matrix swaps them, a tile of the head at a time."""
+    swap = trans_mat[..., :TILE, :TILE].reshape(-1, TILE, TILE)[0].float()
+    tiles = input_tensor.float().unflatten(-1, (-1, TILE))
+    turned = (tiles @ swap).flatten(-2)
+    rows = input_tensor.shape[-2]
+    cos, sin = (t.float()[..., : 1 if is_decode_mode else rows, :] for t in (cos_cache, sin_cache))
+    return (input_tensor.float() * cos + turned * sin).to(input_tensor.dtype)
+
+
+def update_cache(
+    cache_tensor: Tensor,
+    input_tensor: Tensor,
+    update_idxs: Sequence[int] = (),
+    update_idxs_tensor: Tensor | None = None,
+    share_cache: bool | None = None,
+) -> Tensor:
+    """Each user's keys or values at its position."""
+    at = list(update_idxs) if update_idxs_tensor is None else update_idxs_tensor
+    cache = cache_tensor.clone()
+    if cache.device.type == "meta":
+        return cache
+    for user, position in enumerate(at if isinstance(at, list) else at.reshape(-1).tolist()):
+        if position >= 0:
+            cache[user, :, int(position)] = input_tensor[0, user, : cache.shape[1]].to(cache.dtype)
+    return cache
+
+
+def update_cache_refuses(specs: Specs) -> Reason | None:
+    cache, given = specs["cache_tensor"].shape, specs["input_tensor"].shape
+    if len(given) != 4 or given[0] != 1:
+        return HEADS_SHAPE(kernel="paged_update_cache", shape=given)
+    users = given[1]
+    if len(cache) != 4 or cache[0] < users or cache[1] > given[2] or cache[3] != given[3]:
+        return CACHE(kernel="paged_update_cache", users=users)
+    told = specs.get("update_idxs_tensor")
+    count = len(specs.get("update_idxs", ())) if told is None else told.numel
+    return None if count == users else POSITIONS(kernel="paged_update_cache", users=users)
+
+
+def attend(
+    input_tensor_q: Tensor,
+    input_tensor_k: Tensor,
+    input_tensor_v: Tensor,
+    is_causal: bool = True,
+    attn_mask: Tensor | None = None,
+    cur_pos: Sequence[int] = (),
+    cur_pos_tensor: Tensor | None = None,
+    scale: float | None = None,
+    sliding_window_size: int | None = None,
+) -> Tensor:
+    """Each user's query heads over its cache up to its position; the results lie as the queries did."""
+    length = input_tensor_k.shape[-2]
+    q = input_tensor_q.permute(1, 2, 0, 3)  # [users, heads, 1, head size]
+    mask = attn_mask
+    if is_causal and q.device.type != "meta":
+        at = cur_pos_tensor.reshape(-1).tolist() if cur_pos_tensor is not None else list(cur_pos)
+        seen = torch.arange(length)[None, :] <= torch.tensor([int(p) for p in at])[:, None]
+        if sliding_window_size:
+            seen &= torch.arange(length)[None, :] > torch.tensor([int(p) for p in at])[:, None] - sliding_window_size
+        mask = seen[:, None, None, :]
+    k, v = (t[: q.shape[0]].to(q.dtype) for t in (input_tensor_k, input_tensor_v))
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=True)
+    return out.permute(2, 0, 1, 3)
+
+
+def attend_refuses(specs: Specs) -> Reason | None:
+    q, k = specs["input_tensor_q"].shape, specs["input_tensor_k"].shape
+    if len(q) != 4 or q[0] != 1:
+        return HEADS_SHAPE(kernel="scaled_dot_product_attention_decode", shape=q)
+    if len(k) != 4 or k[0] < q[1] or q[2] % k[1] or k[3] != q[3]:
+        return CACHE(kernel="scaled_dot_product_attention_decode", users=q[1])
+    told = specs.get("cur_pos_tensor")
+    count = len(specs.get("cur_pos", ())) if told is None else told.numel
+    if specs.get("is_causal", True) and count != q[1]:
+        return POSITIONS(kernel="scaled_dot_product_attention_decode", users=q[1])
+    return None
+
+
+def attend_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
+    q, k = specs["input_tensor_q"], specs["input_tensor_k"]
+    return Work(4.0 * q.shape[1] * max(TILE, q.shape[2]) * seen_of(specs) * k.shape[-1], MATRIX, phased=True)
+
+
+def seen_of(specs: Specs) -> int:
+    """Positions of the cache that are looked at: up to the furthest that is told, else all."""
+    told, length = specs.get("cur_pos", ()), int(specs["input_tensor_k"].shape[-2])
+    seen = max(told) + 1 if told else length
+    window = specs.get("sliding_window_size")
+    return max(1, min(seen, window) if window else seen)
+
+
+def attend_ops(call: Call) -> list[DeviceOp]:
+    """Only the filled part of the cache is read."""
+    q, k, v = (call.specs[f"input_tensor_{x}"] for x in "qkv")
+    params = (("seen", seen_of(call.specs)),)
+    return [DeviceOp("decode attention", (q, k, v), call.outputs, call.work, call.fidelity, params=params)]
+
+
+def rotary_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
+    return Work(4.0 * math.prod(outputs[0].padded_shape), phased=True)
+
+
+KERNELS = [
+    Kernel(
+        "ttnn.experimental.nlp_create_qkv_heads_decode",
+        create_heads,
+        kind="move",
+        device_ops=one_op("create heads, decode"),
+        dtypes=FLOAT,
+        out_memory=L1,
+        refuse=create_heads_refuses,
+    ),
+    Kernel(
+        "ttnn.experimental.nlp_concat_heads_decode",
+        concat_heads,
+        kind="move",
+        device_ops=one_op("concat heads, decode"),
+        dtypes=FLOAT,
+        out_memory=L1,
+        refuse=concat_heads_refuses,
+    ),
+    Kernel(
+        "ttnn.experimental.rotary_embedding_llama",
+        rotary,
+        rotary_work,
+        device_ops=one_op("rotary", "RotaryEmbeddingLlama"),
+        dtypes=FLOAT,
+    ),
+    Kernel(
+        "ttnn.experimental.paged_update_cache",
+        update_cache,
+        kind="index",
+        device_ops=one_op("update cache"),
+        layout=None,
+        out_layout="tile",
+        refuse=update_cache_refuses,
+    ),
+    Kernel(
+        "ttnn.transformer.scaled_dot_product_attention_decode",
+        attend,
+        attend_work,
+        "attention",
+        attend_ops,
+        layout=None,
+        out_layout="tile",
+        out_memory=DRAM,
+        refuse=attend_refuses,
+    ),
+]
