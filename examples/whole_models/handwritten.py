@@ -160,7 +160,12 @@ def resnet50(device: Any, batch: int = 16) -> Recording:
     for key in _weight_shapes():
         weights[key] = (ttnn.from_torch(shell(*key, key[-1])), ttnn.from_torch(shell(1, 1, 1, key[0])))
     image = ttnn.from_torch(shell(1, 1, batch * 115 * 115, 16), dtype=ttnn.bfloat16)
-    image = ttnn.to_device(image, device, memory_config=ttnn.L1_MEMORY_CONFIG)
+    columns, lines = device.spec.grid
+    share = -(-batch * 115 * 115 // (columns * lines))
+    image = ttnn.to_device(image, device, memory_config=ttnn.create_sharded_memory_config(
+        (share, 16), ttnn.CoreGrid(x=columns, y=lines), ttnn.ShardStrategy.HEIGHT,
+        use_height_and_width_as_shard_shape=True,
+    ))  # fmt: skip
     last = sent(device, 2048, 1024), sent(device, 1, 1024)
     with ttnn.record("resnet50", inputs=[image]) as recording:
         x = conv(image, 64, 115, 4, 1, LAYOUT.HEIGHT_SHARDED)
@@ -178,8 +183,8 @@ def resnet50(device: Any, batch: int = 16) -> Recording:
                 y = conv(y, 4 * width, size, 1, 1, kind, False)
                 x = ttnn.add(y, ttnn.to_memory_config(kept, y.memory_config()), activations=[ttnn.UnaryOpType.RELU])
         x = ttnn.to_layout(ttnn.to_memory_config(x, ttnn.L1_MEMORY_CONFIG), ttnn.ROW_MAJOR_LAYOUT)
-        x = ttnn.avg_pool2d(x, batch, size, size, 2048, [size, size], [size, size], [0, 0])
-        x = ttnn.to_layout(x, ttnn.TILE_LAYOUT)
+        x = ttnn.global_avg_pool2d(ttnn.reshape(x, (batch, size, size, 2048)))
+        x = ttnn.reshape(x, (1, 1, batch, 2048))
         ttnn.to_torch(ttnn.linear(x, last[0], bias=last[1], compute_kernel_config=LOFI))
     return recording
 
@@ -193,64 +198,109 @@ def _weight_shapes() -> set[tuple[int, int, int]]:
     return found
 
 
-# ---- one layer of Llama 3.1 8B ---------------------------------------------------------------------------------------
+# ---- one token of a Llama ------------------------------------------------------------------------------------------------
 
 
-def llama_decode_layer(device: Any, position: int = 16, users: int = 1) -> Recording:
-    """One token of each user: products on the cores beside the DRAM banks, attention in 8 bits, the MLP in 4."""
-    width, heads, shared, size, hidden, length = 4096, 32, 8, 128, 14336, 1024
+@dataclass(frozen=True)
+class Decoder:
+    """One token of each user through a Llama: products on the cores beside the DRAM banks."""
 
-    def product(x: Any, weight: Any, activation: Any = None) -> Any:
+    layers: int
+    width: int
+    heads: int
+    shared: int
+    hidden: int
+    words: int
+    attention: Any = ttnn.bfloat8_b
+    mlp: Any = ttnn.bfloat4_b
+    size: int = 128
+    position: int = 128
+    users: int = 1
+
+    def product(self, x: Any, weight: Any, activation: Any = None) -> Any:
         deep, wide = weight.shape[-2] // 32, weight.shape[-1] // 32
         config = ttnn.MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(
-            in0_block_w=max(n for n in (8, 4, 2, 1) if deep % (8 * n) == 0 or n == 1), per_core_M=1,
+            in0_block_w=next(n for n in (8, 4, 2, 1) if deep % (8 * n) == 0 or n == 1), per_core_M=1,
             per_core_N=-(-wide // 32), fused_activation=activation,
         )  # fmt: skip
-        fidelity = LOFI if weight.dtype == ttnn.bfloat4_b else HIFI2
         return ttnn.linear(
             x, weight, program_config=config, memory_config=ttnn.L1_WIDTH_SHARDED_MEMORY_CONFIG,
-            compute_kernel_config=fidelity, dtype=ttnn.bfloat16,
+            compute_kernel_config=LOFI if weight.dtype == ttnn.bfloat4_b else HIFI2, dtype=ttnn.bfloat16,
         )  # fmt: skip
 
-    banks = device.dram_grid_size().x
-    cores = ttnn.CoreRangeSet({ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(banks - 1, 0))})
-
-    def weight(deep: int, wide: int, dtype: Any) -> Any:
+    def weight(self, device: Any, deep: int, wide: int, dtype: Any) -> Any:
+        banks = device.dram_grid_size().x
+        cores = ttnn.CoreRangeSet({ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(banks - 1, 0))})
         shard = ttnn.ShardSpec(cores, (deep, -(-wide // 32 // banks) * 32), ttnn.ShardOrientation.ROW_MAJOR)
         place = ttnn.MemoryConfig(LAYOUT.WIDTH_SHARDED, ttnn.BufferType.DRAM, shard)
         return sent(device, deep, wide, dtype=dtype, place=place)
 
-    qkv, out = weight(width, width + 2 * shared * size, ttnn.bfloat8_b), weight(width, width, ttnn.bfloat8_b)
-    gate, up, down = (
-        weight(a, b, ttnn.bfloat4_b) for a, b in ((width, hidden), (width, hidden), (hidden, width))
-    )
-    gains = [sent(device, 1, width, dtype=ttnn.bfloat16) for _ in range(2)]
-    caches = [sent(device, max(users, 1), shared, length, size) for _ in range(2)]
-    cos, sin = (sent(device, 1, users, 1, size, dtype=ttnn.bfloat16) for _ in range(2))
-    swap = sent(device, 1, 1, 32, 32, dtype=ttnn.bfloat16)
-    x = sent(device, 1, 1, users, width, dtype=ttnn.bfloat16, place=ttnn.L1_MEMORY_CONFIG)
-    silu = ttnn.UnaryWithParam(ttnn.UnaryOpType.SILU)
-    with ttnn.record("llama layer", inputs=[x]) as recording:
-        y = product(ttnn.rms_norm(x, epsilon=1e-5, weight=gains[0]), qkv)
-        y = ttnn.to_memory_config(y, ttnn.L1_MEMORY_CONFIG)
-        q, k, v = ttnn.experimental.nlp_create_qkv_heads_decode(y, num_heads=heads, num_kv_heads=shared)
-        q, k = (
-            ttnn.experimental.rotary_embedding_llama(t, cos, sin, swap, is_decode_mode=True) for t in (q, k)
+    def row(self) -> Any:
+        """One row of tiles over 32 cores."""
+        shape, grid = (32, self.width), ttnn.CoreGrid(x=8, y=4)
+        return ttnn.create_sharded_memory_config(shape, grid, ttnn.ShardStrategy.WIDTH)
+
+    def norm(self, x: Any, gain: Any) -> Any:
+        config = ttnn.LayerNormShardedMultiCoreProgramConfig(
+            compute_with_storage_grid_size=ttnn.CoreCoord(8, 4), subblock_w=1, block_h=1,
+            block_w=self.width // 32 // 32, inplace=False,
+        )  # fmt: skip
+        return ttnn.rms_norm(x, epsilon=1e-5, weight=gain, program_config=config, memory_config=x.memory_config())
+
+    def layer(self, device: Any) -> Recording:
+        width, users, at = self.width, self.users, [self.position] * self.users
+        fused = (self.heads + 2 * self.shared) * self.size
+        qkv = self.weight(device, width, fused, self.attention)
+        out = self.weight(device, self.heads * self.size, width, self.attention)
+        gate, up = (self.weight(device, width, self.hidden, self.mlp) for _ in range(2))
+        down = self.weight(device, self.hidden, width, ttnn.bfloat8_b if self.mlp == ttnn.bfloat8_b else self.mlp)
+        gains = [sent(device, 1, width, dtype=ttnn.bfloat16) for _ in range(2)]
+        caches = [sent(device, users, self.shared, 1024, self.size) for _ in range(2)]
+        cos, sin = (sent(device, 1, users, 1, self.size, dtype=ttnn.bfloat16) for _ in range(2))
+        swap = sent(device, 1, 1, 32, 32, dtype=ttnn.bfloat16)
+        near, silu = ttnn.L1_MEMORY_CONFIG, ttnn.UnaryWithParam(ttnn.UnaryOpType.SILU)
+        row = self.row()
+        x = sent(device, 1, 1, users, width, dtype=ttnn.bfloat16, place=row)
+        with ttnn.record("llama layer", inputs=[x]) as recording:
+            y = ttnn.to_memory_config(self.product(self.norm(x, gains[0]), qkv), near)
+            q, k, v = ttnn.experimental.nlp_create_qkv_heads_decode(
+                y, num_heads=self.heads, num_kv_heads=self.shared
+            )
+            q, k = (ttnn.experimental.rotary_embedding_llama(t, cos, sin, swap, is_decode_mode=True) for t in (q, k))
+            for cache, new in zip(caches, (k, v)):
+                ttnn.experimental.paged_update_cache(cache, new, update_idxs=at)
+            y = ttnn.transformer.scaled_dot_product_attention_decode(q, *caches, cur_pos=at, memory_config=near)
+            y = self.product(ttnn.experimental.nlp_concat_heads_decode(y, num_heads=self.heads), out)
+            x = ttnn.add(x, ttnn.to_memory_config(y, row), memory_config=row)
+            y = self.norm(x, gains[1])
+            y = ttnn.multiply(self.product(y, gate, silu), self.product(y, up))
+            ttnn.to_torch(ttnn.add(x, ttnn.to_memory_config(self.product(y, down), row), memory_config=row))
+        return recording
+
+    def head(self, device: Any) -> Recording:
+        """The last norm, and a score for every word."""
+        gain, words = sent(device, 1, self.width, dtype=ttnn.bfloat16), self.weight(
+            device, self.width, self.words, ttnn.bfloat8_b
         )
-        for cache, new in zip(caches, (k, v)):
-            ttnn.experimental.paged_update_cache(cache, new, update_idxs=[position] * users)
-        y = ttnn.transformer.scaled_dot_product_attention_decode(
-            q, *caches, cur_pos=[position] * users, memory_config=ttnn.L1_MEMORY_CONFIG
-        )
-        y = product(ttnn.experimental.nlp_concat_heads_decode(y, num_heads=heads), out)
-        x = ttnn.add(x, ttnn.to_memory_config(y, ttnn.L1_MEMORY_CONFIG))
-        y = ttnn.rms_norm(x, epsilon=1e-5, weight=gains[1])
-        y = ttnn.multiply(product(y, gate, silu), product(y, up))
-        y = ttnn.to_memory_config(product(y, down), ttnn.L1_MEMORY_CONFIG)
-        ttnn.to_torch(ttnn.add(x, y))
-    return recording
+        x = sent(device, 1, 1, self.users, self.width, dtype=ttnn.bfloat16, place=self.row())
+        with ttnn.record("llama head", inputs=[x]) as recording:
+            ttnn.to_torch(self.product(self.norm(x, gain), words))
+        return recording
 
 
-MODELS: dict[str, Callable[[Any], Recording]] = {
-    "bert": bert, "vit": vit, "resnet50": resnet50, "llama decode layer": llama_decode_layer,
+WIDE = {"attention": ttnn.bfloat16, "mlp": ttnn.bfloat8_b}
+LLAMA_8B = {"layers": 32, "width": 4096, "heads": 32, "shared": 8, "hidden": 14336, "words": 128256}
+LLAMA_3B = {"layers": 28, "width": 3072, "heads": 24, "shared": 8, "hidden": 8192, "words": 128256}
+LLAMA_1B = {"layers": 16, "width": 2048, "heads": 32, "shared": 8, "hidden": 8192, "words": 128256, "size": 64}
+DECODERS = {
+    "llama-3.2-1b": Decoder(**LLAMA_1B), "llama-3.2-1b, wide": Decoder(**LLAMA_1B, **WIDE),
+    "llama-3.2-3b": Decoder(**LLAMA_3B), "llama-3.2-3b, wide": Decoder(**LLAMA_3B, **WIDE),
+    "llama-3.1-8b": Decoder(**LLAMA_8B), "llama-3.1-8b, wide": Decoder(**LLAMA_8B, **WIDE),
+    "mistral-7b": Decoder(**LLAMA_8B | {"words": 32768}),
 }  # fmt: skip
+MODELS: dict[str, Callable[[Any], Recording]] = {
+    "sentence_bert": bert,
+    "vit-base": vit,
+    "resnet50": resnet50,
+    "llama-3.1-8b decode layer": Decoder(**LLAMA_8B, position=16).layer,
+}

@@ -141,8 +141,8 @@ def page(found: Fit) -> str:
         "them.",
         _checks(),
         "## Whole models",
-        "Public throughputs of whole models are not compared here yet: they belong to hand-written sharded "
-        "implementations with their own program configs, data types and fusions, and their Programs are not ours.",
+        "[Predicted beside published](whole-models.md): models written by hand as tt-metal's developers write them, and "
+        "what our compiler makes of them.",
     ]
     return "\n\n".join(parts) + "\n"
 
