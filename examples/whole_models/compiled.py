@@ -46,10 +46,8 @@ def main(name: str, chip: str) -> None:
     for time in times:
         for family, estimate in time.kernel.ops:
             spent[family] = spent.get(family, 0) + estimate.ns
-    print(json.dumps({
-        "ns": sum(t.ns for t in times), "low_ns": sum(t.low_ns for t in times), "high_ns": sum(t.high_ns for t in times),
-        "ops": sum(len(t.kernel.ops) for t in times), "spent": spent,
-    }))  # fmt: skip
+    sums = {name: sum(getattr(t, name) for t in times) for name in ("ns", "low_ns", "high_ns")}
+    print(json.dumps({**sums, "ops": sum(len(t.kernel.ops) for t in times), "spent": spent}))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""Models as tt-metal's developers write them by hand, through `from proveout import ttnn`: where tensors lie, how products
-are cut, which formats they have. Shapes alone: no number is computed, so that a whole model is recorded in seconds."""
+"""Models as tt-metal's developers write them by hand, through `from proveout import ttnn`: where tensors lie, how
+products are cut, which formats they have. Shapes alone: no number is computed, so a whole model is recorded in seconds.
+"""
 
 from __future__ import annotations
 
@@ -138,7 +139,7 @@ def vit(device: Any) -> Recording:
 
 
 def resnet50(device: Any, batch: int = 16) -> Recording:
-    """Formats of 8 bits, pixels in height shards, from 512 channels on in block shards; the first convolution folded."""
+    """Formats of 8 bits, pixels in height shards, from stage 3 on in block shards; the first one folded."""
     weights: dict[tuple[int, ...], Any] = {}
 
     def conv(x: Any, out: int, size: int, window: int, stride: int, kind: Any, activation: bool = True) -> Any:
@@ -193,12 +194,18 @@ def _weight_shapes() -> set[tuple[int, int, int]]:
     """Channels out, channels in, window."""
     found, deep = {(64, 16, 4)}, 64
     for width in (64, 128, 256, 512):
-        found |= {(width, deep, 1), (width, 4 * width, 1), (width, width, 3), (4 * width, width, 1), (4 * width, deep, 1)}
+        found |= {
+            (width, deep, 1),
+            (width, 4 * width, 1),
+            (width, width, 3),
+            (4 * width, width, 1),
+            (4 * width, deep, 1),
+        }
         deep = 4 * width
     return found
 
 
-# ---- one token of a Llama ------------------------------------------------------------------------------------------------
+# ---- one token of a Llama --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -263,9 +270,7 @@ class Decoder:
         x = sent(device, 1, 1, users, width, dtype=ttnn.bfloat16, place=row)
         with ttnn.record("llama layer", inputs=[x]) as recording:
             y = ttnn.to_memory_config(self.product(self.norm(x, gains[0]), qkv), near)
-            q, k, v = ttnn.experimental.nlp_create_qkv_heads_decode(
-                y, num_heads=self.heads, num_kv_heads=self.shared
-            )
+            q, k, v = ttnn.experimental.nlp_create_qkv_heads_decode(y, num_heads=self.heads, num_kv_heads=self.shared)
             q, k = (ttnn.experimental.rotary_embedding_llama(t, cos, sin, swap, is_decode_mode=True) for t in (q, k))
             for cache, new in zip(caches, (k, v)):
                 ttnn.experimental.paged_update_cache(cache, new, update_idxs=at)
@@ -279,8 +284,9 @@ class Decoder:
 
     def head(self, device: Any) -> Recording:
         """The last norm, and a score for every word."""
-        gain, words = sent(device, 1, self.width, dtype=ttnn.bfloat16), self.weight(
-            device, self.width, self.words, ttnn.bfloat8_b
+        gain, words = (
+            sent(device, 1, self.width, dtype=ttnn.bfloat16),
+            self.weight(device, self.width, self.words, ttnn.bfloat8_b),
         )
         x = sent(device, 1, 1, self.users, self.width, dtype=ttnn.bfloat16, place=self.row())
         with ttnn.record("llama head", inputs=[x]) as recording:

@@ -119,7 +119,7 @@ def _divisors(n: int) -> list[int]:
     return [n, *([1] if n > 1 else []), *(d for d in range(n // 2, 1, -1) if n % d == 0)]
 
 
-# ---- as blocks of the cores' work --------------------------------------------------------------------------------------
+# ---- as blocks of the cores' work ------------------------------------------------------------------------------------
 
 
 @functools.lru_cache(maxsize=4096)

@@ -127,10 +127,9 @@ def _activations(
         after.append(_unary(bound.pop("activation")))
     for key, field in (("conv_config", "activation"), ("program_config", "fused_activation")):
         config = bound.get(key)
-        if isinstance(config, Config) and config.fields.get(field) and key not in kernel.parameters:
-            after.append(_unary(config.fields[field]))
-            bound[key] = config.without(field)
-        elif isinstance(config, Config) and config.fields.get(field) and fused_in(_unary_config(config, field)) is None:
+        if not isinstance(config, Config) or not config.fields.get(field):
+            continue
+        if key not in kernel.parameters or fused_in(_unary_config(config, field)) is None:
             after.append(_unary(config.fields[field]))
             bound[key] = config.without(field)
     return bound, before, after

@@ -29,7 +29,9 @@ def configure_products(program: Program, chip: DeviceSpec, settings: Settings) -
 def _configured(step: Step, program: Program, chip: DeviceSpec, settings: Settings) -> Step:
     if kind_of(step) != "product" or step.attr("program_config") is not None or step.attr("transpose_a"):
         return step
-    if step.attr("bias") is None and not any(program.specs[n].memory.buffer == "l1" for n in (*step.uses, *step.outputs)):
+    if step.attr("bias") is None and not any(
+        program.specs[n].memory.buffer == "l1" for n in (*step.uses, *step.outputs)
+    ):
         return step
     product = product_of(step_device_ops(step, program.specs, chip, settings)[0])
     if product.batch > 1:
