@@ -9,7 +9,7 @@ help:
 	@echo "make app     the web app: five tasks to try, and an explorer of all results (the demo's, once it has run)"
 	@echo "make test    every test that runs here"
 	@echo "make test-interop   only those that hand our exports to the real tt-perf-report and ttnn-visualizer"
-	@echo "make check   the quick part of it (about 2 minutes)"
+	@echo "make check   the quick part of it (2 minutes at most)"
 	@echo "make bench   the benchmarks: ratios measured in one run"
 	@echo "make faults  breaks things on purpose and writes what is lost to docs/reference/faults.md (about 20 minutes)"
 

@@ -12,8 +12,10 @@ from proveout import compat
 
 if TYPE_CHECKING:
     from proveout.api import Benchmark, benchmark_model, benchmark_script
-    from proveout.compat import torch_ttnn
-    from proveout.compat.neuronperf import cpu, cuda, model_index, sim, torch
+    from proveout.compat import neuronperf, torch_ttnn
+    from proveout.compat.neuronperf import benchmarking, cpu, cuda, gpu, model_index, sim, torch
+    from proveout.compat.neuronperf.dummy import DummyModel
+    from proveout.compat.neuronperf.timing import Timer, timestamp_convert
     from proveout.devices.registry import open_device
     from proveout.engine.compiled import Compiled, compile
     from proveout.measure.benchmarking import benchmark
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from proveout.measure.metrics import BaseEvalMetric, list_metrics, register_metric, register_metric_from_existing
     from proveout.measure.reports import get_report_by_tag, get_reports
     from proveout.program import Program
-    from proveout.report.bench import print_reports, write_csv, write_html, write_json, write_trace
+    from proveout.report.bench import print_reports, print_results, write_csv, write_html, write_json, write_trace
     from proveout.serving import Load
     from proveout.store import Store
     from proveout.types import Job, Record, Settings, Timing, Workload
@@ -36,6 +38,10 @@ _HOMES = {
     "compile": "proveout.engine.compiled",
     "open_device": "proveout.devices.registry",
     "BaseEvalMetric": "proveout.measure.metrics",
+    "DummyModel": "proveout.compat.neuronperf.dummy",
+    "Timer": "proveout.compat.neuronperf.timing",
+    "timestamp_convert": "proveout.compat.neuronperf.timing",
+    "print_results": "proveout.report.bench",
     "benchmark": "proveout.measure.benchmarking",
     "benchmark_generation": "proveout.measure.generation",
     "capacity": "proveout.measure.capacity",
@@ -75,12 +81,14 @@ __all__ = [
     "Benchmark",
     "BaseEvalMetric",
     "Compiled",
+    "DummyModel",
     "Job",
     "Load",
     "Program",
     "Record",
     "Settings",
     "Store",
+    "Timer",
     "Timing",
     "Workload",
     "__version__",
@@ -88,6 +96,7 @@ __all__ = [
     "benchmark_script",
     "benchmark",
     "benchmark_generation",
+    "benchmarking",
     "capacity",
     "compile",
     "cpu",
@@ -95,13 +104,17 @@ __all__ = [
     "evaluate",
     "get_report_by_tag",
     "get_reports",
+    "gpu",
     "list_metrics",
     "model_index",
+    "neuronperf",
     "open_device",
     "print_reports",
+    "print_results",
     "register_metric",
     "register_metric_from_existing",
     "sim",
+    "timestamp_convert",
     "torch",
     "torch_ttnn",
     "write_csv",

@@ -10,6 +10,7 @@ import typing
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import metadata
+from pathlib import Path
 from typing import Any, Literal, Union
 
 from proveout.coding import digest, hints_of, to_json
@@ -283,6 +284,18 @@ class Workload:
     """Digest of the script and the modules beside it that it imports."""
     mode: Literal["inference", "training"] = "inference"
     """How the model is run: in training only where its script takes gradients, whatever mode it was left in."""
+    other_hashes: tuple[str, ...] = ()
+    """What MLAgility calls the model: its hashes pick it too."""
+
+    def is_named(self, selector: str) -> bool:
+        """Whether a hash that a user typed means this model."""
+        return selector in (self.selector, *self.other_hashes)
+
+    @property
+    def build_name(self) -> str:
+        """What MLAgility calls a model with its inputs: the script's name and its hash."""
+        stem = self.script.rpartition("/")[2].rpartition(".")[0] or self.name
+        return f"{stem}_{self.selector}" if self.selector else stem
 
     @property
     def expects_failure(self) -> bool:
@@ -308,7 +321,7 @@ class Limits:
 
 
 Runtime = Literal["proveout", "eager", "inductor", "stat", "ort"]
-Do = Literal["compile", "run", "export", "check", "benchmark", "perf", "serve", "trace"]
+Do = Literal["compile", "run", "export", "check", "benchmark", "perf", "serve", "trace", "explain"]
 
 
 @dataclass(frozen=True)
@@ -318,6 +331,30 @@ class Trace:
     orig: bool = False
     backward: bool = False
     profile: bool = False
+
+
+@dataclass(frozen=True)
+class Sequenced:
+    """A file of MLAgility's that says by which stages a model becomes an ONNX file, and a digest of its text."""
+
+    file: str
+    digest: str
+
+    @staticmethod
+    def of(path: Path) -> Sequenced:
+        if not path.is_file():
+            raise UsageError(f"{path} is not a file. A sequence file defines get_sequence().")
+        return Sequenced(str(path.absolute()), digest([path.read_text(encoding="utf-8", errors="replace")])[:12])
+
+
+@dataclass(frozen=True)
+class Explain:
+    """What a model's error is told against: eager mode, or the same model on another device or under other settings."""
+
+    device: str = ""
+    settings: Settings | None = None
+    every: bool = False
+    """Look into every op, whatever it costs."""
 
 
 @dataclass(frozen=True)
@@ -351,13 +388,19 @@ class Job:
     """Seconds that may be added to `iterations` of what is measured, until there are enough calls to judge."""
     trace: Trace | None = None
     """What to write down where the model is traced; into `artifacts`."""
+    onnx_opset: int | None = None
+    """The version of ONNX that `--runtime ort` exports to; None for the exporter's own."""
+    sequence: Sequenced | None = None
+    """The stages that make the ONNX file, where they are the user's own."""
+    explain: Explain | None = None
+    """What the error is told against where it is explained; into `artifacts`."""
 
     @property
     def key(self) -> str:
         """Names the Record: changes whenever the model, its shapes, a setting or a version that matters does."""
         w = self.workload
         apart = ["workload", "timeout_s", "artifacts", "dump", "limits", "lean"]
-        younger = ("serve", "trace", "enough_s")  # than most Records
+        younger = ("serve", "trace", "enough_s", "onnx_opset", "sequence", "explain")  # than most Records
         apart += [name for name in younger if getattr(self, name) is None]
         doing = {k: v for k, v in to_json(self).items() if k not in apart}
         # The last folder tells two scripts of one name apart; more of the path would tie Records to a machine.
@@ -384,6 +427,55 @@ class Comparison:
     """Largest difference in units in the last place of the coarser of the two dtypes, or of the one asked for."""
     within: float | None = None
     """Share of elements within the tolerance that closeness is judged by."""
+
+
+@dataclass(frozen=True)
+class ModeGap:
+    """One output's PCC in both numerics against one reference, and whether the first may stand for the second."""
+
+    name: str
+    fast_pcc: float | None
+    faithful_pcc: float | None
+    threshold: float
+    trusted: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class StepGap:
+    """One Step in both numerics, on the same operands: those that `faithful` computed."""
+
+    kernel: str
+    origin: Origin = Origin()
+    rel_l2: float | None = None
+    """How far the two results are apart; None where they differ in what is not finite."""
+    errata: int = 0
+    """Its sums that tt-metal#38306 spoilt."""
+
+    @property
+    def place(self) -> str:
+        """Where the user finds it: its module, else its ATen node."""
+        return self.origin.module or self.origin.node or self.kernel
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Whether the PCC of `fast` numerics stands for the chip's with this model, found by running both modes."""
+
+    trusted: bool | None
+    """None where `faithful` was not run."""
+    reason: str
+    outputs: tuple[ModeGap, ...] = ()
+    steps: tuple[StepGap, ...] = ()
+    """Where the modes differ most, largest first."""
+    errata: tuple[StepGap, ...] = ()
+    """Every Step that met tt-metal#38306, in the order in which they run."""
+
+    @property
+    def verdict(self) -> str:
+        """One sentence for people."""
+        said = {True: "fast's PCC can be trusted", False: "fast's PCC cannot be trusted", None: "fast was not judged"}
+        return f"{said[self.trusted]} for this model: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -595,6 +687,8 @@ class Record:
     created: str = ""
     report: dict[str, Any] | None = None
     """Of a Job that serves: its figures in NeuronPerf's names, each defined in docs/reference/bench-report.md."""
+    trust: Trust | None = None
+    """Of a check in `faithful` numerics: whether those of `fast` would have done."""
     schema: int = SCHEMA
 
     @property
@@ -624,8 +718,9 @@ def versions() -> dict[str, str]:
 
 
 __all__ = [
-    "Buffer", "Comparison", "Coverage", "DRAM", "DTYPE_BYTES", "DeviceSpec", "Do", "Fallback", "GraphNode", "HOST",
-    "Job", "Judgement", "Kind", "L1", "Layout", "Limits", "Memory", "MemoryUse", "OpState", "OpStatus", "Origin",
-    "Place", "Precision", "Record", "Runtime", "SCHEMA", "Settings", "ShardSpec", "Sharding", "Status", "TILE",
-    "TensorSpec", "Timing", "Trace", "Weights", "Workload", "short_dtype", "versions",
+    "Buffer", "Comparison", "Coverage", "DRAM", "DTYPE_BYTES", "DeviceSpec", "Do", "Explain", "Fallback", "GraphNode",
+    "HOST", "Job", "Judgement", "Kind", "L1", "Layout", "Limits", "Memory", "MemoryUse", "ModeGap", "OpState",
+    "OpStatus", "Origin", "Place", "Precision", "Record", "Runtime", "SCHEMA", "Settings", "ShardSpec", "Sharding",
+    "Status", "StepGap", "TILE", "TensorSpec", "Timing", "Trace", "Trust", "Weights", "Workload", "short_dtype",
+    "versions",
 ]  # fmt: skip

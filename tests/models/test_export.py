@@ -7,7 +7,7 @@ import runpy
 import pytest
 import torch
 from ttnn_text import unbound
-from zoo import MODELS
+from zoo import EACH_MODEL, MODELS
 
 import proveout
 from proveout.engine.backend import Capture
@@ -17,7 +17,7 @@ from proveout.report.script import write_script
 
 
 @pytest.mark.parametrize("precision", ["model", "bfloat16"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", EACH_MODEL)
 def test_an_exported_model_reproduces_its_outputs(name, precision, tmp_path, capsys):
     torch._dynamo.reset()
     model, inputs = MODELS[name]()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from zoo import MODELS
+from zoo import EACH_MODEL, MODELS
 
 import proveout
 from proveout.check import compare_outputs
@@ -19,7 +19,7 @@ def fresh_dynamo():
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", EACH_MODEL)
 @pytest.mark.parametrize("precision", PCC)
 def test_model_on_the_embedded_chip(name, precision):
     model, inputs = MODELS[name]()
@@ -38,7 +38,7 @@ def test_model_on_the_embedded_chip(name, precision):
             assert binding_error(step.kernel, attributes) is None
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", EACH_MODEL)
 def test_model_on_the_cpu(name):
     model, inputs = MODELS[name]()
     compiled = proveout.compile(model, inputs, device="cpu", settings={"verify": True})
@@ -58,6 +58,7 @@ def test_model_through_inductor(name):
     assert all(c.passed for c in compare_outputs(compiled(**inputs), wanted, 0.99999))
 
 
+@pytest.mark.slow
 def test_every_step_knows_where_it_comes_from():
     model, inputs = MODELS["bert"]()
     program = proveout.compile(model, inputs).program

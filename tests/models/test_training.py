@@ -121,6 +121,7 @@ LEFT_ON_HOST = {
 """Random numbers are eager's own, and int64 labels, counters and counts are of any size."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "optimiser"), [(Transformer, ADAM), (Cnn, SGD), (Cnn, ADAM)])
 def test_training_gives_eagers_losses_and_parameters(kind, optimiser):
     torch.manual_seed(0)
@@ -151,6 +152,7 @@ ORDERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(("p", "inplace"), [(0.1, False), (0.5, False), (1.0, False), (0.3, True)])
 def test_dropout_draws_eagers_numbers(order, p, inplace):
@@ -183,6 +185,7 @@ POOLS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", POOLS)
 def test_max_pool_gives_eagers_indices_and_gradient(name):
     x, parameters = POOLS[name]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -239,6 +240,9 @@ MODELS: dict[str, Callable[[], Sample]] = {
     "t5": t5,
     "whisper": whisper,
 }
+
+QUICK = ("albert", "gpt2", "mnist_cnn")  # one of each kind for `make check`; the others are marked slow
+EACH_MODEL = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in MODELS]
 
 
 def bert_base() -> Sample:

@@ -12,6 +12,7 @@ import proveout
 from proveout.errors import UsageError
 
 
+@pytest.mark.slow
 def test_a_live_model_is_checked_and_timed() -> None:
     torch.manual_seed(0)
     model = nn.Linear(64, 32).eval()
@@ -29,6 +30,7 @@ def test_a_live_model_is_checked_and_timed() -> None:
     assert str(result).startswith("Linear on sim:n150: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runtime", ["eager", "inductor"])
 def test_another_runtime_is_measured_on_the_cpu(runtime: str) -> None:
     result = proveout.benchmark_model(nn.Linear(4, 4), torch.ones(1, 4), runtime=runtime, duration_s=0.05)  # type: ignore[arg-type]
@@ -37,6 +39,7 @@ def test_another_runtime_is_measured_on_the_cpu(runtime: str) -> None:
     assert result.mean_latency is not None
 
 
+@pytest.mark.slow
 def test_a_jit_module_is_timed_and_told_apart() -> None:
     scripted = torch.jit.script(nn.Linear(4, 4))
     result = proveout.benchmark_model(scripted, torch.ones(1, 4), iterations=2)
@@ -46,6 +49,7 @@ def test_a_jit_module_is_timed_and_told_apart() -> None:
     assert result.original_latency is not None
 
 
+@pytest.mark.slow
 def test_a_script_is_benchmarked_and_kept(tmp_path: Path) -> None:
     how = {"search_dir": "selftest", "iterations": 2, "cache_dir": tmp_path, "small": True}
     (first,) = proveout.benchmark_script("linear.py", **how)

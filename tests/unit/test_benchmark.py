@@ -66,10 +66,12 @@ class TestConfigurations:
         (tmp_path / "cpu.max").write_text("max 100000\n")
         assert grid.usable_cores() == len(os.sched_getaffinity(0))
 
+    @pytest.mark.slow
     def test_threads_are_cores_over_workers(self):
         (outcome,) = run(lambda x: None, 1, multiprocess=True, n_models=2, duration=0.05)
         assert outcome.configuration.threads == max(1, grid.usable_cores() // 2)
 
+    @pytest.mark.slow
     def test_one_outcome_for_each_batch_and_configuration(self):
         outcomes = run(inputs=[torch.ones(1, 3), torch.ones(4, 3)], batch_sizes=[1, 4], workers_per_model=[1, 2])
         found = [(o.configuration.batch_size, o.configuration.workers_per_model, len(o.workers)) for o in outcomes]
@@ -78,6 +80,7 @@ class TestConfigurations:
 
 
 class TestMeasuredPhase:
+    @pytest.mark.slow
     def test_lasts_as_long_as_asked_whatever_loading_takes(self):
         def slow_to_load():
             time.sleep(0.3)
@@ -99,6 +102,7 @@ class TestMeasuredPhase:
         assert (gaps >= 0).all()
         assert np.mean(gaps == 0) > 0.5
 
+    @pytest.mark.slow
     def test_a_stall_counts_in_full(self):
         seen = itertools.count()
 
@@ -113,6 +117,7 @@ class TestMeasuredPhase:
         assert elapsed > 0.4
         assert took.sum() / 1e9 == pytest.approx(elapsed, rel=0.05)
 
+    @pytest.mark.slow
     def test_throughput_with_a_stall_is_what_the_model_counted_itself(self):
         ends = []
 
@@ -186,6 +191,7 @@ class TestStamps:
 
 
 class TestInputs:
+    @pytest.mark.slow
     def test_forms(self):
         seen = []
 
@@ -364,6 +370,7 @@ class TestLoads:
         (worker,) = outcome.workers
         assert ((worker.intended_ns - outcome.started_ns) / 1e9).tolist() == pytest.approx(trace)
 
+    @pytest.mark.slow
     def test_workers_in_different_processes_share_one_schedule(self):
         (outcome,) = run(
             lambda x: time.sleep(0.001), 1, load=Load("constant", rate=400), n_models=2, multiprocess=True, duration=0.3
@@ -372,6 +379,7 @@ class TestLoads:
         assert len(intended) == len(set(intended)) == 120
         assert all(len(w.ends_ns) > 10 for w in outcome.workers)
 
+    @pytest.mark.slow
     def test_a_rate_that_cannot_be_served_is_told(self):
         (outcome,) = run(lambda x: time.sleep(0.01), 1, load=Load("constant", rate=500), duration=0.2)
         assert outcome.status == "partial"
@@ -552,6 +560,7 @@ class TestRefusals:
             run(device_type="gpu")
 
 
+@pytest.mark.slow
 def test_what_a_script_defines_reaches_its_workers(tmp_path):
     """Classes and lambdas of `__main__`, and no guard around the call."""
     import subprocess

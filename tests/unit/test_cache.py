@@ -47,6 +47,7 @@ def programs():
     return list(Path(os.environ["PROVEOUT_CACHE"], "programs").glob("*.program"))
 
 
+@pytest.mark.slow
 def test_the_same_graph_is_loaded_and_computes_the_same():
     first, second = compile_(), compile_()
     assert "lower" in stages(first)
@@ -99,6 +100,7 @@ def test_verification_always_compiles():
     assert "lower" in stages(compile_(verify=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [b"", b"{}\n", b"not json\n", "short", "extra", "flipped"])
 def test_a_damaged_file_is_compiled_again_and_replaced(damage):
     first = compile_()

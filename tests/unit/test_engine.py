@@ -41,6 +41,7 @@ def close(a, b, precision):
     torch.testing.assert_close(a, b, **tolerance)
 
 
+@pytest.mark.slow
 def test_every_model_of_a_long_session_is_compiled():
     """Dynamo gives up on one code object after eight compilations; each of ours has its own."""
     for size in range(1, 13):
@@ -200,6 +201,7 @@ def test_training_gives_eagers_gradients():
         torch.testing.assert_close(got, parameter.grad)
 
 
+@pytest.mark.slow
 def test_training_sees_each_step_of_the_optimiser():
     ours, theirs = Two(), Two()
     theirs.load_state_dict(ours.state_dict())
@@ -325,6 +327,7 @@ def test_outputs_have_eagers_strides():
         assert got.stride() == wanted.stride()
 
 
+@pytest.mark.slow
 def test_a_dead_model_is_let_go():
     model, x = Two(64).eval(), torch.randn(3, 64)
     compiled = compiled_with(model, "bfloat16")
@@ -415,6 +418,7 @@ def test_the_seeds_quickstart_runs_as_written():
     assert module.first.weight.grad is not None
 
 
+@pytest.mark.slow
 def test_every_compilation_in_a_process_is_compiled_however_many_there_were():
     """Dynamo runs a function in eager, and says so in its log alone, after eight compilations of one code object."""
     x = torch.randn(2, 4)

@@ -38,6 +38,7 @@ def test_torch_on_the_cpu_adds_in_float32_one_after_another():
         assert found.verdict == "IEEE float32 sums"
 
 
+@pytest.mark.slow
 def test_the_command_probes_a_modelled_chip_in_both_modes(capsys):
     assert main(["devices", "fingerprint", "sim", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["fingerprints"]

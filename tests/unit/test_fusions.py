@@ -981,6 +981,7 @@ def compiled_block(precision, dtype=torch.float32):
         return compiled, compiled(x), model(x)
 
 
+@pytest.mark.slow
 def test_a_block_of_llama_is_a_few_kernels():
     compiled, found, wanted = compiled_block("bfloat16")
     kernels = calls(compiled.program)
@@ -996,6 +997,7 @@ def test_a_block_of_llama_is_a_few_kernels():
     assert torch.corrcoef(torch.stack((found.flatten(), wanted.flatten())))[0, 1] > 0.999
 
 
+@pytest.mark.slow
 def test_what_was_fused_says_into_what_and_by_which_pass():
     compiled, _, _ = compiled_block("bfloat16")
     gone = {op.aten: op.reason for op in compiled.coverage.ops if op.state == "removed"}
@@ -1006,6 +1008,7 @@ def test_what_was_fused_says_into_what_and_by_which_pass():
     assert not compiled.coverage.on_host
 
 
+@pytest.mark.slow
 def test_a_bfloat16_block_under_model_rounds_where_eager_rounds():
     """Only fusions that round as eager does: attention stays written out, norms keep their weight outside."""
     compiled, found, wanted = compiled_block("model", torch.bfloat16)
@@ -1015,11 +1018,13 @@ def test_a_bfloat16_block_under_model_rounds_where_eager_rounds():
     assert (found == wanted).float().mean() > 0.99
 
 
+@pytest.mark.slow
 def test_a_float32_block_under_model_computes_what_eager_computes():
     _, found, wanted = compiled_block("model")
     torch.testing.assert_close(found, wanted)
 
 
+@pytest.mark.slow
 def test_an_exported_block_reproduces_its_outputs(tmp_path, capsys):
     compiled, _, _ = compiled_block("bfloat16")
     (folder,) = save_calls(compiled, (torch.randn(1, 32, 128),), {}, tmp_path)

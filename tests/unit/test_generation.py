@@ -79,6 +79,7 @@ def test_one_token_has_no_gap_and_no_decode_rate():
     assert told["reasons"]["gap_ms_p50"] == "no generation gave a second token"
 
 
+@pytest.mark.slow
 def test_a_transformers_model_is_timed_token_by_token():
     transformers = pytest.importorskip("transformers")
     config = transformers.GPT2Config(n_layer=1, n_head=2, n_embd=16, vocab_size=50, bos_token_id=0, eos_token_id=49)

@@ -68,6 +68,7 @@ def test_python_between_graphs_is_the_hosts_too():
     assert seconds(host_part(compiled, lambda: compiled(X))) >= 0.02
 
 
+@pytest.mark.slow
 def test_the_time_of_a_call_is_the_sum_and_says_of_what():
     compiled = proveout.compile(Factored().eval(), X)
     work = host_part(compiled, lambda: compiled(X))
@@ -116,6 +117,7 @@ def workload(tmp_path, source):
     return found
 
 
+@pytest.mark.slow
 def test_a_records_headline_is_the_chip_plus_its_host_and_says_so(tmp_path):
     found = workload(tmp_path, SVD)
     record = prove_here(Job(found.workload, "sim", Settings(), do=("check",)), found)

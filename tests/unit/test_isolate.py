@@ -47,6 +47,7 @@ def test_an_exit_code_is_told(tmp_path: Path) -> None:
     assert outcome.story == "exited with code 7"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["time.sleep(60)", "sys.exit()"], ids=["deadline", "normal end"])
 def test_no_grandchild_outlives_the_call(tmp_path: Path, end: str) -> None:
     source = (
@@ -64,6 +65,7 @@ def test_no_grandchild_outlives_the_call(tmp_path: Path, end: str) -> None:
     assert not is_alive(grandchild)
 
 
+@pytest.mark.slow
 def test_the_deadline_is_kept_and_told(tmp_path: Path) -> None:
     outcome = run(tmp_path, "import time; time.sleep(60)", timeout_s=1)
     assert outcome.timed_out
@@ -78,6 +80,7 @@ def test_a_segmentation_fault_is_told_by_name(tmp_path: Path) -> None:
     assert outcome.story == "was killed by SIGSEGV"
 
 
+@pytest.mark.slow
 def test_the_memory_limit_is_the_childs_alone(tmp_path: Path) -> None:
     greedy = f"data = bytearray({512 * MIB}); print('allocated')"
     limited = run(tmp_path, greedy, memory_bytes=256 * MIB)

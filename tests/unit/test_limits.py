@@ -35,6 +35,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hostile:
     return run
 
 
+@pytest.mark.slow
 def test_an_endless_loop_is_stopped_and_the_models_before_it_are_told(run: Hostile) -> None:
     found = run(MODEL + "while True:\n    try:\n        pass\n    except Exception:\n        pass\n", timeout_s=10)
     assert found.failure == "timeout"
@@ -42,12 +43,14 @@ def test_an_endless_loop_is_stopped_and_the_models_before_it_are_told(run: Hosti
     assert found.error.startswith("hostile.py ran past its limit and was stopped after its models were found")
 
 
+@pytest.mark.slow
 def test_a_loop_that_hears_no_signal_is_stopped_too(run: Hostile) -> None:
     found = run("import signal, time\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\ntime.sleep(60)\n", timeout_s=2)
     assert (found.failure, found.workloads) == ("timeout", ())
     assert found.seconds < 20
 
 
+@pytest.mark.slow
 def test_a_fork_bomb_is_stopped_at_its_limit(run: Hostile) -> None:
     found = run("import os, time\nprint(os.getsid(0), flush=True)\nwhile True:\n    os.fork()\n    time.sleep(0.05)\n",
                 processes=40)  # fmt: skip
@@ -60,6 +63,7 @@ def test_a_fork_bomb_is_stopped_at_its_limit(run: Hostile) -> None:
     assert num_processes(session) == 0
 
 
+@pytest.mark.slow
 def test_a_hundred_gigabytes_are_refused(run: Hostile) -> None:
     source = "import torch\ntry:\n    bytearray(100 * 2**30)\nexcept MemoryError:\n    torch.zeros(25 * 2**30)\n"
     found = run(source, memory_bytes=8 * GIB)
@@ -67,6 +71,7 @@ def test_a_hundred_gigabytes_are_refused(run: Hostile) -> None:
     assert found.error.startswith("hostile.py ran out of memory at hostile.py:5 before any model had run")
 
 
+@pytest.mark.slow
 def test_a_sandboxed_script_writes_below_its_folder_only(run: Hostile, tmp_path: Path) -> None:
     precious = tmp_path / "precious.txt"
     precious.write_text("mine")
@@ -102,6 +107,7 @@ def test_a_sandboxed_script_writes_below_its_folder_only(run: Hostile, tmp_path:
     assert "raised PermissionError at hostile.py:25" in found.error
 
 
+@pytest.mark.slow
 def test_a_script_without_network_has_its_own_machine_only(run: Hostile) -> None:
     found = run("""
         import socket, threading

@@ -35,6 +35,7 @@ def compiled(depth, **settings):
     return proveout.compile(stack(depth), torch.randn(4, 32), settings={"verify": True, **settings})
 
 
+@pytest.mark.slow
 def test_a_deeper_stack_of_layers_calls_no_lowering_more(monkeypatch):
     calls = Counter()
     original = lower._lower_by
@@ -51,6 +52,7 @@ def test_a_deeper_stack_of_layers_calls_no_lowering_more(monkeypatch):
     assert calls == shallow
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["model", "bfloat16"])
 def test_repeating_gives_the_program_that_lowering_gives(monkeypatch, precision):
     repeated = compiled(3, precision=precision)

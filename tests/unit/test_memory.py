@@ -700,6 +700,7 @@ def each_call_leaves_the_chip_as_it_found_it(program):
     assert sorted(freed) == sorted(made)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(dags(), st.integers(3, 60), st.sampled_from([0, 4, 12]), st.booleans())
 def test_whatever_fits_alone_is_made_to_fit_and_computes_the_same(program, dram_tiles, l1_tiles, trace):

@@ -43,6 +43,7 @@ def atens(coverage, state=None):
 # ---- torch ops before --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_before_counts_nodes_after_our_decompositions_and_unique_counts_overloads():
     found = compiled(lambda x: torch.relu(torch.relu(x) + 1) + x, torch.randn(4, 8)).coverage
     assert atens(found) == ["aten.add.Tensor", "aten.add.Tensor", "aten.relu.default", "aten.relu.default"]
@@ -204,6 +205,7 @@ def job(tmp_path):
     return Job(workload, settings=Settings(), do=("run", "benchmark"), iterations=20, warmup=1)
 
 
+@pytest.mark.slow
 def test_run_success_is_compiled_run_and_every_output_within_its_threshold(job, monkeypatch):
     assert prove_here(job).status == "passed"
 
@@ -217,6 +219,7 @@ def test_run_success_is_compiled_run_and_every_output_within_its_threshold(job, 
     assert record.pcc == 0.5, "accuracy is the lowest over the outputs"
 
 
+@pytest.mark.slow
 def test_original_and_compiled_times_keep_their_kinds_and_their_conditions(job):
     record = prove_here(job)
     eager, ours = record.timing("eager"), record.timing("compiled")

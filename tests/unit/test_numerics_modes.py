@@ -173,6 +173,7 @@ def test_a_weight_the_chip_computes_is_cast_by_the_chip():
     torch.testing.assert_close(compiled(x), wanted)
 
 
+@pytest.mark.slow
 def test_a_changed_weight_is_packed_again():
     model, x = nn.Linear(40, 20).eval(), torch.randn(4, 40)
     compiled = proveout.compile(model, x, settings={"weights": "bfloat8_b"})
@@ -385,6 +386,7 @@ def test_integers_and_other_kernels_keep_their_fast_meaning():
     assert meaning("ttnn.mish", input_tensor=tile(40)) is kernels()["ttnn.mish"].meaning
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["model", "bfloat16"])
 def test_a_model_runs_faithfully_and_fidelity_is_felt(precision):
     model, inputs = net()

@@ -38,6 +38,7 @@ def test_check_judges_a_step_by_the_rule_that_bring_up_judges_it_by():
             assert one.threshold == step_threshold(steps[one.name], specs).pcc
 
 
+@pytest.mark.slow
 def test_nobody_gives_a_threshold_of_their_own_for_a_step():
     for path in SRC.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

@@ -246,6 +246,7 @@ def mlp(a, w1, b1, w2):
 MLP = (torch.randn(128, 64), torch.randn(128), torch.randn(128, 64))
 
 
+@pytest.mark.slow
 @given(st.integers(2, 9), st.integers(2, 4))
 @hypothesis_settings(deadline=None, max_examples=12)
 def test_any_batch_over_any_chips_gives_what_one_chip_gives(batch, chips):
@@ -436,6 +437,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 2, 3, 5, 8])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_on_two_chips_gives_what_it_gives_on_one(name, batch):
@@ -507,6 +509,7 @@ def test_training_goes_on_where_gradients_need_the_whole_batch():
     torch.testing.assert_close(model.weight.grad, twin.weight.grad)
 
 
+@pytest.mark.slow
 def test_two_chips_are_modelled_faster_than_one_on_a_batch_of_eight():
     model = Encoder(width=256).eval()
     a, settings = torch.randint(0, 50, (8, 128)), {"trace": True, "precision": "bfloat16"}

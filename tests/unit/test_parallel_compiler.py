@@ -41,6 +41,7 @@ class Attention(nn.Module):
         return F.gelu(self.up(self.o(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("numerics", ["fast", "faithful"])
 @pytest.mark.parametrize("weights", ["same", "bfloat8_b"])
 @pytest.mark.parametrize("way", ["data", "tensor"])

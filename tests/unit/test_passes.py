@@ -227,6 +227,7 @@ def test_simplify_index_leaves_other_indices_alone(index):
     same_numbers(before, after, SQUARE)
 
 
+@pytest.mark.slow
 @quick
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=3), st.data())
 def test_simplify_index_never_changes_the_meaning(shape, data):
@@ -911,6 +912,7 @@ def bodies(draw):
     return parse("\n".join([*text, "return " + ", ".join(f"%y{i}" for i in kept)]))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(bodies(), st.sampled_from([100_000, 200_000, 400_000]))
 def test_whatever_is_placed_fits(program, l1):

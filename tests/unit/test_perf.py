@@ -358,6 +358,7 @@ def test_nothing_is_recorded_without_being_asked(tmp_path: Path, monkeypatch: py
     assert not list(tmp_path.rglob("recorded.json"))
 
 
+@pytest.mark.slow
 def test_programs_of_a_process_are_recorded_in_order_with_their_calls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

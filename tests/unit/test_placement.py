@@ -42,6 +42,7 @@ def price(on_a, items, values):
     return total
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(problems)
 def test_no_assignment_is_cheaper_than_the_cut(problem):
@@ -172,6 +173,7 @@ def fresh():
     torch._dynamo.reset()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fresh")
 def test_a_light_op_between_two_host_ops_stays_there():
     x = torch.randn(4096, 256)

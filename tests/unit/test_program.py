@@ -448,6 +448,7 @@ def programs(draw):
     return Program(draw(TEXT), "ttnn", given_[0], given_[1], constants, outputs, *lists, specs)
 
 
+@pytest.mark.slow
 @quick
 @given(programs())
 def test_any_program_survives_saving_and_loading(program):
@@ -459,6 +460,7 @@ def test_any_program_survives_saving_and_loading(program):
     assert loaded.constants == program.constants
 
 
+@pytest.mark.slow
 @quick
 @given(programs())
 def test_any_program_may_call_its_values_something_else(program):

@@ -128,6 +128,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
     return run_samples(tmp_path_factory.mktemp("samples"), "--proveout-report", "out")
 
 
+@pytest.mark.slow
 def test_recorded_models_become_records(session: Session) -> None:
     assert {name: record.status for name, record in session.records.items()} == {
         "adds": "passed",
@@ -189,6 +190,7 @@ def test_what_is_no_model_is_told_how_to_be_one(session: Session) -> None:
     assert session.outcomes["test_without_a_model"] == "passed"
 
 
+@pytest.mark.slow
 def test_without_the_option_models_are_checked_and_nothing_is_written(tmp_path: Path) -> None:
     session = run_samples(tmp_path, "-k", "tuple or wrong")
     assert session.outcomes == {"test_tuple": "passed", "test_wrong": "failed"}

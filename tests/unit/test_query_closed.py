@@ -78,6 +78,7 @@ def test_other_ways_to_read_still_work(sql):
     query([], sql)
 
 
+@pytest.mark.slow
 def test_a_query_comes_back(monkeypatch):
     monkeypatch.setattr(store_module, "QUERY_LIMIT_S", 0.5)
     monkeypatch.setattr(store_module, "QUERY_LIMIT_ROWS", 1000)
@@ -86,4 +87,4 @@ def test_a_query_comes_back(monkeypatch):
         query([], "select count(*) from range(100000000000) a, range(1000) b")
     with pytest.raises(UsageError, match=r"more than 1,000 rows"):
         query([], "select * from range(100000000000)")
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 60  # either would take days

@@ -69,6 +69,7 @@ def test_a_fix_uses_no_fact_that_its_sentence_lacks():
         assert not isinstance(kind.fix, str) or names(kind.fix) <= names(kind.sentence), kind.name
 
 
+@pytest.mark.slow
 def test_nothing_waits_for_a_sentence_that_nobody_says():
     """Every kind that a file defines is called somewhere; the fix of one that is not would wait in vain."""
     defined, called = {}, set()
@@ -94,6 +95,7 @@ def _name(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
+@pytest.mark.slow
 def test_refusals_are_raised_with_reasons_alone():
     """No sentence written where it is raised: `Refused("…")` would be text that somebody reads again."""
     for path in SRC.rglob("*.py"):

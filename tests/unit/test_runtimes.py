@@ -27,6 +27,7 @@ def ran(model: nn.Module, runtime: Runtime, **settings: float) -> Record:
     return prove_here(job, Found(workload, model.eval(), (torch.ones(2, 4),), {}))
 
 
+@pytest.mark.slow
 def test_the_stat_backend_gives_eager_s_numbers_and_counts_ops():
     result = ran(nn.Linear(4, 3), "stat")
     assert result.status == "passed"
@@ -35,6 +36,7 @@ def test_the_stat_backend_gives_eager_s_numbers_and_counts_ops():
     assert {t.kind for t in result.timings} == {"measured"}
 
 
+@pytest.mark.slow
 def test_the_proveout_backend_is_close_and_has_a_modelled_time_beside_the_measured():
     result = ran(nn.Linear(4, 3), "proveout")
     assert result.status == "passed"
@@ -46,6 +48,7 @@ def test_the_proveout_backend_is_close_and_has_a_modelled_time_beside_the_measur
     ]
 
 
+@pytest.mark.slow
 def test_outputs_that_differ_fail_with_the_reason():
     result = ran(nn.Linear(4, 3), "proveout", pcc=1.0)
     assert (result.status, result.failure) == ("failed", "numerics")
@@ -61,6 +64,7 @@ def test_a_model_that_raises_is_a_sentence(runtime: Runtime):
     assert ran(Broken(), runtime).reason == "model: RuntimeError: no such luck"
 
 
+@pytest.mark.slow
 def test_a_dummy_runtime_is_one_row_and_works_on_the_spine(monkeypatch: pytest.MonkeyPatch):
     def doubled(job, found, folder, after_pass):
         return Candidate(lambda *args: 2 * found.module(*args))
@@ -100,6 +104,7 @@ def test_run_takes_a_model_of_the_corpora_by_its_stem(capsys: pytest.CaptureFixt
     assert all(timing["verdict"] == "too few" for timing in one["timings"])
 
 
+@pytest.mark.slow
 def test_a_script_without_models_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     script = tmp_path / "empty.py"
     script.write_text("print('hello')\n")

@@ -114,6 +114,7 @@ def test_the_containers_of_a_call_import_nothing(tmp_path):
     assert "antigravity" not in sys.modules
 
 
+@pytest.mark.slow
 def test_another_process_loads_what_a_library_returned(tmp_path):
     from transformers import BertConfig, BertModel
 

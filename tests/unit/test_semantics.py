@@ -120,6 +120,7 @@ def test_computes_what_eager_computes(function, device):
         torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(6, 4), (9, 4), (2, 4), (1, 4), (6, 7), (30, 2)])
 def test_dynamic_shapes(shape):
     model = Module(lambda x: torch.softmax(x @ x.t() / x.shape[0], -1) @ x.cumsum(0)[:, : x.shape[1] // 2 + 1])

@@ -37,6 +37,7 @@ def kept() -> list[Record]:
     return records
 
 
+@pytest.mark.slow
 def test_a_run_is_kept_and_its_report_is_a_view_of_its_record() -> None:
     [report] = served()
     [record] = kept()
@@ -49,6 +50,7 @@ def test_a_run_is_kept_and_its_report_is_a_view_of_its_record() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_record_s_time_has_the_report_s_interval_and_its_samples() -> None:
     [report] = served()
     [record] = kept()
@@ -62,18 +64,21 @@ def test_the_record_s_time_has_the_report_s_interval_and_its_samples() -> None:
     assert timing.median_ns / 1e6 == pytest.approx(report["latency_ms_p50"], rel=0.3)
 
 
+@pytest.mark.slow
 def test_keep_false_leaves_nothing() -> None:
     served(keep=False)
     served(keep=False, return_timers=True)
     assert kept() == []
 
 
+@pytest.mark.slow
 def test_timers_are_kept_as_well() -> None:
     [outcome] = served(return_timers=True)
     assert outcome.status == "passed"
     assert len(kept()) == 1
 
 
+@pytest.mark.slow
 def test_each_configuration_is_a_record_of_its_own_and_a_second_run_replaces_it() -> None:
     for _ in range(2):
         served(workers_per_model=[1, 2])
@@ -98,6 +103,7 @@ def test_a_model_that_fails_is_a_failed_record_with_its_reason() -> None:
     assert "wrong today" in record.reason
 
 
+@pytest.mark.slow
 def test_what_sim_serves_keeps_modelled_and_measured_apart() -> None:
     [report] = proveout.sim.benchmark(Net, torch.ones(4, 8), **QUICK, duration=0.3)
     [record] = kept()
@@ -111,6 +117,7 @@ def test_what_sim_serves_keeps_modelled_and_measured_apart() -> None:
     assert record.pcc == pytest.approx(report["worst_pcc"])
 
 
+@pytest.mark.slow
 def test_report_query_and_compare_know_it_without_another_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -124,6 +131,7 @@ def test_report_query_and_compare_know_it_without_another_command(
     assert "B ÷ A" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_result_of_the_cache_is_compared_with_another_one_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

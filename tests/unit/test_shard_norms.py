@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 
+import pytest
 import torch
 from torch import nn
 
@@ -39,6 +40,7 @@ def test_a_norm_is_cut_over_the_cores_and_its_writer_makes_the_shards():
     assert len(moves) == 3, "in and out for the first, only out for the second: the addition writes shards"
 
 
+@pytest.mark.slow
 def test_sharded_norms_are_quicker_and_give_the_same_numbers():
     plain, inputs = compiled("interleaved")
     sharded, _ = compiled("norms")

@@ -138,6 +138,7 @@ def assert_same(function, ours, theirs, steps=3):
         torch.testing.assert_close(ours.kept, theirs.kept)
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize("device", ["sim", "cpu"])
 @pytest.mark.parametrize("write", WRITES, ids=lambda w: w.__name__)
@@ -358,6 +359,7 @@ def test_an_argument_that_is_written_to_is_not_state():
     assert program_of(capture).state == ()
 
 
+@pytest.mark.slow
 @both
 def test_a_cache_that_is_gone_is_not_kept(settings):
     ours, theirs = pair(by_index)
@@ -589,6 +591,7 @@ def small_model(architecture):
     return model
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize("architecture", ["gpt2", "llama"])
 def test_a_decode_step_does_not_transfer_the_static_cache(architecture, settings, monkeypatch):
@@ -607,6 +610,7 @@ def test_a_decode_step_does_not_transfer_the_static_cache(architecture, settings
     assert {sent.count((program.name, weight)) for weight, _ in program.state} == {2}, "once for each cache"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prefill", ["eager", "compiled"])
 def test_a_cache_that_is_read_and_reset_between_calls(prefill):
     transformers = pytest.importorskip("transformers")
@@ -683,6 +687,7 @@ def transposed(kept, x, where):
 READS = [as_operand, as_bias, as_table, as_table_index, as_scale, as_filter, transposed]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings", [LIVE, COPIED, COPIED | {"weights": "bfloat8_b"}], ids=["live", "copied", "packed"]
 )

@@ -51,6 +51,7 @@ TAIL_UPPER = 0.985
 """Ranks are whole and must not miss more often than they say, so with few samples beyond them, they miss less often."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coefficient", [0.0, 0.5, 0.9])
 @pytest.mark.parametrize("what", TRUTHS)
 def test_a_95_percent_interval_covers_the_truth_in_93_to_97_percent_of_runs(what, coefficient):
@@ -276,6 +277,7 @@ def test_what_does_not_settle_is_invalid(name):
     assert sum(any(p.kind == kind for p in v.problems) for v in verdicts) >= 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coefficient", [0.0, 0.5, 0.9])
 def test_stationary_noise_is_valid(coefficient):
     rng = np.random.default_rng(16)
@@ -325,6 +327,7 @@ def outcomes(seed, repeats, allowed=0.03, num_pairs=PAIRS, samples=SAMPLES, **no
     return {name: found.count(name) / repeats for name in ("passed", "failed", "undecided")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("between_runs", [0.005, 0.01])
 def test_the_default_gate_keeps_its_declared_rates(between_runs):
     assert outcomes(20, 400, between_runs=between_runs)["failed"] <= FALSE_ALARM
@@ -342,6 +345,7 @@ def test_the_default_gate_keeps_its_declared_rates_in_many_comparisons(between_r
     assert slower["passed"] <= 0.015
 
 
+@pytest.mark.slow
 def test_false_alarms_stay_rare_where_next_to_nothing_is_allowed():
     """Then the allowance no longer helps, and the rate is the declared 1 % itself (± 3 standard errors)."""
     assert 0.003 <= outcomes(24, 2000, allowed=1e-6, samples=50)["failed"] <= 0.0167
@@ -352,6 +356,7 @@ def test_a_faster_b_passes():
     assert "B is faster" in gate(*pairs(np.random.default_rng(25), PAIRS, SAMPLES, slowdown=-0.05)).reason
 
 
+@pytest.mark.slow
 def test_a_ratios_interval_covers_the_truth():
     rng = np.random.default_rng(26)
     ratios = [compare(*pairs(rng, 10, 100, slowdown=0.05)).ratio for _ in range(1500)]
@@ -365,6 +370,7 @@ def test_a_noisy_comparison_is_undecided_and_says_how_many_pairs_would_do():
     assert f"{pairs_needed(result.compared.spread, 0.03)} pairs" in result.reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.01, 0.03])
 def test_as_many_pairs_as_it_says_find_the_slowdown(spread):
     n = pairs_needed(spread, 0.03)
@@ -418,6 +424,7 @@ def test_a_stall_is_charged_to_every_request_that_waited_behind_it():
     assert (times.response_ns > 600_000).sum() == pytest.approx(stall / 400_000, abs=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "variation"), [("M/D/1", 0.0), ("M/M/1", 1.0)])
 def test_poisson_arrivals_wait_as_pollaczek_and_khinchine_say(name, variation):
     """Mean wait = load ÷ (1 - load) × (1 + variation²) ÷ 2 × service time."""

@@ -56,6 +56,7 @@ def risky(folder: Path, source: str, **more):
 # ---- processes ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["", "time.sleep(60)", "os._exit(3)", "os.kill(os.getpid(), 9)"])
 def test_a_detached_process_ends_with_its_script(tmp_path, end):
     pid = tmp_path / "pid"
@@ -65,6 +66,7 @@ def test_a_detached_process_ends_with_its_script(tmp_path, end):
     assert outcome.returncode == {"": 0, "os._exit(3)": 3}.get(end, -9)
 
 
+@pytest.mark.slow
 def test_so_does_one_below_the_warm_process(tmp_path):
     pid, server = tmp_path / "pid", WarmServer()
     (tmp_path / "risky.py").write_text(ESCAPE.format(pid=str(pid)) + "detached(lambda: time.sleep(60))\nsys.exit(5)\n")
@@ -150,6 +152,7 @@ def found_by(folder: Path, source: str, **limits):
         os.chdir(before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "error"),
     [
@@ -176,6 +179,7 @@ def test_a_sandboxed_script_reaches_nothing_outside(tmp_path, source, error):
     assert not (tmp_path / "outside").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_script_without_network_has_none_before_and_after_its_model(tmp_path, when):
     connect = "import socket; socket.create_connection(('192.0.2.1', 9), timeout=2)\n"
@@ -184,12 +188,14 @@ def test_a_script_without_network_has_none_before_and_after_its_model(tmp_path, 
     assert "unreachable" in found.error + found.log
 
 
+@pytest.mark.slow
 def test_a_detached_process_does_not_survive_a_sandbox(tmp_path):
     pid = tmp_path / "work" / "pid"
     found_by(tmp_path, ESCAPE.format(pid=str(pid)) + "detached(lambda: time.sleep(60))\n", sandbox=True, network=False)
     assert gone(pid)
 
 
+@pytest.mark.slow
 def test_memory_and_threads_are_the_scripts_own_failure(tmp_path):
     assert found_by(tmp_path, "x = bytearray(1 << 34)\n", memory_bytes=min(1 << 33, machine_memory())).failure in (
         "memory",
@@ -239,6 +245,7 @@ def test_a_record_of_garbage_is_that_scripts_failure(tmp_path, what):
     assert "its script changed what it says" in record.reason
 
 
+@pytest.mark.slow
 def test_a_damaged_memory_of_a_discovery_is_made_again(tmp_path):
     script, cache = tmp_path / "script.py", tmp_path / "cache"
     script.write_text(MODEL)

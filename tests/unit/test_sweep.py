@@ -150,6 +150,7 @@ def test_a_warm_process_that_cannot_start_is_told(monkeypatch: pytest.MonkeyPatc
     server.stop()
 
 
+@pytest.mark.slow
 def test_stopping_ends_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]))
     warm, begun = Warm(tmp_path), tmp_path / "begun"
@@ -407,6 +408,7 @@ def write_scripts(folder: Path) -> Path:
     return gate
 
 
+@pytest.mark.slow
 def test_a_killed_sweep_leaves_no_process_keeps_its_records_and_goes_on(tmp_path: Path) -> None:
     gate = write_scripts(tmp_path)
     words = [PROVEOUT, "compile", "--dry-run", "a.py", "b.py", "c.py", "--jobs", "2", "--cache-dir", "cache", "--json"]

@@ -329,6 +329,7 @@ def test_fitting_again_gives_the_committed_parameters():
     )
 
 
+@pytest.mark.slow
 def test_fitting_without_scipy_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "scipy.optimize", None)
     assert fit.main([]) == 3

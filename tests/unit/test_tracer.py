@@ -186,6 +186,7 @@ def test_a_name_in_two_corpora_asks_which(tmp_path: Path) -> None:
     assert named(["b/net"], [str(tmp_path)])[0].script == tmp_path / "b" / "net.py"
 
 
+@pytest.mark.slow
 def test_a_name_that_transformers_does_not_know_is_answered_with_the_nearest() -> None:
     pytest.importorskip("transformers")
     from proveout.capture.from_transformers import build

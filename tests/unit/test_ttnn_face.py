@@ -334,6 +334,7 @@ UNARY = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(
     st.sampled_from(sorted(UNARY)),

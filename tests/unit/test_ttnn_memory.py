@@ -151,6 +151,7 @@ def test_a_move_into_shards_needs_to_know_them(device):
 # ---- allocation ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_tensor_is_freed_with_its_last_name(device):
     x = send(device, 64, 64, memory_config=ttnn.L1_MEMORY_CONFIG)
     assert device.memories.used("l1") == 2048

@@ -173,6 +173,7 @@ def test_every_dataclass_of_the_module_is_among_those_tried():
     assert len(DATACLASSES) >= 14
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", DATACLASSES, ids=lambda c: c.__name__)
 @quick
 @given(data=st.data())

@@ -27,6 +27,7 @@ def differences(path: Path, matmul, every: int = 1) -> list[str]:
     return [f"{f.case} {f.setting} {f.arch} {f.first}" for f in found if f.equal != f.total]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_a_sample_of_the_simulators_numbers_is_ours(path):
     assert differences(path, products.matmul, 8 if path.name in LONG else 1 if path.stem in SHORT else 3) == []

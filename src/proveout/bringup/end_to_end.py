@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch.utils._pytree import tree_map_only
@@ -11,13 +11,17 @@ from torch.utils._pytree import tree_map_only
 from proveout.bringup.reference import HELD_OUT
 from proveout.bringup.stage import Files, Found
 from proveout.bringup.subject import Subject
-from proveout.check import compare_outputs, first_nonfinite
+from proveout.check import compare_outputs, compare_steps, first_nonfinite, trust
 from proveout.check.outputs import leaves
+from proveout.devices.registry import find
+from proveout.engine.compiled import undisturbed
+from proveout.report.tables.trust import sentences
 from proveout.subject import Call
-from proveout.types import Comparison
+from proveout.types import Comparison, Trust
 
 ULP = torch.bfloat16
 """Differences are told in units of the format that the chip computes in."""
+MODES: tuple[Literal["fast", "faithful"], ...] = ("fast", "faithful")
 
 
 def run(subject: Subject, files: Files) -> Found:
@@ -32,10 +36,12 @@ def run(subject: Subject, files: Files) -> Found:
     wrong = [r for r in rows if not r["passed"]]
     strange = _strange(subject)
     accuracy = _accuracy(subject)
+    modes = _trust(subject)
     lowest = min((r["pcc"] for r in rows if r["pcc"] is not None), default=None)
     findings = [f"{r['output']} on {r['inputs']} inputs: {r['reason']}" for r in wrong[:5]]
     if strange:
         findings.append(strange)
+    findings += sentences(modes)
     if accuracy:
         findings.append(f"accuracy {accuracy[0]:.2f} % on the chip, {accuracy[1]:.2f} % in eager mode")
     else:
@@ -44,16 +50,37 @@ def run(subject: Subject, files: Files) -> Found:
     step = (
         "Look at graph.html coloured by PCC, then at tests/test_modules.py: the first module that is off."
         if wrong
+        else "Judge by the chip's own rules from here on: --set numerics=faithful."
+        if modes is not None and modes.trusted is False
         else ""
     )
-    files.json("end_to_end.json", {"outputs": rows, "accuracy": accuracy, "nonfinite": strange})
+    files.json("end_to_end.json", {"outputs": rows, "accuracy": accuracy, "nonfinite": strange, "trust": modes})
     return Found(
         f"{len(rows) - len(wrong)} of {len(rows)} outputs pass at PCC ≥ {least}; {shown}",
         tuple(findings),
         step,
-        attention=bool(wrong),
-        data={"outputs": rows, "lowest_pcc": lowest, "accuracy": accuracy, "nonfinite": strange},
+        attention=bool(wrong) or (modes is not None and modes.trusted is False),
+        data={"outputs": rows, "lowest_pcc": lowest, "accuracy": accuracy, "nonfinite": strange, "trust": modes},
     )
+
+
+def _trust(subject: Subject) -> Trust | None:
+    """Whether fast's PCC can be trusted, on the script's inputs; None on a device that has one way to compute."""
+    if not find(subject.asked.device).numerics:
+        return None
+    asked = subject.asked.settings
+    skipped = trust.too_long(subject.folder.data(1, "card").get("flops", 0))
+    if skipped is not None and asked.numerics == "fast":
+        return skipped
+    compiled, gaps, found = subject.compiled(), trust.Gaps(), {}
+    for numerics in MODES:
+        with compiled.in_numerics(numerics):
+            outputs = subject.on_device(subject.call)
+            found[numerics] = compare_outputs(outputs, subject.eager(subject.call), asked.pcc)
+            if numerics == "faithful":
+                with undisturbed(subject.model, subject.call):
+                    compare_steps(compiled, *subject.call, gaps)
+    return trust.judged(found["fast"], found["faithful"], gaps.steps)
 
 
 def _row(inputs: str, c: Comparison, against: str = "eager") -> dict[str, Any]:

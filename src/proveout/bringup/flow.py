@@ -41,7 +41,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("op-tests", "Op tests", op_tests.run, ("graph",)),
     Stage("modules", "ttnn code and module tests", modules.run, ("reference", "graph")),
     Stage("missing", "Missing ops", missing.run, ("graph",)),
-    Stage("end-to-end", "End to end", end_to_end.run, ("reference", "graph")),
+    Stage("end-to-end", "End to end", end_to_end.run, ("card", "reference", "graph")),
     Stage("optimise", "Optimise", optimise.run, ("card", "reference", "graph")),
     Stage("perf", "Perf sheet", perf.run, ("optimise",)),
     Stage("trace", "Trace and queues", trace.run, ("modules", "optimise")),

@@ -92,13 +92,15 @@ def _found(
     findings += [f"%{op.node} ({op.aten} in {op.module or 'the model'}): PCC {op.pcc:.5f} alone" for op in low[:5]]
     modelled = sum(p.total_ns for p in subject.compiled().plans)
     step = f"See the stage 'missing' for the {on_host} ops on the host." if on_host else ""
+    if breaks:
+        step = "Look at the first graph break: what runs between graphs is in none of them, and runs on the host."
     if low:
         step = "Look at the calls below their threshold in graph.html, coloured by PCC."
     return Found(
         f"{counted(total, 'ATen op')} in {counted(len(comparisons), 'graph')}, {on_host} on the host",
         tuple(findings),
         step,
-        attention=bool(low),
+        attention=bool(low or breaks),
         data={
             "ops": total, "states": dict(states), "graphs": len(comparisons), "modelled_ns": modelled,
             "lowest_pcc": min((op.pcc for op in ops if op.pcc is not None), default=None),

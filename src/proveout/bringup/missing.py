@@ -78,9 +78,10 @@ def run(subject: Subject, files: Files) -> Found:
     findings.append(f"{verified} of {len(lines)} issue texts hold a repro that was run here and gives the same reason")
     saved = f", {worst.saved_ns / 1e3:.3g} µs modelled" if worst.saved_ns else ""
     return Found(
-        "1 op stays on the host" if total == 1 else f"{total} ops stay on the host, of {kinds} kind{'s'[: kinds > 1]}",
+        "1 op stays on the host" if total == 1 else f"{total} ops stay on the host, of {counted(kinds, 'kind')}",
         tuple(findings),
         f"Most worth changing: {worst.aten}{saved}. {worst.fix}",
+        attention=True,
         data={"lines": rows, "verified": verified},
     )
 

@@ -43,6 +43,10 @@ def figures(data: dict[str, dict[str, Any]]) -> list[tuple[str, str, str]]:
         rows = lowest.get("outputs", [])
         tone = "passed" if all(row["passed"] for row in rows) else "failed"
         found.append((pcc_text(lowest["lowest_pcc"]) or "", "lowest PCC of an output", tone))
+    modes = lowest.get("trust")
+    if modes and modes["trusted"] is not None:
+        tone = "passed" if modes["trusted"] else "failed"
+        found.append(("yes" if modes["trusted"] else "no", "fast's PCC can be trusted", tone))
     if lowest.get("accuracy"):
         found.append((f"{lowest['accuracy'][0]:.1f} %", f"accuracy; eager {lowest['accuracy'][1]:.1f} %", "plain"))
     if perf:
@@ -56,7 +60,10 @@ def figures(data: dict[str, dict[str, Any]]) -> list[tuple[str, str, str]]:
     tests = [data[name]["tests"] for name in ("op-tests", "modules", "trace") if data.get(name, {}).get("tests")]
     if tests:
         passed, failed = (sum(t[key] for t in tests) for key in ("passed", "failed"))
-        found.append((f"{passed}", f"generated tests pass, {failed} fail", "failed" if failed else "passed"))
+        if passed or failed:
+            found.append((f"{passed}", f"generated tests pass, {failed} fail", "failed" if failed else "passed"))
+        else:
+            found.append(("—", "generated tests were not run", "plain"))
     return found
 
 

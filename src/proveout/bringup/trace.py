@@ -48,11 +48,15 @@ def run(subject: Subject, files: Files) -> Found:
         kinds = ", ".join(dict.fromkeys(s.kernel for s in blocked))
         findings.append(f"no trace of the whole model: {kinds} are not the device's; each stretch between them has one")
     wrong = tests.failed > 0 or (bool(tests.why) and subject.asked.tests)
+    step = (
+        "Bring the ops of the stage 'missing' to the device: only then is the whole model one trace." if blocked else ""
+    )
+    said = "; not in one trace" if blocked else ""
     return Found(
-        f"{plans['none'] / plans[best]:.2f} × faster with {best}: {time(plans[best])} a call (modelled)",
+        f"{plans['none'] / plans[best]:.2f} × faster with {best}: {time(plans[best])} a call (modelled){said}",
         tuple(findings),
-        "Run: pytest tests/test_trace.py" if wrong else "",
-        attention=wrong,
+        "Run: pytest tests/test_trace.py" if wrong else step,
+        attention=wrong or bool(blocked),
         data={"rows": rows, "tests": tests, "blocked": [s.kernel for s in blocked]},
     )
 

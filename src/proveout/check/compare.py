@@ -119,6 +119,14 @@ def pcc_between(found: torch.Tensor, wanted: torch.Tensor) -> float | None:
     return both.pcc if isinstance(both, Difference) and both.want.numel() else None
 
 
+def relative_l2(found: torch.Tensor, wanted: torch.Tensor) -> float | None:
+    """The difference's norm over the wanted one's; None where they are not finite in the same places."""
+    both = _finite(found, wanted)
+    if isinstance(both, str):
+        return None
+    return both.rel_l2 if both.want.numel() else 0.0
+
+
 def _finite(found: torch.Tensor, wanted: torch.Tensor) -> Difference | str:
     """The finite elements, or the reason where others differ."""
     got, want = (_as_double(t).flatten() for t in (found, wanted))

@@ -206,6 +206,7 @@ COLUMNS: tuple[Column, ...] = (
         ),),
         (),
     ),
+    Column("fast_trusted", "boolean", lambda r: r.trust and r.trust.trusted),
     Column("accuracy_eager", "double", lambda r: r.accuracy_eager),
     *time(
         "original", "eager",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import re
 from collections.abc import Callable
@@ -57,6 +58,8 @@ class Capture:
     recorder: Recorder | None = field(default_factory=Recorder.of_environment)
     tally: Tally = field(default_factory=Tally)
     after_pass: Callable[[str], None] | None = None
+    on_compiled: Callable[[GraphFunction, CompiledGraph], None] | None = None
+    """With `keep`: told each graph when it is compiled, for each set of sizes."""
 
     @staticmethod
     def of(device: str | Device = "sim", settings: Settings | dict[str, Any] | None = None, **rest: Any) -> Capture:
@@ -104,6 +107,11 @@ class Capture:
         with kept_whole(), _attention_as_one_op(example_inputs):
             return compiler(gm, example_inputs)
 
+    def _note(self, function: GraphFunction, compiled: CompiledGraph) -> None:
+        self.compiled.append(compiled)
+        if self.on_compiled is not None:
+            self.on_compiled(function, compiled)
+
     def _compiler(self, phase: str, held: frozenset[int] = frozenset()) -> Callable[[GraphModule, list[Any]], Any]:
         def compile_one(gm: GraphModule, example_inputs: list[Any]) -> Any:
             name = f"graph{next(_numbers)}_{phase}"
@@ -114,7 +122,7 @@ class Capture:
             if self.keep:
                 function.tally = self.tally
                 self.graphs.append(function)
-                function.on_compiled = self.compiled.append
+                function.on_compiled = functools.partial(self._note, function)
             with _disable_current_modes():  # AOTAutograd calls us under fake tensors; constants are real
                 function.prepare()
             return make_boxed_func(function)

@@ -7,8 +7,9 @@ import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch._dynamo.exc import BackendCompilerFailed
@@ -131,6 +132,23 @@ class Compiled:
         finally:
             for graph in self._capture.graphs:
                 graph.on_run = graph.on_outputs = None
+
+    @contextlib.contextmanager
+    def in_numerics(self, numerics: Literal["fast", "faithful"]) -> Iterator[None]:
+        """While open, the same Programs compute in these numerics; they are loaded once more for it."""
+        graphs = self._capture.graphs
+        before = [(graph, graph.settings) for graph in graphs]
+        variants = [v for graph in graphs for v in graph.variants.values() if isinstance(v, Variant)]
+        for graph in graphs:
+            graph.settings = replace(graph.settings, numerics=numerics)
+        try:
+            with contextlib.ExitStack() as stack:
+                for variant in variants:
+                    stack.enter_context(variant.reloaded())
+                yield
+        finally:
+            for graph, settings in before:
+                graph.settings = settings
 
     def writes(self, variant: Variant) -> bool:
         """Whether the graph of this variant writes to what it is given."""

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,11 +18,11 @@ from proveout.compat.neuronperf import model_index
 from proveout.devices.registry import describe, find
 from proveout.errors import ProveoutError, UsageError, unknown
 from proveout.measure import controller, in_process, progress, records
-from proveout.measure.controller import Limits, Say
+from proveout.measure.controller import Limits, Printed, Say
 from proveout.measure.grid import counts, grid, load_of, usable_cores
-from proveout.measure.inputs import DatasetOptions, Inputs, input_sets
+from proveout.measure.inputs import DatasetOptions, Inputs, input_sets, is_many
 from proveout.measure.interrupts import Interrupts
-from proveout.measure.models import Model, is_gpu, model_of
+from proveout.measure.models import Model, is_gpu, model_of, saved_in
 from proveout.measure.outcome import Outcome
 from proveout.measure.runs import configuration_folder, run_folder, save_outcome
 from proveout.measure.task import Functions, Task
@@ -77,31 +77,37 @@ def benchmark(
     stamp instead, of which `get_reports` makes the same reports. Each is kept as a Record in the cache, unless `keep`
     is False. All parameters: docs/guides/benchmark.md.
     """
-    tasks = plan(
+    dataset = DatasetOptions(loop_dataset, dataset_loader_fn, dict(dataloader_kwargs or {}))
+    subjects = subjects_of(
         model,
         inputs,
         batch_sizes,
+        pipeline_sizes,
+        model_name=model_name,
+        preprocessed=preprocess_fn is not None,
+        dataset=dataset,
+    )
+    tasks = plan(
+        subjects,
         duration,
         n_models,
-        pipeline_sizes,
         workers_per_model,
         functions=Functions(preprocess_fn, postprocess_fn, env_setup_fn, setup_fn),
-        dataset=DatasetOptions(loop_dataset, dataset_loader_fn, dict(dataloader_kwargs or {})),
+        dataset=dataset,
         max_infers=max_infers,
         warmup=warmup,
         multiprocess=multiprocess or multiinterpreter,
         multiinterpreter=multiinterpreter,
         device=device_type,
         cost_per_hour=cost_per_hour,
-        model_name=model_name,
         load=load,
         recording=recording,
         reference=reference,
         pcc=pcc,
         on_error=on_error,
     )
-    _check_positive(call_timeout=call_timeout, total_timeout=total_timeout, memory_limit=memory_limit)
-    _check_positive(stats_interval=stats_interval)
+    check_positive(call_timeout=call_timeout, total_timeout=total_timeout, memory_limit=memory_limit)
+    check_positive(stats_interval=stats_interval)
     say = _sayer(verbosity)
     outcomes = run(tasks, Limits(call_timeout, total_timeout, memory_limit), say, stats_interval)
     if return_timers and not keep:
@@ -113,31 +119,27 @@ def benchmark(
 
 
 def plan(
-    model: Any,
-    inputs: Any,
-    batch_sizes: int | Sequence[int] | None,
+    subjects: Sequence[Subject],
     duration: float,
     n_models: int | Sequence[int] | None,
-    pipeline_sizes: int | Sequence[int] | None,
     workers_per_model: int | Sequence[int] | None,
     *,
     functions: Functions,
     dataset: DatasetOptions,
-    max_infers: int | None,
-    warmup: int | None,
-    multiprocess: bool,
-    multiinterpreter: bool,
-    device: str | None,
-    cost_per_hour: float | None,
-    model_name: str,
-    load: Load | str,
-    recording: Recording,
-    reference: Any,
-    pcc: float,
-    on_error: OnError,
+    max_infers: int | None = None,
+    warmup: int | None = None,
+    multiprocess: bool = True,
+    multiinterpreter: bool = False,
+    device: str | None = None,
+    cost_per_hour: float | None = None,
+    load: Load | str = "closed",
+    recording: Recording = "raw",
+    reference: Any = None,
+    pcc: float = 0.99,
+    on_error: OnError = "fail",
 ) -> list[Task]:
     """What there is to run, checked as far as it can be without running anything."""
-    _check_positive(duration=duration, max_infers=max_infers, cost_per_hour=cost_per_hour)
+    check_positive(duration=duration, max_infers=max_infers, cost_per_hour=cost_per_hour)
     if warmup is not None and (not isinstance(warmup, int) or warmup < 0):
         raise UsageError(f"warmup is {warmup!r}: give a number of calls from 0, or None to find the steady state.")
     if on_error not in ON_ERROR:
@@ -147,18 +149,15 @@ def plan(
     if device is not None:
         device = check_device(device)
     arriving = load_of(load)
-    sets = input_sets(inputs, batch_sizes, preprocessed=functions.preprocess_fn is not None, options=dataset)
     expected = None if reference is None else model_of(reference)
     tasks = []
-    for chosen, given in _pairs(model, model_name, sets, batch_sizes, pipeline_sizes):
-        place = _device(chosen, device)
+    for subject in subjects:
+        chosen, given, pipeline_sizes = subject.model, subject.inputs, subject.pipeline_sizes
+        place = device_for(chosen, device)
         if (info := describe(place)) is not None and info.times == "none":
             raise UsageError(f"device {place!r} computes nothing, so it has no times to measure.")
-        if chosen.path and any(size > 1 for size in counts("pipeline_sizes", pipeline_sizes, (1,))):
-            raise UsageError(
-                f"{chosen.path} is compiled already, as a whole: a pipeline is cut from the model itself. "
-                "Give benchmark the model, or leave pipeline_sizes out."
-            )
+        if chosen.path:
+            pipeline_sizes = _own_stages(chosen, counts("pipeline_sizes", pipeline_sizes, (chosen.stages,)))
         for models, workers, chips in grid(place, n_models, workers_per_model, pipeline_sizes, arriving):
             configuration = Configuration(
                 model_name=chosen.name,
@@ -184,39 +183,88 @@ def plan(
     return tasks
 
 
-def _pairs(
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A model with one set of inputs, and the numbers of chips that it is to span; None leaves that to the model."""
+
+    model: Model
+    inputs: Inputs
+    pipeline_sizes: int | Sequence[int] | None = None
+    entry: Mapping[str, Any] = field(default_factory=dict)
+    """What its model index says of it, where it comes from one."""
+
+
+def subjects_of(
     model: Any,
-    model_name: str,
-    sets: Sequence[Inputs],
-    batch_sizes: int | Sequence[int] | None,
-    pipeline_sizes: int | Sequence[int] | None,
-) -> list[tuple[Model, Inputs]]:
-    """Each model with each of its inputs: one model with all, those of an index each with its own batch size."""
-    if not (isinstance(model, (str, Path)) and str(model).endswith(model_index.SUFFIX)):
-        chosen = model_of(model, model_name)
-        return [(chosen, given) for given in sets]
-    index = model_index.filter(model, status="finished", batch_size=batch_sizes, pipeline_size=pipeline_sizes)
+    inputs: Any,
+    batch_sizes: int | Sequence[int] | None = None,
+    pipeline_sizes: int | Sequence[int] | None = None,
+    *,
+    model_name: str = "",
+    preprocessed: bool = False,
+    dataset: DatasetOptions | None = None,
+    batch_first: bool = True,
+    wanted: Mapping[str, Any] | None = None,
+    open_model: Callable[[Any, str], Model] = model_of,
+) -> list[Subject]:
+    """One model with each of its inputs; of an index, each model that is wanted with its own."""
+    dataset = dataset or DatasetOptions()
+    options = {"preprocessed": preprocessed, "options": dataset}
+    if not is_index(model):
+        chosen = open_model(model, model_name)
+        sets = input_sets(inputs, batch_sizes, batch_first=batch_first, **options)  # type: ignore[arg-type]
+        return [Subject(chosen, given, pipeline_sizes) for given in sets]
+    fields = {"batch_size": batch_sizes, "pipeline_size": pipeline_sizes, **(wanted or {})}
+    index = model_index.filter(model, status="finished", **fields)
     if not index["model_configs"]:
         raise UsageError(f"no model of the index {model} is compiled for what is asked: look at its model_configs.")
-    pairs = []
+    many = is_many(inputs) or dataset.loader_fn is not None
+    sets = [] if many else input_sets(inputs, None, **options)  # type: ignore[arg-type]
+    found = []
     for entry in index["model_configs"]:
-        given = next((one for one in sets if one.batch_size == entry["batch_size"]), None)
+        size, place = int(entry.get("batch_size", 1)), int(entry.get("input_idx", 0))
+        given = input_sets(inputs, size, **options)[0] if many else _own_input(sets, size, place)  # type: ignore[arg-type]
         if given is None:
             raise UsageError(
-                f"the index {model} has a model for batch size {entry['batch_size']}, and no input has that many rows: "
+                f"the index {model} has a model for batch size {size}, and no input has that many rows: "
                 "give one for each batch size, or choose with batch_sizes."
             )
-        pairs.append((model_of(Path(entry["filename"]), model_name or index["model_name"]), given))
-    return pairs
+        chosen = open_model(Path(entry["filename"]), model_name or index["model_name"])
+        found.append(Subject(chosen, given, entry.get("pipeline_size", 1), entry))
+    return found
 
 
-def _device(model: Model, asked: str | None) -> str:
+def is_index(model: Any) -> bool:
+    """Whether a model is the path of a model index."""
+    return isinstance(model, (str, Path)) and str(model).endswith(model_index.SUFFIX)
+
+
+def _own_input(sets: Sequence[Inputs], batch_size: int, place: int) -> Inputs | None:
+    """The input at the place that an index names, unless another one alone has that many rows."""
+    there = sets[place] if place < len(sets) else None
+    rows = [one for one in sets if one.batch_size == batch_size]
+    chosen = there if there is not None and (there in rows or not rows) else next(iter(rows), None)
+    return None if chosen is None else replace(chosen, batch_size=batch_size, batch_first=False)
+
+
+def _own_stages(model: Model, asked: Sequence[int]) -> list[int]:
+    """What is compiled spans as many chips as it was compiled for."""
+    if any(size != model.stages for size in asked):
+        what = "as a whole" if model.stages == 1 else f"in {model.stages} stages"
+        raise UsageError(
+            f"{model.path} is compiled already, {what}: a pipeline is cut from the model itself. "
+            "Give benchmark the model, compile it with pipeline_sizes, or leave pipeline_sizes out."
+        )
+    return [model.stages]
+
+
+def device_for(model: Model, asked: str | None) -> str:
     """What was asked for, or what the model was compiled for, or this machine's CPU."""
     if not model.path:
         return asked or "cpu"
     from proveout.engine.artifact import device_of
 
-    compiled_for = device_of(model.path)
+    compiled_for = device_of(saved_in(model.path))
     if asked not in (None, compiled_for):
         raise UsageError(f"{model.path} was compiled for {compiled_for!r}: leave device_type out, or compile it again.")
     return compiled_for
@@ -302,7 +350,7 @@ def check_device(name: str) -> str:
     return find(name).name
 
 
-def _check_positive(**given: float | None) -> None:
+def check_positive(**given: float | None) -> None:
     for name, value in given.items():
         if value is not None and not (isinstance(value, (int, float)) and 0 < value < math.inf):
             raise UsageError(f"{name} is {value!r}: give a number above 0.")
@@ -314,7 +362,8 @@ def _sayer(verbosity: int) -> Say:
 
     def say(level: int, text: str) -> None:
         if level <= verbosity:
-            print(text, file=sys.stderr, flush=True)
+            printed = isinstance(text, Printed)
+            print(text, file=sys.stdout if printed else sys.stderr, end="" if printed else "\n", flush=True)
 
     return say
 

@@ -36,7 +36,7 @@ from proveout.measure.models import is_gpu
 from proveout.measure.outcome import Outcome, OutputCheck, WorkerRun
 from proveout.measure.resources import INTERVAL_S, Resources
 from proveout.measure.runs import Go, last_lines, worker_runs, write_json
-from proveout.measure.task import Task, log_path, progress_of, stamps_path
+from proveout.measure.task import Task, log_path, output_path, progress_of, stamps_path
 from proveout.measure.worker import STACK_SIGNAL
 
 LEAD_NS = 150_000_000
@@ -48,6 +48,14 @@ STOP_S = 1.5
 
 Say = Callable[[int, str], None]
 """Tells the user, from a verbosity on."""
+
+
+class Printed(str):
+    """What the user's own code printed in a worker, to be shown as it is."""
+
+
+MOST_SHOWN = 1 << 16
+"""Bytes of a worker's output that are shown; all of it is in its log."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +85,7 @@ class _Worker:
     traceback: str = ""
     reason: str = ""
     checks_since: int = 0
+    shown: int = 0
 
 
 def pickled(task: Task) -> tuple[bytes, bytes]:
@@ -172,12 +181,12 @@ class _Controller:
                 "schedule": self.schedule_fd,
                 "sizes": [len(environment), len(pickled_task)],
             }
-            with log_path(self.folder, index).open("wb") as log:
+            with log_path(self.folder, index).open("wb") as log, output_path(self.folder, index).open("wb") as output:
                 process = subprocess.Popen(
                     [sys.executable, "-m", "proveout.measure.worker"],
                     stdin=subprocess.PIPE,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
+                    stdout=output,
+                    stderr=log,
                     env=worker_environment(task.configuration.threads),
                     pass_fds=[writing] if self.schedule_fd is None else [writing, self.schedule_fd],
                     start_new_session=True,
@@ -246,8 +255,18 @@ class _Controller:
         except (ValueError, RecursionError) as error:
             self._stop(worker, f"the worker said something that it cannot say ({str(error)[:200]})", stacks=False)
 
+    def _show(self, worker: _Worker) -> None:
+        """What the user's code has printed since the last time."""
+        with output_path(self.folder, worker.index).open("rb") as output:
+            output.seek(worker.shown)
+            found = output.read(max(MOST_SHOWN - worker.shown, 0))
+        worker.shown += len(found)
+        if found:
+            self.say(1, Printed(found.decode(errors="replace")))
+
     def _take(self, worker: _Worker, kind: str, event: dict[str, Any]) -> None:
         """One message."""
+        self._show(worker)
         if kind == "ready":
             worker.prepared, worker.state = event, "ready"
         elif kind == "measured":
@@ -271,6 +290,7 @@ class _Controller:
             worker.process.wait(timeout=1)
         isolate.kill_group(worker.process.pid)
         code = worker.process.wait()
+        self._show(worker)
         if worker.state != "finished":
             story = isolate.ChildExit(code, 0.0, False, "").story
             worker.reason = worker.reason or f"the worker process {story}"
@@ -346,7 +366,8 @@ def _told(run: WorkerRun, worker: _Worker, folder: Path) -> WorkerRun:
     reason = worker.reason or said.get("reason", "")
     log = said.get("traceback", "") or worker.traceback
     if reason:
-        log = "\n".join(filter(None, [last_lines(log_path(folder, worker.index)), log]))
+        said_there = (last_lines(path(folder, worker.index)) for path in (output_path, log_path))
+        log = "\n".join(filter(None, [*said_there, log]))
     warm = worker.prepared.get("warmup_calls", ())
     return dataclasses.replace(
         run,

@@ -18,9 +18,11 @@ from proveout.engine.artifact import load_compiled
 from proveout.engine.compiled import Compiled, compile
 from proveout.errors import UsageError
 from proveout.measure.benchmarking import check_device
+from proveout.measure.files import compilable
 from proveout.measure.metrics import metric
 from proveout.measure.models import Model, is_bare, is_gpu, model_of
 from proveout.measure.outcome import Outcome, WorkerRun
+from proveout.measure.pipeline import load_pipeline
 from proveout.measure.reports import reports
 from proveout.measure.sheet import Report
 from proveout.serving import Configuration
@@ -139,11 +141,11 @@ def _scored(report: Report, judges: Mapping[str, Any]) -> Report:
 def _made(chosen: Model, asked: str | None) -> tuple[Any, str]:
     """The model itself, and the device that it runs on: what was asked for, or what it was compiled for."""
     if chosen.path:
-        saved = load_compiled(chosen.path)
+        saved: Any = load_pipeline(chosen.path) if chosen.stages > 1 else load_compiled(chosen.path)
         if asked not in (None, saved.device):
             raise UsageError(f"{chosen.path} was compiled for {saved.device!r}: leave device_type out.")
         return saved, saved.device
-    made = chosen.make() if chosen.make else chosen.instance
+    made = chosen.made()
     return made, asked or (made.device if isinstance(made, Compiled) else "cpu")
 
 
@@ -158,7 +160,7 @@ def _ready(model: Any, inputs: tuple[Any, ...], device: str, settings: Mapping[s
                 moved, [g.to(place) if isinstance(g, torch.Tensor) else g for g in given]
             )
         if not is_bare(device):
-            return compile(model, inputs, device=device, settings=settings)
+            return compile(compilable(model, (inputs, {})), inputs, device=device, settings=settings)
         return lambda *given: _without_grad(model, given)
     called: Callable[..., Any] = model
     return called

@@ -79,7 +79,7 @@ class Host:
             load_ns = unpickling_ns + clock() - began
             if functions.setup_fn is not None:
                 functions.setup_fn(self.index, task.config, self.loaded.model)
-            if functions.preprocess_fn is not None and task.inputs.kind == "fixed":
+            if functions.preprocess_fn is not None and task.inputs.kind == "fixed" and task.inputs.batch_first:
                 check_batch(ready[0] if ready[0] else ready[1], task.inputs.batch_size)
             self.callers = [self._caller(worker) for worker in range(self.num_workers)]
             given = self.loaded.to_device(given)
@@ -222,7 +222,7 @@ class _OnDevice(InputStream):
 
 def _on_host(model: Model) -> Any:
     """A reference runs on the CPU; it may be the very module that was moved to its device to be measured."""
-    made = model.make() if model.make is not None else model.instance
+    made = model.made()
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(made, torch.nn.Module):
         made = copy.deepcopy(made).cpu().eval()

@@ -24,6 +24,8 @@ class Inputs:
     kind: Literal["fixed", "drawn", "function", "dataset", "stream"]
     value: Any
     batch_size: int
+    batch_first: bool = True
+    """Whether the batch must be the leading dimension; elsewhere it is as many as the user says."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +38,12 @@ class DatasetOptions:
 
 
 def input_sets(
-    inputs: Any, batch_sizes: int | Sequence[int] | None, *, preprocessed: bool, options: DatasetOptions
+    inputs: Any,
+    batch_sizes: int | Sequence[int] | None,
+    *,
+    preprocessed: bool,
+    options: DatasetOptions,
+    batch_first: bool = True,
 ) -> list[Inputs]:
     """One set of inputs for each batch size. What is preprocessed first need not have the batch in front."""
     sizes = None if batch_sizes is None else [batch_sizes] if isinstance(batch_sizes, int) else list(batch_sizes)
@@ -55,9 +62,9 @@ def input_sets(
             f"{len(sets)} inputs and {len(sizes)} batch sizes: each input needs the one batch size it has."
         )
     for each, size in zip(sets, sizes):
-        if not preprocessed:
+        if batch_first and not preprocessed:
             check_batch(each, size)
-    return [Inputs("fixed", each, size) for each, size in zip(sets, sizes)]
+    return [Inputs("fixed", each, size, batch_first) for each, size in zip(sets, sizes)]
 
 
 def check_batch(given: Any, batch_size: int) -> None:

@@ -16,27 +16,56 @@ from proveout.clock.loops import Arguments
 from proveout.devices.registry import describe
 from proveout.engine.prediction import prediction
 from proveout.errors import UsageError
+from proveout.measure import files
 
 SAVED = "compiled.json"
 """What a folder holds that `Compiled.save` left."""
+PIPELINE = "pipeline.json"
+"""What a folder holds whose stages are each a saved Compiled (`measure.pipeline`)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A model as its user named it. `make` and `instance` exclude each other; `path` is a saved Compiled."""
+    """A model as its user named it. `make` and `instance` exclude each other; `path` is a saved Compiled, whole or in
+    the stages of a pipeline."""
 
     name: str
-    make: Callable[[], Any] | None = None
+    make: Callable[..., Any] | None = None
     instance: Any = None
     path: str = ""
+    numbered: bool = False
+    """Whether `make` takes the number of the copy that it makes."""
+
+    def made(self, number: int = 0) -> Any:
+        if self.make is None:
+            return self.instance
+        return self.make(number) if self.numbered else self.make()
+
+    @property
+    def stages(self) -> int:
+        """Chips that it was compiled for in a row; 0 where it is not compiled yet."""
+        if not self.path:
+            return 0
+        return len(list(Path(self.path).glob("stage*"))) if (Path(self.path) / PIPELINE).exists() else 1
+
+
+def saved_in(path: str | Path) -> Path:
+    """The folder of a saved Compiled that tells device and settings: of a pipeline, the first stage's."""
+    return Path(path) / "stage0" if (Path(path) / PIPELINE).exists() else Path(path)
 
 
 def model_of(given: Any, name: str = "") -> Model:
-    """What the user gave: a class, a factory, an instance, an import string or a saved Compiled."""
+    """What the user gave: a class, a factory, an instance, an import string, a saved Compiled or a framework's file."""
     if isinstance(given, Path) or (isinstance(given, str) and Path(given).exists()):
-        if not (Path(given) / SAVED).exists():
-            raise UsageError(f"{given} is no saved model: give a folder that Compiled.save left, or a model index.")
-        return Model(name or str(given), path=str(given))
+        if any((Path(given) / head).exists() for head in (SAVED, PIPELINE)):
+            return Model(name or str(given), path=str(given))
+        loader = files.loader_of(Path(given))
+        if loader is None:
+            raise UsageError(
+                f"{given} is no saved model: give a folder that Compiled.save left, a TorchScript file (.pt), "
+                "a Keras file (.keras), or a model index."
+            )
+        return Model(name or str(given), make=loader)
     if isinstance(given, str):
         return model_of(imported(given), name or given)
     if inspect.isclass(given):
@@ -122,12 +151,16 @@ class Loaded:
 
 def load(model: Model, device: str, index: int, pipeline_size: int, example: Arguments) -> Loaded:
     """Make the model and put it on its device; `example` is what it will be called with."""
+    if model.stages > 1:
+        from proveout.measure.pipeline import load_pipeline
+
+        return _pipelined(None, load_pipeline(model.path))
     if model.path:
         from proveout.engine.artifact import load_compiled
 
         found: Any = load_compiled(model.path)
         return _compiled(found, found, None)
-    made = model.make() if model.make is not None else model.instance
+    made = model.made(index)
     torch = sys.modules.get("torch")
     is_module = torch is not None and isinstance(made, torch.nn.Module)
     if is_module:
@@ -138,6 +171,7 @@ def load(model: Model, device: str, index: int, pipeline_size: int, example: Arg
         return Loaded(made, lambda: (made, None), torch.no_grad if torch is not None else contextlib.nullcontext)
     if not is_module:
         raise UsageError(f"device {device!r} compiles a torch.nn.Module; the model is a {type(made).__name__}.")
+    made = files.compilable(made, example)
     if pipeline_size > 1:
         from proveout.measure.pipeline import pipelined
 

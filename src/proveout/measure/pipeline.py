@@ -7,8 +7,10 @@ comes after every slowest stage. Both are modelled.
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,19 +18,29 @@ from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from proveout.clock.loops import Arguments
+from proveout.engine import structure
+from proveout.engine.artifact import Saved, load_compiled
 from proveout.engine.compiled import Compiled, compile
 from proveout.errors import CaptureError, UsageError
+from proveout.measure.models import PIPELINE
 
+SCHEMA = 1
 STAGES = 2
 
 
 class Pipeline:
     """A model in stages; several threads may call it, and each stage serves one of them at a time."""
 
-    def __init__(self, stages: Sequence[Compiled], restore: Callable[[Sequence[Any]], Any]) -> None:
-        self.stages, self._restore = list(stages), restore
+    def __init__(self, stages: Sequence[Compiled | Saved], results: Any, stage_ns: Sequence[int]) -> None:
+        self.stages, self.results, self.stage_ns = list(stages), results, list(stage_ns)
         self._locks = [threading.Lock() for _ in stages]
-        self.stage_ns = [int(plan.total_ns) for stage in stages if (plan := stage.plan) is not None]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.call(args, kwargs)[0]
+
+    @property
+    def device(self) -> str:
+        return self.stages[0].device
 
     def call(self, args: Sequence[Any], kwargs: Any) -> tuple[Any, int]:
         """The outputs, and the modelled time of all stages."""
@@ -38,7 +50,7 @@ class Pipeline:
             with lock:
                 values = list(stage(*values))
                 spent += stage.modelled_ns or 0
-        return self._restore(values), spent
+        return tree_unflatten(values, self.results), spent
 
     @property
     def interval_ns(self) -> int:
@@ -50,7 +62,9 @@ class Pipeline:
         return f"stages of {times} µs; one result every {self.interval_ns / 1e3:.1f} µs once filled (modelled)"
 
 
-def pipelined(model: torch.nn.Module, example: Arguments, device: str, size: int) -> Pipeline:
+def pipelined(
+    model: torch.nn.Module, example: Arguments, device: str, size: int, settings: Mapping[str, Any] | None = None
+) -> Pipeline:
     """Cut a model in stages of about the same modelled time and compile each for one chip of the device."""
     if size != STAGES:
         raise UsageError(f"a pipeline of {size} chips: the cards that are modelled have {STAGES}.")
@@ -59,9 +73,37 @@ def pipelined(model: torch.nn.Module, example: Arguments, device: str, size: int
     cuts = _cuts(graph)
     if not cuts:
         raise UsageError("the model cannot be cut in two: no value passes from one part of it to another.")
-    best = _bisect(cuts, lambda cut: _modelled(_stages(graph, cut), inputs, device))
-    stages = _compiled(_stages(graph, best), inputs, device)
-    return Pipeline(stages, lambda values: tree_unflatten(list(values), results))
+    best = _bisect(cuts, lambda cut: _modelled(_stages(graph, cut), inputs, device, settings))
+    stages = _compiled(_stages(graph, best), inputs, device, settings=settings)
+    return Pipeline(stages, results, [int(plan.total_ns) for stage in stages if (plan := stage.plan) is not None])
+
+
+def save_pipeline(pipeline: Pipeline, path: str | Path) -> Path:
+    """Leave a pipeline in a folder: each stage as a saved Compiled, and how its outputs were put together."""
+    folder = Path(path)
+    folder.mkdir(parents=True)
+    for number, stage in enumerate(pipeline.stages):
+        assert isinstance(stage, Compiled)
+        stage.save(folder / f"stage{number}")
+    text = json.dumps({"schema": SCHEMA, "results": structure.encode(pipeline.results)})
+    (folder / PIPELINE).write_text(text)
+    return folder
+
+
+def load_pipeline(path: str | Path) -> Pipeline:
+    """The pipeline that `save_pipeline` left there; like every saved model, it is checked before it is handed out."""
+    folder = Path(path)
+    stages = [load_compiled(folder / f"stage{number}") for number in range(STAGES)]
+    try:
+        head = json.loads((folder / PIPELINE).read_text())
+        if head["schema"] != SCHEMA:
+            raise ValueError(f"its schema is {head['schema']!r}; this version reads {SCHEMA}")
+        results = structure.decode(head["results"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise UsageError(f"{folder} cannot be used: {str(error)[:200]}. Compile the model again.") from error
+    if len({stage.device for stage in stages}) > 1:
+        raise UsageError(f"{folder} cannot be used: its stages are of different devices. Compile the model again.")
+    return Pipeline(stages, results, [stage.modelled_ns or 0 for stage in stages])
 
 
 def _captured(model: torch.nn.Module, example: Arguments) -> tuple[GraphModule, Any]:
@@ -142,21 +184,27 @@ def _bisect(cuts: Sequence[Node], times: Callable[[Node], tuple[int, int]]) -> N
     return cuts[min(seen, key=lambda index: seen[index])]
 
 
-def _modelled(stages: Sequence[GraphModule], inputs: Sequence[Any], device: str) -> tuple[int, int]:
-    first, second = (stage.plan for stage in _compiled(stages, inputs, device, dry_run=True))
+def _modelled(
+    stages: Sequence[GraphModule], inputs: Sequence[Any], device: str, settings: Mapping[str, Any] | None
+) -> tuple[int, int]:
+    first, second = (stage.plan for stage in _compiled(stages, inputs, device, settings, dry_run=True))
     return (first.total_ns if first else 0), (second.total_ns if second else 0)
 
 
 def _compiled(
-    stages: Sequence[GraphModule], inputs: Sequence[Any], device: str, dry_run: bool = False
+    stages: Sequence[GraphModule],
+    inputs: Sequence[Any],
+    device: str,
+    settings: Mapping[str, Any] | None = None,
+    dry_run: bool = False,
 ) -> list[Compiled]:
     """Each stage for one chip, on what the stage before it gives."""
     values: Sequence[Any] = inputs
     compiled = []
     for stage in stages:
         stage.eval()
-        settings = {"parallel": "none"}
-        compiled.append(compile(stage, device=device, settings=settings, call=(values, {}), dry_run=dry_run))
+        own = {**(settings or {}), "parallel": "none"}
+        compiled.append(compile(stage, device=device, settings=own, call=(values, {}), dry_run=dry_run))
         with torch.no_grad():
             values = stage(*values)
     return compiled

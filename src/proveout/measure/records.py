@@ -22,7 +22,7 @@ from proveout.clock.timing import judged, word
 from proveout.coding import digest, to_json
 from proveout.errors import ProveoutError
 from proveout.measure import series
-from proveout.measure.models import is_bare
+from proveout.measure.models import is_bare, saved_in
 from proveout.measure.outcome import Outcome
 from proveout.measure.reports import reports
 from proveout.measure.sheet import MS, Report
@@ -115,7 +115,7 @@ def _settings(configuration: Configuration) -> Settings:
     # Not at the top: it imports torch.
     from proveout.engine.artifact import settings_of
 
-    return settings_of(configuration.model_filename)
+    return settings_of(saved_in(configuration.model_filename))
 
 
 def _comparisons(outcome: Outcome, pcc: float) -> tuple[Comparison, ...]:

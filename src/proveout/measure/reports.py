@@ -48,7 +48,7 @@ def get_reports(results: Sequence[Any], cost_per_hour: float | None = None) -> l
     """The reports of what `benchmark(…, return_timers=True)` gave, or of its Records; reports pass through."""
     made = []
     for result in results:
-        report = result.report if isinstance(result, Record) else result
+        report = result.report if isinstance(result, Record) else getattr(result, "outcome", result)
         if not isinstance(report, Outcome | dict):
             what = "Record of no such benchmark" if isinstance(result, Record) else type(result).__name__
             raise UsageError(f"a result is a {what}: give what benchmark(…, return_timers=True) returned.")

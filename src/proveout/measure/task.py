@@ -111,4 +111,10 @@ def stamps_path(folder: Path, model: int, worker: int) -> Path:
 
 
 def log_path(folder: Path, model: int) -> Path:
+    """A worker's stderr."""
     return folder / f"model{model}.log"
+
+
+def output_path(folder: Path, model: int) -> Path:
+    """A worker's stdout: what the user's code prints."""
+    return folder / f"model{model}.out"

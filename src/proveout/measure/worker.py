@@ -93,6 +93,7 @@ class _Teller:
         self._pipe = pipe
 
     def __call__(self, **event: Any) -> None:
+        sys.stdout.flush()  # what was printed until now is shown with this
         line = json.dumps(event).encode() + b"\n"
         while line:
             line = line[os.write(self._pipe, line) :]

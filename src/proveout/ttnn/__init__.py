@@ -23,9 +23,15 @@ from proveout.ttnn.configs import UnaryWithParam, WormholeComputeKernelConfig, c
 from proveout.ttnn.conv import prepare_conv_bias, prepare_conv_weights
 from proveout.ttnn.device import (
     Device,
+    DispatchCoreAxis,
     DispatchCoreConfig,
+    DispatchCoreType,
+    GetDefaultDevice,
+    SetDefaultDevice,
     close_device,
     command_queue,
+    disable_and_clear_program_cache,
+    enable_program_cache,
     get_arch_name,
     manage_device,
     open_device,
@@ -147,12 +153,20 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *functions, *ALIASES, *signatures.enums(), *signatures.constructors()})
 
 
+@functools.cache
 def _function(name: str) -> Any:
+    """One object a function, so that graphs and scripts can compare them."""
     if name not in SERVED and name not in kernels():
         if name in signatures.names():
             raise AttributeError(f"{name} is ttnn's and is not served yet; `proveout ops` lists what is")
         raise AttributeError(f"ttnn 0.81.1 has no {name}")
-    return functools.partial(call, name)
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return call(name, *args, **kwargs)
+
+    function.__module__, _, function.__name__ = name.rpartition(".")
+    function.__qualname__ = function.__name__
+    return function
 
 
 __all__ = [
@@ -174,7 +188,13 @@ __all__ = [
     "DRAM_MEMORY_CONFIG",
     "DataType",
     "Device",
+    "DispatchCoreAxis",
     "DispatchCoreConfig",
+    "DispatchCoreType",
+    "GetDefaultDevice",
+    "SetDefaultDevice",
+    "disable_and_clear_program_cache",
+    "enable_program_cache",
     "L1_BLOCK_SHARDED_MEMORY_CONFIG",
     "L1_BUFFER_TYPE",
     "L1_HEIGHT_SHARDED_MEMORY_CONFIG",

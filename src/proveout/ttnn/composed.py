@@ -135,6 +135,37 @@ def chunk(input_tensor: Tensor, chunks: int, dim: int) -> list[Tensor]:
     return split(input_tensor, -(-input_tensor.shape[dim] // chunks), dim)
 
 
+@serves("ttnn.view")
+@serves("ttnn.experimental.view")
+def view(input_tensor: Tensor, shape: Sequence[int]) -> Tensor:
+    return call("ttnn.reshape", input_tensor, shape)  # type: ignore[no-any-return]
+
+
+@serves("ttnn.floor_div")
+def floor_div(input_tensor_a: Tensor, input_tensor_b: Tensor | float) -> Tensor:
+    return call("ttnn.floor", call("ttnn.div", input_tensor_a, input_tensor_b))  # type: ignore[no-any-return]
+
+
+@serves("ttnn.xlogy")
+def xlogy(input_tensor_a: Tensor, input_tensor_b: Tensor) -> Tensor:
+    """Zero where the first is zero, whatever the logarithm."""
+    product = call("ttnn.multiply", input_tensor_a, call("ttnn.log", input_tensor_b))
+    return call("ttnn.where", call("ttnn.eq", input_tensor_a, 0.0), 0.0, product)  # type: ignore[no-any-return]
+
+
+def _triangle(keep: Callable[..., torch.Tensor]) -> Callable[..., Tensor]:
+    def make(input_tensor: Tensor, diagonal: int = 0) -> Tensor:
+        kept = keep(torch.ones(tuple(input_tensor.shape)), diagonal)
+        mask = from_torch(kept, input_tensor.dtype, input_tensor.layout, device=input_tensor.device())
+        return call("ttnn.where", mask, input_tensor, 0.0)  # type: ignore[no-any-return]
+
+    return make
+
+
+serves("ttnn.tril")(_triangle(torch.tril))
+serves("ttnn.triu")(_triangle(torch.triu))
+
+
 @serves("ttnn.transformer.attention_softmax")
 def attention_softmax(
     tensor: Tensor, head_size: int | None = None, attention_mask: Tensor | None = None, **rest: Any

@@ -179,3 +179,43 @@ class DispatchCoreConfig:
 
     def __init__(self, type: Any = None, axis: Any = None, **rest: Any) -> None:
         self.type, self.axis = type, axis
+
+
+DispatchCoreType, DispatchCoreAxis = enum("DispatchCoreType"), enum("DispatchCoreAxis")
+
+
+def is_wormhole_b0(device: Device | None = None) -> bool:
+    return _arch(device) == "wormhole_b0"
+
+
+def is_blackhole(device: Device | None = None) -> bool:
+    return _arch(device) == "blackhole"
+
+
+def is_grayskull(device: Device | None = None) -> bool:
+    """ttnn 0.81.1 serves no Grayskull any more; scripts of its time still ask."""
+    return False
+
+
+def _arch(device: Device | None) -> str:
+    return get_arch_name() if device is None else device.spec.arch
+
+
+def enable_program_cache(device: Device) -> None:
+    device.enable_program_cache()
+
+
+def disable_and_clear_program_cache(device: Device) -> None:
+    device.disable_and_clear_program_cache()
+
+
+def SetDefaultDevice(device: Device | None) -> None:
+    """Which device functions use that are given none; `None` takes it back."""
+    _default[:] = [] if device is None else [device]
+
+
+def GetDefaultDevice() -> Device | None:
+    return _default[0] if _default else None
+
+
+_default: list[Device] = []

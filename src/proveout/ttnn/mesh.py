@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from proveout.chip.specs import CHIPS
 from proveout.kernels.pieces import REPLICATE, concat_along, shard_along
@@ -40,6 +41,10 @@ def open_mesh_device(
     l1_small_size: int = 0,
     trace_region_size: int = 0,
     num_command_queues: int = 1,
+    dispatch_core_config: Any = None,
+    physical_device_ids: Sequence[int] = (),
+    offset: Any = None,
+    worker_l1_size: int = 0,
 ) -> MeshDevice:
     """Open all chips of an embedded board that has several."""
     chips = CHIPS[chip].chips if chip in CHIPS else 0

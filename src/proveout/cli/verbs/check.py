@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from proveout.cli.jobs import present, run
 from proveout.cli.request import Request, takes_request
+from proveout.report.tables import trust
 
 
 @takes_request
@@ -11,10 +12,11 @@ def verb(request: Request) -> int:
     """Compare compiled models with their reference.
 
     Compiles the models of scripts and compares their outputs, and every step, with the reference. Nothing
-    is timed.
+    is timed. In faithful numerics it also says whether the PCC of the fast ones could be trusted.
 
     \b
-    Example:
+    Examples:
       proveout check linear.py --search-dir selftest --pcc 0.999
+      proveout check linear.py --search-dir selftest --set numerics=faithful
     """
-    return present("check", run(request, ("check",)), request)
+    return present("check", run(request, ("check",)), request, details=trust.of_record)

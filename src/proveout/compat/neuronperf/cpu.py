@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from proveout.measure import benchmarking, compiling, evaluation
+from proveout.compat.neuronperf import compiling, running
+from proveout.compat.neuronperf.dummy import DummyModel
 
-benchmark = partial(benchmarking.benchmark, device_type="cpu")
+benchmark = partial(running.benchmark, device_type="cpu")
 compile = partial(compiling.compile_index, device_type="cpu")
-evaluate = partial(evaluation.evaluate, device_type="cpu")
+evaluate = partial(running.evaluate, device_type="cpu")
 
-__all__ = ["benchmark", "compile", "evaluate"]
+__all__ = ["DummyModel", "benchmark", "compile", "evaluate"]

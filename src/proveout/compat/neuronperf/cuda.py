@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NoReturn
 
+from proveout.compat.neuronperf import running
 from proveout.errors import UsageError
-from proveout.measure import benchmarking, evaluation
 
-benchmark = partial(benchmarking.benchmark, device_type="cuda")
-evaluate = partial(evaluation.evaluate, device_type="cuda")
+benchmark = partial(running.benchmark, device_type="cuda")
+evaluate = partial(running.evaluate, device_type="cuda")
 
 
 def compile(*args: Any, **kwargs: Any) -> NoReturn:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy as copying
 import json
+import logging
 import secrets
 import shutil
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from proveout.coding import read_json
 from proveout.errors import EnvironmentFault, UsageError
 from proveout.folders import file_name
 from proveout.store import write_text
@@ -22,19 +24,27 @@ from proveout.store import write_text
 Index = dict[str, Any]
 SUFFIX = ".json"
 VERSION = "proveout_version"
+IMPLIED = {"input_idx": 0, "batch_size": 1, "pipeline_size": 1, "status": "finished"}
+"""What an entry means that does not say it: indexes may be written by hand."""
+PLURAL = ("batch_size", "pipeline_size", "cast_mode", "performance_level")
+log = logging.getLogger("neuronperf.model_index")
 
 
 def create(
     filename: str | Path,
-    model_name: str | None = None,
     input_idx: int = 0,
     batch_size: int = 1,
     pipeline_size: int = 1,
+    cast_mode: str | None = None,
     compile_s: float | None = None,
+    *,
+    model_name: str | None = None,
     status: str = "finished",
     **more: Any,
 ) -> Index:
-    """An index of one compiled model; `more` is kept in its entry and can be filtered by (device, precision …)."""
+    """An index of one compiled model; `more` is kept in its entry and can be filtered by (`performance_level` …)."""
+    if cast_mode is not None:
+        more["cast_mode"] = cast_mode
     entry = {
         "filename": str(filename),
         "input_idx": input_idx,
@@ -65,11 +75,13 @@ def save(model_index: Index, filename: str | Path | None = None, root_dir: str |
 def load(filename: str | Path) -> Index:
     """Read an index."""
     try:
-        loaded = json.loads(Path(filename).read_text(encoding="utf-8"))
+        loaded = read_json(filename)
     except OSError as error:
         raise UsageError(f"cannot read the model index {filename}: {error.strerror or error}.") from error
     except ValueError:
         raise UsageError(f"{filename} is no model index: it is not JSON. Make one with model_index.create.") from None
+    if isinstance(loaded, dict):
+        loaded.setdefault("model_name", Path(filename).stem)
     return _checked(loaded, str(filename))
 
 
@@ -95,13 +107,19 @@ def append(*model_indexes: Index | str | Path) -> Index:
 
 
 def filter(index: Index | str | Path, **wanted: Any) -> Index:
-    """A new index with the entries whose fields have one of the wanted values; None wants nothing of a field."""
+    """A new index with the entries whose fields have one of the wanted values; None wants nothing of a field.
+
+    A field may be named in the plural, as in `batch_sizes=[1, 2]`.
+    """
     found = _loaded(index)
-    for name, values in wanted.items():
+    for given, values in wanted.items():
         if values is None:
             continue
+        name = given[:-1] if given.endswith("s") and given[:-1] in PLURAL else given
         choices = list(values) if isinstance(values, Sequence) and not isinstance(values, str) else [values]
-        found["model_configs"] = [e for e in found["model_configs"] if name in e and e[name] in choices]
+        entries = [IMPLIED | entry for entry in found["model_configs"]]
+        kept = [name in entry and entry[name] in choices for entry in entries]
+        found["model_configs"] = [e for e, keep in zip(found["model_configs"], kept) if keep]
     return found
 
 
@@ -134,7 +152,10 @@ def move(old_index: str | Path, new_index: str | Path, new_dir: str | Path) -> s
 
 
 def delete(filename: str | Path) -> None:
-    """Delete an index and every model that it names; models that are gone already are fine."""
+    """Delete an index and every model that it names; what is gone already is fine."""
+    if not Path(filename).exists():
+        log.warning("There is no %s to delete.", filename)
+        return
     _delete_models(load(filename), set())
     Path(filename).unlink()
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from proveout.measure import benchmarking, compiling, evaluation
+from proveout.compat.neuronperf import compiling, running
 
-benchmark = partial(benchmarking.benchmark, device_type="sim")
+benchmark = partial(running.benchmark, device_type="sim")
 compile = partial(compiling.compile_index, device_type="sim")
-evaluate = partial(evaluation.evaluate, device_type="sim")
+evaluate = partial(running.evaluate, device_type="sim")
 
 __all__ = ["benchmark", "compile", "evaluate"]

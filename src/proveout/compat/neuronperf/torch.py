@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from proveout.measure.benchmarking import benchmark
-from proveout.measure.compiling import compile_index as compile
-from proveout.measure.evaluation import evaluate
+from proveout.compat.neuronperf.compiling import compile_index as compile
+from proveout.compat.neuronperf.running import benchmark, evaluate
 
 __all__ = ["benchmark", "compile", "evaluate"]

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 
 import torch
 
+from proveout.kernels.arithmetic import errata
 from proveout.kernels.arithmetic.bits import (
     HIDDEN,
     INFINITY,
@@ -238,7 +239,10 @@ def _encode(total: Tensor, top: Tensor, unit: Unit) -> Tensor:
     length = (magnitude.double().view(torch.int64) >> 52).to(torch.int32) - 1023 + 1
     left = 24 - length
     if unit.arch == "wormhole":
-        left = torch.where(total == -1, -4, left)  # tt-metal#38306
+        spoilt = total == -1  # tt-metal#38306
+        left = torch.where(spoilt, -4, left)
+        if errata.watched():
+            errata.note(int((spoilt & (top > 0)).sum()))
     own = top - left
     left = left - unit.drop
     right = (-left).clamp(min=0)

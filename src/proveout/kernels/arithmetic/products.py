@@ -12,13 +12,12 @@ This holds while exponents stay away from both ends of their range. Where they d
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
-from proveout.kernels.arithmetic import matrix
+from proveout.kernels.arithmetic import errata, matrix
 from proveout.kernels.arithmetic.bits import HIDDEN, INFINITY, SIGN, Arch, Tensor, bits, exponent
 from proveout.kernels.arithmetic.formats import to_source
 from proveout.kernels.arithmetic.matrix import GROUP, OFFSETS, STEP, TILE, Unit
@@ -32,31 +31,6 @@ DEAD = 10
 """The exponent field that a group of zeros has here: below any that lives, so that it changes nothing."""
 NONE = -10_000
 """The exponent of 0, in sums of exponents."""
-
-
-@dataclass
-class Errata:
-    """How often sums met tt-metal#38306 while this was active; see `counting`."""
-
-    hits: int = 0
-
-
-_watching = threading.local()
-
-
-class counting:
-    """`with counting() as errata:` counts the sums that tt-metal#38306 spoils."""
-
-    def __enter__(self) -> Errata:
-        self.before = getattr(_watching, "errata", None)
-        self.errata = Errata()
-        _watching.errata = self.errata
-        return self.errata
-
-    def __exit__(self, *exc: object) -> None:
-        _watching.errata = self.before
-        if self.before is not None:
-            self.before.hits += self.errata.hits
 
 
 def matmul(in0: Tensor, in1: Tensor, unit: Unit, start: Tensor | None = None) -> Tensor:
@@ -105,6 +79,7 @@ def multiply(a: Tensor, b: Tensor, unit: Unit) -> Tensor:
         for p in range(unit.phases):
             work.step(parts_a[p & 1][None, at], parts_b[p >> 1][None, at], 0, 1, both, OFFSETS[p])
         out[at] = work.dest
+        errata.note(work.hits)
     return out.reshape(a.shape)
 
 
@@ -246,8 +221,7 @@ class _Plain:
                 for half in range(2):
                     work.step(src_a, src_b, tile + half * STEP, self.depth, tops[2 * half : 2 * half + 2], offset)
         out.copy_(work.dest)
-        if work.hits and getattr(_watching, "errata", None) is not None:
-            _watching.errata.hits += work.hits
+        errata.note(work.hits)
         return True
 
     def _top(self, exponent_a: Tensor, exponent_b: Tensor, first: int, work: _Work) -> Tensor | None:

@@ -66,6 +66,10 @@ def print_reports(
     print(table(reports, cols, sort_by, reverse, verbosity))
 
 
+print_results = print_reports
+"""As NeuronPerf's guide also calls it."""
+
+
 def table(
     reports: Sequence[Report],
     cols: Sequence[str] | None = None,
@@ -132,6 +136,7 @@ def render_series(reports: Sequence[Report]) -> str:
 
 def write_trace(outcomes: Sequence[Outcome], filename: str | Path | None = None) -> str:
     """Write what each worker did when, from the raw results, for chrome://tracing or ui.perfetto.dev."""
+    outcomes = [getattr(outcome, "outcome", outcome) for outcome in outcomes]
     if any(not isinstance(outcome, Outcome) for outcome in outcomes):
         raise UsageError(
             "a trace shows single calls, which reports do not hold: give benchmark(…, return_timers=True)."

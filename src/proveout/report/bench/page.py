@@ -37,6 +37,8 @@ COLUMNS = (
     ("e2e_avg_ms", "mean, ms"),
 )
 DEVICE_TIMES = (("device_measured_ms_p50", "measured"), ("device_modelled_ms_p50", "modelled"))
+WHOLE = ("passed", "finished")
+"""Statuses that need no word: ours, and NeuronPerf's."""
 
 
 def render(reports: Sequence[Report]) -> str:
@@ -81,7 +83,7 @@ def _table(reports: Sequence[Report]) -> Html:
         el(
             "tr",
             el("td", el("a", _name(r, reports), href=f"#r{i}"), el("small", r["reason"] or r["model_name"])),
-            el("td", _chip(r["verdict"]), _chip(r["status"]) if r["status"] != "passed" else Html("")),
+            el("td", _chip(r["verdict"]), Html("") if r["status"] in WHOLE else _chip(r["status"])),
             *(el("td", _figure(r, name), class_="number") for name, _ in COLUMNS),
             *([el("td", _device_time(r), class_="number")] if with_device else []),
         )
@@ -121,7 +123,7 @@ def _several(number: int, what: str) -> str:
 def _figure(report: Report, name: str) -> Html:
     value, low, high = (report.get(name + end) for end in ("", "_low", "_high"))
     if value is None:
-        told_once = report["status"] in ("failed", "skipped")
+        told_once = report["status"] in ("failed", "skipped", "error")
         return join(NOTHING, Html("") if told_once else el("span", report["reasons"].get(name, ""), class_="why"))
     told = f"{number(low)} … {number(high)}" if low is not None and high is not None else ""
     return join(number(value) or NOTHING, el("span", told, class_="interval") if told else Html(""))
