@@ -99,7 +99,7 @@ def kernel_time(
 def device_op_time(op: DeviceOp, chip: DeviceSpec) -> Estimate:
     """The predicted kernel time of one device operation; of a call that the host timed, the call's."""
     form = form_of(op, chip)
-    if form == "2D product":
+    if form == "2D product" and op.cores is None:  # a profile that tells its cores is judged by its own form
         wide = _wide_product_time(op, chip)
         if wide is not None:
             return wide
