@@ -308,7 +308,7 @@ class Limits:
 
 
 Runtime = Literal["proveout", "eager", "inductor", "stat", "ort"]
-Do = Literal["compile", "run", "export", "check", "benchmark", "perf", "serve", "trace", "explain"]
+Do = Literal["compile", "run", "export", "check", "benchmark", "perf", "serve", "trace", "explain", "minimize"]
 
 
 @dataclass(frozen=True)
@@ -363,13 +363,15 @@ class Job:
     """What to write down where the model is traced; into `artifacts`."""
     explain: Explain | None = None
     """What the error is told against where it is explained; into `artifacts`."""
+    slower_than_ns: int | None = None
+    """A modelled time above this is a failure where a failure is made small."""
 
     @property
     def key(self) -> str:
         """Names the Record: changes whenever the model, its shapes, a setting or a version that matters does."""
         w = self.workload
         apart = ["workload", "timeout_s", "artifacts", "dump", "limits", "lean"]
-        younger = ("serve", "trace", "enough_s", "explain")  # than most Records
+        younger = ("serve", "trace", "enough_s", "explain", "slower_than_ns")  # than most Records
         apart += [name for name in younger if getattr(self, name) is None]
         doing = {k: v for k, v in to_json(self).items() if k not in apart}
         # The last folder tells two scripts of one name apart; more of the path would tie Records to a machine.

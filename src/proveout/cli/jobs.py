@@ -28,6 +28,7 @@ def run(
     runtime: Runtime = "proveout",
     lean: bool = False,
     explain: Explain | None = None,
+    slower_than_ns: int | None = None,
 ) -> list[Result]:
     """Serve a request; what is finished is in the store even when this is interrupted."""
     asked = check(request, do, runtime, lean)
@@ -39,7 +40,7 @@ def run(
         raise UsageError(f"ONNX Runtime runs {scripts[0][0].name} on the CPU; leave --device {request.device} out.")
     asked = dataclasses.replace(
         asked,
-        job=dataclasses.replace(asked.job, explain=explain),
+        job=dataclasses.replace(asked.job, explain=explain, slower_than_ns=slower_than_ns),
         artifacts=artifacts,
         dump=dump,
         alone=frozenset(device for device, _ in asked.targets if not find(device).shared),
