@@ -8,12 +8,18 @@ import functools
 import hashlib
 import json
 import math
+import os
+import stat
 import types as _types
 import typing
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
 T = TypeVar("T")
+JSON_BYTES = 1 << 30
+FILE_BYTES = 64 << 30
+"""No file of ours is longer; a stranger's may be, without taking a disk."""
 
 
 def to_json(value: Any) -> Any:
@@ -27,6 +33,37 @@ def to_json(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def read_json(path: str | Path, most: int = JSON_BYTES) -> Any:
+    """The one JSON value in a file; ValueError says what is wrong with it, OSError that it cannot be read."""
+    data = plain_bytes(path, most)
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except UnicodeDecodeError:
+        raise ValueError("it is not text") from None
+
+
+def plain_bytes(path: str | Path, most: int = FILE_BYTES) -> bytes:
+    """What a plain file holds. In a stranger's folder there may be a pipe, a device or a file without an end."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        return file.read(_plain_size(Path(path), os.fstat(file.fileno()), most))
+
+
+def check_plain(path: Path) -> Path:
+    """The same path; ValueError where it is no plain file."""
+    _plain_size(path, os.stat(path), FILE_BYTES)
+    return path
+
+
+def _plain_size(path: Path, about: os.stat_result, most: int) -> int:
+    if not stat.S_ISREG(about.st_mode):
+        raise ValueError(f"{path.name} is not a plain file")
+    if about.st_size > most:
+        raise ValueError(f"{path.name} is longer than {most >> 20} MiB")
+    return about.st_size
 
 
 def from_json(cls: type[T], data: Any) -> T:

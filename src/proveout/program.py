@@ -21,7 +21,7 @@ from typing import Any, Literal, Protocol, TypeVar, Union
 
 import safetensors
 
-from proveout.coding import from_json, to_json
+from proveout.coding import from_json, plain_bytes, read_json, to_json
 from proveout.errors import UsageError
 from proveout.types import DeviceSpec, Origin, Settings, TensorSpec
 
@@ -277,10 +277,10 @@ class Program:
         """Read what `save` wrote. That its Steps make sense is `kernels.accept`'s to say."""
         path = Path(folder) / "program.json"
         try:
-            data = json.loads(path.read_text())
+            data = read_json(path)
             read: Any = safetensors.deserialize
-            raw = {name: bytes(value["data"]) for name, value in read(_constants_of(path).read_bytes())}
-        except (OSError, ValueError, RecursionError, safetensors.SafetensorError) as error:
+            raw = {name: bytes(value["data"]) for name, value in read(plain_bytes(_constants_of(path)))}
+        except (OSError, ValueError, safetensors.SafetensorError) as error:
             raise UsageError(f"{folder} does not hold a saved Program: {error}.") from error
         found = data.get("schema") if isinstance(data, dict) else None
         if found not in READS or type(found) is not int:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from proveout.coding import from_json, to_json
+from proveout.coding import from_json, read_json, to_json
 from proveout.columns.table import COLUMNS, row
 from proveout.columns.words import Row
 from proveout.errors import EnvironmentFault, UsageError
@@ -189,8 +189,8 @@ class _BadRecord(ValueError):
 def read_record(path: Path) -> Record:
     """One Record with all its samples; ValueError says why a file is none."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+        data = read_json(path)
+    except ValueError as error:
         raise _BadRecord(f"is not JSON: {_first_line(error)}") from None
     if not isinstance(data, dict):
         raise _BadRecord(f"holds a JSON {type(data).__name__}, not a Record")

@@ -10,6 +10,7 @@ import typing
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import metadata
+from pathlib import Path
 from typing import Any, Literal, Union
 
 from proveout.coding import digest, hints_of, to_json
@@ -283,6 +284,18 @@ class Workload:
     """Digest of the script and the modules beside it that it imports."""
     mode: Literal["inference", "training"] = "inference"
     """How the model is run: in training only where its script takes gradients, whatever mode it was left in."""
+    other_hashes: tuple[str, ...] = ()
+    """What MLAgility calls the model: its hashes pick it too."""
+
+    def is_named(self, selector: str) -> bool:
+        """Whether a hash that a user typed means this model."""
+        return selector in (self.selector, *self.other_hashes)
+
+    @property
+    def build_name(self) -> str:
+        """What MLAgility calls a model with its inputs: the script's name and its hash."""
+        stem = self.script.rpartition("/")[2].rpartition(".")[0] or self.name
+        return f"{stem}_{self.selector}" if self.selector else stem
 
     @property
     def expects_failure(self) -> bool:
@@ -318,6 +331,20 @@ class Trace:
     orig: bool = False
     backward: bool = False
     profile: bool = False
+
+
+@dataclass(frozen=True)
+class Sequenced:
+    """A file of MLAgility's that says by which stages a model becomes an ONNX file, and a digest of its text."""
+
+    file: str
+    digest: str
+
+    @staticmethod
+    def of(path: Path) -> Sequenced:
+        if not path.is_file():
+            raise UsageError(f"{path} is not a file. A sequence file defines get_sequence().")
+        return Sequenced(str(path.absolute()), digest([path.read_text(encoding="utf-8", errors="replace")])[:12])
 
 
 @dataclass(frozen=True)
@@ -361,6 +388,10 @@ class Job:
     """Seconds that may be added to `iterations` of what is measured, until there are enough calls to judge."""
     trace: Trace | None = None
     """What to write down where the model is traced; into `artifacts`."""
+    onnx_opset: int | None = None
+    """The version of ONNX that `--runtime ort` exports to; None for the exporter's own."""
+    sequence: Sequenced | None = None
+    """The stages that make the ONNX file, where they are the user's own."""
     explain: Explain | None = None
     """What the error is told against where it is explained; into `artifacts`."""
     slower_than_ns: int | None = None
@@ -371,7 +402,7 @@ class Job:
         """Names the Record: changes whenever the model, its shapes, a setting or a version that matters does."""
         w = self.workload
         apart = ["workload", "timeout_s", "artifacts", "dump", "limits", "lean"]
-        younger = ("serve", "trace", "enough_s", "explain", "slower_than_ns")  # than most Records
+        younger = ("serve", "trace", "enough_s", "onnx_opset", "sequence", "explain", "slower_than_ns")  # than most
         apart += [name for name in younger if getattr(self, name) is None]
         doing = {k: v for k, v in to_json(self).items() if k not in apart}
         # The last folder tells two scripts of one name apart; more of the path would tie Records to a machine.

@@ -11,6 +11,7 @@ testing = pytest.importorskip("streamlit.testing.v1", reason="needs the extra `a
 from proveout.app import main, results  # noqa: E402
 from proveout.app.runs import Seen  # noqa: E402
 from proveout.app.tasks import TASKS, Inputs, Request  # noqa: E402
+from proveout.columns.words import WEAK  # noqa: E402
 from proveout.types import Comparison, Coverage, Job, MemoryUse, OpStatus, Record, Timing, Workload  # noqa: E402
 
 
@@ -104,7 +105,7 @@ def test_no_speed_up_is_told_of_a_time_that_does_not_stand(what, said, verdict):
     whole = record("measured")
     timings = tuple(replace(t, verdict=verdict) if t.what == what else t for t in whole.timings)
     tile = results.speed_up(whole, *(t for name in ("compiled", "eager") for t in timings if t.what == name))
-    assert (tile.value, tile.unit, tile.note) == ("not told", "", f"{said} {results.AGAINST[verdict]}")
+    assert (tile.value, tile.unit, tile.note) == ("not told", "", f"{said} {WEAK[verdict]}")
 
 
 def test_a_modelled_time_counts_with_the_measured_part_of_the_host():
@@ -113,7 +114,7 @@ def test_a_modelled_time_counts_with_the_measured_part_of_the_host():
     host = Timing("host", "measured", "cpu", (1_000_000,), interval_ns=None, verdict="too few")
     compiled = replace(compiled, parts=("device", "host"))
     tile = results.speed_up(replace(whole, timings=(eager, compiled, host)), compiled, eager)
-    assert (tile.value, tile.note) == ("not told", f"the host's part of the time {results.AGAINST['too few']}")
+    assert (tile.value, tile.note) == ("not told", f"the host's part of the time {WEAK['too few']}")
 
 
 def test_a_device_without_times_is_not_called_measured():

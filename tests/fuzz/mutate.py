@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import re
 from typing import Any
 
 CANARY = "the-canary-is-dead"
@@ -76,7 +77,7 @@ def _change(holder: Any, key: Any, places: list[Any], rng: random.Random) -> Non
         case 6:
             holder[key] = [holder[key]]
         case 7:
-            holder[key] = _nested(rng.choice((3, 40, 900)))
+            holder[key] = _nested(rng.choice((3, 40, 300)))
         case _:
             holder[key] = copy.deepcopy(rng.choice(SCALARS))
 
@@ -86,6 +87,30 @@ def _nested(depth: int) -> Any:
     for _ in range(depth):
         value = [value]
     return value
+
+
+def rewritten(text: str, rng: random.Random) -> str:
+    """JSON text changed where a parser reads it: numbers that are none, keys that come twice, names exchanged."""
+    words, numbers = re.findall(r'"[^"\\]+"', text), re.findall(r"-?\d+", text)
+    place = rng.randrange(len(text))
+    match rng.randrange(7):
+        case 0:
+            other = rng.choice(("NaN", "-Infinity", "1e999", "9" * 5000, "0x1", "1.", "-0", "1e-400", "9" * 40))
+            return re.sub(rf"\b{re.escape(rng.choice(numbers))}\b", other, text, count=1)
+        case 1:
+            brace = rng.choice([i for i, character in enumerate(text) if character == "{"])
+            twice = '"kernel": "aten.save.default", "ref": "x", "schema": 4, "name": "ttnn.x",'
+            return text[: brace + 1] + twice + text[brace + 1 :]
+        case 2:
+            return text[:place] + "[" * 200_000 + text[place:]
+        case 3:
+            odd = ("\\ud800", "\\u0000", "\x00", "\u202e", '"', "\\", "{}", "[]", ",", ":", "null", "\ufeff")
+            return text[:place] + rng.choice(odd) + text[place:]
+        case 4:
+            return text[:place] + text[rng.randrange(place, len(text)) :]
+        case 5:
+            return text.replace(rng.choice(words), rng.choice(words))
+    return text.replace(rng.choice(numbers), str(rng.choice((0, -1, 1, 2, 2**31, 2**62, 10**18))))
 
 
 def damaged(data: bytes, rng: random.Random) -> bytes:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pickle
 import random
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
-from mutate import PAYLOADS, damaged, mutated
+from mutate import CANARY, PAYLOADS, damaged, mutated, rewritten
 
 import proveout
 from proveout import program as program_module
@@ -20,6 +21,7 @@ from proveout.engine import cache
 from proveout.engine.artifact import load_compiled
 from proveout.errors import DeviceError, ProveoutError, UsageError
 from proveout.kernels.accept import load_program
+from proveout.kernels.signatures import parameters
 from proveout.program import Constant, Name, Program, Ref, Step
 from proveout.report.script import render
 from proveout.types import DRAM, Settings, TensorSpec
@@ -55,12 +57,24 @@ def damage_one_file(folder: Path, rng: random.Random) -> None:
     """One file of a folder: its JSON changed in a few places, or its bytes."""
     files = sorted(p for p in folder.rglob("*") if p.is_file())
     path = rng.choice(files)
-    if path.suffix == ".json" and rng.random() < 0.8:
+    chance = rng.random()
+    if path.suffix == ".json" and chance < 0.6:
         path.write_text(json.dumps(mutated(json.loads(path.read_text()), rng)))
+    elif path.suffix == ".json" and chance < 0.85:
+        path.write_text(rewritten(path.read_text(), rng))
+    elif path.suffix == ".safetensors" and chance < 0.4:
+        path.write_bytes(_with_other_header(path.read_bytes(), rng))
     elif rng.random() < 0.05:
         path.unlink()
     else:
         path.write_bytes(damaged(path.read_bytes(), rng))
+
+
+def _with_other_header(data: bytes, rng: random.Random) -> bytes:
+    """The same tensors under another description."""
+    size = int.from_bytes(data[:8], "little")
+    header = json.dumps(mutated(json.loads(data[8 : 8 + size]), rng)).encode()
+    return len(header).to_bytes(8, "little") + header + data[8 + size :]
 
 
 @pytest.mark.parametrize("number", [400, LONG])
@@ -203,6 +217,51 @@ def test_a_constant_has_as_many_bytes_as_its_spec_says(tmp_path):
     )
     with pytest.raises(UsageError, match="constant 'c' has 3 bytes where its spec needs 256"):
         load_program(short.save(tmp_path))
+
+
+@pytest.mark.parametrize("kernel", ["ttnn.deallocate", "ttnn.to_layout", "ttnn.to_memory_config"])
+def test_a_step_that_only_moves_a_value_has_one(tmp_path, kernel):
+    name = next(iter(parameters(kernel)))
+    step = Step(kernel, ((name, 3),), () if kernel == "ttnn.deallocate" else ("y",))
+    program = Program("p", "torch", ("x",), (), (), (Ref("x"),), (), (step,), {"x": ON_HOST, "y": ON_HOST})
+    with pytest.raises(UsageError, match="is given no value"):
+        load_program(program.save(tmp_path))
+
+
+ODD_FILES = {
+    "a pipe": os.mkfifo,
+    "a folder": os.mkdir,
+    "a device": lambda path: os.symlink("/dev/zero", path),
+    "itself": lambda path: os.symlink(path, path),
+    "nothing": lambda path: os.symlink("/nonexistent", path),
+    "a pickle": lambda path: Path(path).write_bytes(pickle.dumps(Bomb())),
+    "longer than a disk": lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_RDWR), 1 << 43),
+    "deep": lambda path: Path(path).write_text("[" * 200_000),
+    "a long number": lambda path: Path(path).write_text('{"schema": ' + "9" * 10_000 + "}"),
+    "not a number": lambda path: Path(path).write_text('{"schema": NaN}'),
+    "half a character": lambda path: Path(path).write_text('{"schema": "\\ud800"}'),
+    "another alphabet": lambda path: Path(path).write_text('{"schema": 4}', encoding="utf-16"),
+    "a long header": lambda path: Path(path).write_bytes((1 << 62).to_bytes(8, "little") + b"{}"),
+}
+
+
+class Bomb:
+    def __reduce__(self):
+        return open, (CANARY, "w")
+
+
+@pytest.mark.parametrize("what", ODD_FILES)
+def test_a_file_of_a_saved_model_that_is_something_else_is_told(saved, tmp_path, canary, what):
+    """A pipe would never end, a device neither, and a pickle is code."""
+    files = [p.relative_to(saved) for p in sorted(saved.rglob("*")) if p.is_file()]
+    for name in files:
+        folder = tmp_path / "model"
+        shutil.copytree(saved, folder)
+        (folder / name).unlink()
+        ODD_FILES[what](str(folder / name))
+        with pytest.raises(UsageError):
+            load_compiled(folder)
+        shutil.rmtree(folder)
 
 
 def test_an_entry_of_another_graph_is_not_taken_for_this_one(tmp_path):

@@ -22,20 +22,30 @@ def outcome(call, given):
     except Exception as error:
         return error, None
     leaves, structure = tree_flatten(result)
-    return [v.clone() if isinstance(v, torch.Tensor) else v for v in (*leaves, *given)], structure
+    values = (*leaves, *tree_flatten(given)[0])
+    return [v.clone() if isinstance(v, torch.Tensor) else v for v in values], structure
 
 
 def differences(seed, device, options):
     """Why the compiled function is not the eager one; empty where it is."""
+    return unlike_eager(seed, TOLERANCE[device], backend="proveout", options={"device": device, **options})
+
+
+def pytorchs_own(seed, device):
+    """Whether PyTorch's functional graph alone, with nothing of ours, is not the eager function either: it knows no
+    memory, makes writes that eager refuses, and refuses some that eager makes."""
+    return unlike_eager(seed, TOLERANCE[device], backend="aot_eager") != ""
+
+
+def unlike_eager(seed, tolerance, **how):
     torch._dynamo.reset()
     eager = function(seed)
-    compiled = torch.compile(function(seed), backend="proveout", options={"device": device, **options})
+    compiled = torch.compile(function(seed), **how)
     for size in (None, 5, 3) if seed % 4 == 0 else (None,):
         wanted, structure = outcome(eager, arguments(seed, size))
         found, other = outcome(compiled, arguments(seed, size))
         if isinstance(wanted, Exception):  # another size may not fit the function
-            overlaps = "single memory location" in str(wanted)  # PyTorch's functional graphs know no such thing
-            if not isinstance(found, Exception) and not overlaps:
+            if not isinstance(found, Exception):
                 return f"eager raises {wanted!r}, compiled does not"
             continue
         if isinstance(found, Exception):
@@ -43,7 +53,7 @@ def differences(seed, device, options):
         if structure != other:
             return f"the outputs are {other}, not {structure}"
         for index, (ours, theirs) in enumerate(zip(found, wanted, strict=True)):
-            why = unlike(ours, theirs, *TOLERANCE[device])
+            why = unlike(ours, theirs, *tolerance)
             if why:
                 return f"value {index} at size {size}: {why}"
     return ""
@@ -61,6 +71,8 @@ def unlike(ours, theirs, rtol, atol):
 
 @pytest.mark.parametrize("seeds", [range(200), LONG], ids=["some", "all"])
 def test_a_small_function_is_what_it_is_in_eager(seeds):
-    wrong = {seed: why for seed in seeds if (why := differences(seed, "cpu", {}))}
+    unlike_it = {seed: why for seed in seeds if (why := differences(seed, "cpu", {}))}
+    wrong = {seed: why for seed, why in unlike_it.items() if not pytorchs_own(seed, "cpu")}
     told = "\n".join(f"seed {seed}: {why}\n{source(seed)}" for seed, why in list(wrong.items())[:10])
     assert not wrong, f"{len(wrong)} of {len(seeds)}: {sorted(wrong)}\n{told}"
+    assert len(unlike_it) < 0.05 * len(seeds)

@@ -95,6 +95,29 @@ def test_modelled_times_need_one_run_and_have_no_interval(two, capsys):
     assert "FAILED: B is modelled to take 10.0% more time" in out
 
 
+def test_one_pair_of_measured_runs_is_no_ratio(two, capsys):
+    two([[1000] * 50], [[1500] * 50])
+    assert cli.main(["compare", "a", "b", "--pairs", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "B ÷ A  not told (an interval needs" in out
+    assert "1.5" not in out
+
+
+@pytest.mark.parametrize(("verdict", "code"), [("unsteady", 4), ("steady", 1)])
+def test_a_modelled_time_with_a_weak_part_on_the_host_is_no_ratio(monkeypatch, capsys, two, verdict, code):
+    two([], [])
+    times = iter((1000, 2000))
+
+    def run_once(job):
+        host = Timing("host", "measured", "cpu", (500,), (), (1.0, 2.0), verdict)
+        whole = Timing("compiled", "modelled", "sim", (next(times),), (), (1.0, 2.0), "predicted", parts=("host",))
+        return make_record(timings=(whole, host))
+
+    monkeypatch.setattr(compare, "run_once", run_once)
+    assert cli.main(["compare", "a", "b", "--gate", "3%"]) == code
+    assert ("B ÷ A  not told (A: the host's part of the time is unsteady" in capsys.readouterr().out) == (code == 4)
+
+
 def test_measured_and_modelled_times_are_never_compared(two, capsys):
     two([[1000]], [[1100]], ("measured", "modelled"))
     assert cli.main(["compare", "a", "b"]) == 2

@@ -133,15 +133,39 @@ def test_a_record_that_is_not_there_is_no_crash(monkeypatch, tmp_path):
     assert "No such Record" in text_of(shown("explorer_model", monkeypatch, some(tmp_path), record="lab/gone"))
 
 
+def compared(folder, a, b):
+    """Which ratios the comparison of two Records tells, by the figure's name."""
+    write(folder, a, "a")
+    write(folder, b, "b")
+    entries = [data.board(folder).find(f"lab/{name}") for name in "ab"]
+    left, right = (entry.row for entry in entries)
+    lines = explorer_compare.differences(left, right, *map(data.record, entries))
+    return left, right, {line["what"]: line["ratio"] for line in lines}
+
+
+def standing(document, verdict="steady"):
+    """The same with times of this verdict."""
+    timings = [t | {"verdict": verdict, "interval_ns": [1.0, 2.0]} for t in document["timings"]]
+    return document | {"timings": timings}
+
+
 def test_a_ratio_of_two_kinds_says_so(tmp_path):
-    modelled, measured = real("conv"), varied(real("conv"), 8, "conv")
-    write(tmp_path, modelled, "a")
-    write(tmp_path, measured, "b")
-    left, right = (data.board(tmp_path).find(f"lab/{name}").row for name in "ab")
+    left, right, ratios = compared(tmp_path, standing(real("conv")), standing(varied(real("conv"), 8, "conv")))
     assert (left["compiled_kind"], right["compiled_kind"]) == ("modelled", "measured")
-    lines = {line["what"]: line for line in explorer_compare.differences(left, right)}
-    assert lines["Compiled, ms"]["ratio"].endswith("measured ÷ modelled: not of one kind")
-    assert lines["Original on eager CPU, ms"]["ratio"].endswith("× measured")
+    assert ratios["Compiled, ms"].endswith("measured ÷ modelled: not of one kind")
+    assert ratios["Original on eager CPU, ms"].endswith("× measured")
+
+
+@pytest.mark.parametrize("verdict", ["unsteady", "too few", "not judged"])
+def test_no_ratio_is_told_of_a_time_that_does_not_stand(verdict, tmp_path, monkeypatch):
+    whole = standing(varied(real("conv"), 8, "conv"))
+    _, _, ratios = compared(tmp_path, whole, standing(whole, verdict))
+    for figure in ("Compiled, ms", "Original on eager CPU, ms"):
+        assert ratios[figure].startswith("not told: on the right, the ")
+    assert ratios.get("Compile, s", "") == ""
+    text = text_of(shown("explorer_compare", monkeypatch, tmp_path, left="lab/a", right="lab/b"))
+    assert "which one is quicker is not told: on the right, the device's time" in text
+    assert "× quicker" not in text
 
 
 def test_a_comparison_shows_differences_first(monkeypatch, tmp_path):

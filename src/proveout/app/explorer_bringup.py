@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -14,6 +13,7 @@ import streamlit as st
 from proveout.app import links, tables, theme
 from proveout.app.options import store
 from proveout.app.tables import Column
+from proveout.coding import read_json
 
 DEFAULT = "bringup"
 """Where the command puts its folders, below the folder it runs in."""
@@ -55,7 +55,7 @@ def _read(folder: Path) -> BringUp:
     stages = []
     for path in sorted((folder / "stages").glob("[0-9][0-9]-*.json")):
         try:
-            stage = json.loads(path.read_text())
+            stage = read_json(path)
         except (OSError, ValueError):
             continue  # being written, or somebody else's
         if isinstance(stage, dict) and {"number", "name", "title", "status", "headline"} <= stage.keys():

@@ -13,7 +13,7 @@ from proveout.app import data, explorer_charts, links, tables, theme
 from proveout.app.data import Board, Entry
 from proveout.app.options import store
 from proveout.app.tables import Column
-from proveout.columns.words import Row, number, numbers, pcc_text, status_words
+from proveout.columns.words import Row, number, numbers, pcc_text, status_words, weakness
 from proveout.store import op_rows
 from proveout.types import Record
 
@@ -28,6 +28,8 @@ class Figure:
     kind: str = ""
     """The column that says which kind of time it is, or the kind itself."""
     ratio: bool = True
+    what: str = ""
+    """For a time: which of a Record's timings it is, whose verdict decides on a ratio."""
 
     def kind_of(self, flat: Row) -> str:
         return (flat.get(self.kind) or "") if self.kind.endswith("_kind") else self.kind
@@ -39,9 +41,9 @@ def _plain(key: str, factor: float = 1.0) -> Callable[[Row], str | None]:
 
 FIGURES = (
     Figure("Status", "status", lambda r: f"{status_words(r).mark} {status_words(r).words}", ratio=False),
-    Figure("Compiled, ms", "compiled_ms", _plain("compiled_ms"), "compiled_kind"),
-    Figure("Original on eager CPU, ms", "original_ms", _plain("original_ms"), "original_kind"),
-    Figure("Simulation on this host, ms", "host_ms", _plain("host_ms"), "measured"),
+    Figure("Compiled, ms", "compiled_ms", _plain("compiled_ms"), "compiled_kind", what="compiled"),
+    Figure("Original on eager CPU, ms", "original_ms", _plain("original_ms"), "original_kind", what="eager"),
+    Figure("Simulation on this host, ms", "host_ms", _plain("host_ms"), "measured", what="simulation"),
     Figure("PCC", "pcc", lambda r: pcc_text(r["pcc"]), ratio=False),
     Figure("Accuracy, %", "accuracy", _plain("accuracy"), ratio=False),
     Figure("ATen ops", "ops_before", _plain("ops_before"), ratio=False),
@@ -50,7 +52,7 @@ FIGURES = (
     Figure("Peak SRAM, MB", "l1_peak_bytes", _plain("l1_peak_bytes", 1e-6), "modelled"),
     Figure("Peak DRAM, MB", "dram_peak_bytes", _plain("dram_peak_bytes", 1e-6), "modelled"),
     Figure("Weights on the device, MB", "weight_bytes", _plain("weight_bytes", 1e-6), "modelled"),
-    Figure("Compile, s", "compile_s", _plain("compile_s"), "measured"),
+    Figure("Compile, s", "compile_s", _plain("compile_s"), "measured", ratio=False),
     Figure("Parameters", "parameters", _plain("parameters"), ratio=False),
     Figure("Model", "model", lambda r: r["model"], ratio=False),
     Figure("Device", "device", lambda r: r["device"], ratio=False),
@@ -77,8 +79,8 @@ def page() -> None:
         theme.empty("No such Record", "The address names a Record that this store does not hold; choose two above.")
         return
     found = data.record(left), data.record(right)
-    _verdict(left, right)
-    lines = differences(left.row, right.row)
+    _verdict(left, right, *found)
+    lines = differences(left.row, right.row, *found)
     changed = [line for line in lines if line["differs"]]
     same = [line for line in lines if not line["differs"]]
     columns = [
@@ -99,9 +101,9 @@ def page() -> None:
         tables.show(same, columns, "compare-same")
 
 
-def differences(left: Row, right: Row) -> list[Row]:
-    """One line for each figure that either has, with its kinds; a ratio only of times of one kind, or one that names
-    both."""
+def differences(left: Row, right: Row, a: Record, b: Record) -> list[Row]:
+    """One line for each figure that either has, with its kinds; a ratio only of times that stand, and of one kind, or
+    one that names both."""
     lines = []
     for figure in FIGURES:
         shown = [figure.show(flat) for flat in (left, right)]
@@ -113,11 +115,20 @@ def differences(left: Row, right: Row) -> list[Row]:
                     "what": figure.name,
                     "left": told[0],
                     "right": told[1],
-                    "ratio": _ratio(figure, left, right) if all(shown) else "",
+                    "ratio": (weak(figure.what, a, b) or _ratio(figure, left, right)) if all(shown) else "",
                     "differs": shown[0] != shown[1] or kinds[0] != kinds[1],
                 }
             )
     return lines
+
+
+def weak(what: str, *records: Record) -> str:
+    """Why a ratio of these Records' times is not told; empty where both stand."""
+    for side, record in zip(("left", "right"), records):
+        timing = record.timing(what) if what else None
+        if timing is not None and (why := weakness(record, timing)):
+            return f"not told: on the {side}, {why}"
+    return ""
 
 
 def _ratio(figure: Figure, left: Row, right: Row) -> str:
@@ -154,7 +165,7 @@ def _chosen(board: Board) -> tuple[Entry | None, Entry | None]:
     return left, right
 
 
-def _verdict(left: Entry, right: Entry) -> None:
+def _verdict(left: Entry, right: Entry, *found: Record) -> None:
     """The sentence that a reader came for."""
     with st.container(horizontal=True):
         for entry in (left, right):
@@ -163,6 +174,12 @@ def _verdict(left: Entry, right: Entry) -> None:
     if not a or not b:
         return
     kinds = left.row["compiled_kind"], right.row["compiled_kind"]
+    if why := weak("compiled", *found):
+        st.warning(
+            f"{number(a)} ms ({kinds[0]}) → {number(b)} ms ({kinds[1]}): which one is quicker is {why}.",
+            icon=":material/rule:",
+        )
+        return
     factor = max(a, b) / min(a, b)
     quicker = "as fast as" if factor < 1.005 else f"{factor:.3g} × {'faster' if b < a else 'slower'} than"
     name = f"The right one is {quicker} the left one"

@@ -18,6 +18,7 @@ from proveout.app.runs import Run, Seen, trouble
 from proveout.app.tasks import STAGES, TASKS, Request
 from proveout.app.theme import Tile, badge
 from proveout.coding import to_json
+from proveout.columns.words import weakness
 from proveout.store import machine
 from proveout.types import Record, Timing
 
@@ -202,21 +203,14 @@ def figures(request: Request, seen: Seen, record: Record) -> list[Tile]:
 
 
 SPEED_UP = "Speed-up against the CPU"
-AGAINST: dict[str, str] = {
-    "unsteady": "is unsteady: stop other programs and run again",
-    "too few": "has too few samples: ask for more iterations",
-    "not judged": "was not judged",
-}
 
 
 def speed_up(record: Record, compiled: Timing, eager: Timing) -> Tile:
     """How many times faster than the CPU, with what the intervals leave open; withheld where one of the times, or a
     part of one, does not stand. A modelled time over a measured one says so in its unit."""
-    used = (eager, compiled, *record.parts(compiled))
-    weak = next((t for t in used if t.verdict not in ("steady", "predicted") or t.interval_ns is None), None)
-    if weak is not None:
-        whose = {"eager": "the CPU's time", "host": "the host's part of the time"}.get(weak.what, "the device's time")
-        return Tile(SPEED_UP, "not told", "", f"{whose} {AGAINST.get(weak.verdict, 'has no interval')}", "warn")
+    weak = weakness(record, eager) or weakness(record, compiled)
+    if weak:
+        return Tile(SPEED_UP, "not told", "", weak, "warn")
     ratio = eager.median_ns / compiled.median_ns
     mixed = compiled.kind != eager.kind
     (low, high), (least, most) = eager.interval_ns or (0, 0), compiled.interval_ns or (0, 0)

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from proveout.capture.running import file_digest
-from proveout.coding import digest
+from proveout.coding import digest, read_json
 from proveout.types import versions
 
 
 def recall(folder: Path, script: Path, asked: dict[str, Any]) -> dict[str, Any] | None:
     """What this very script gave when it was run like this; None where nothing that still holds is known."""
     try:
-        entry: dict[str, Any] = json.loads(_path(folder, script, asked).read_text(encoding="utf-8"))
+        entry: dict[str, Any] = read_json(_path(folder, script, asked))
         found = entry["found"]
         same_files = all(file_digest(script.parent / name) == value for name, value in found["files"])
         same_packages = all(_version(name) == value for name, value in found["packages"].items())

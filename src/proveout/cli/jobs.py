@@ -16,7 +16,7 @@ from proveout.runtimes import check_runtime
 from proveout.store import Store, fallback_rows
 from proveout.sweep import Local, Result, Workers, sweep
 from proveout.sweep.cluster import Cluster
-from proveout.types import Do, Explain, Record, Runtime
+from proveout.types import Do, Explain, Record, Runtime, Sequenced
 
 
 def run(
@@ -27,11 +27,17 @@ def run(
     *,
     runtime: Runtime = "proveout",
     lean: bool = False,
+    onnx_opset: int | None = None,
+    sequence: Path | None = None,
     explain: Explain | None = None,
     slower_than_ns: int | None = None,
 ) -> list[Result]:
     """Serve a request; what is finished is in the store even when this is interrupted."""
     asked = check(request, do, runtime, lean)
+    built = Sequenced.of(sequence) if sequence else None
+    job = dataclasses.replace(
+        asked.job, onnx_opset=onnx_opset, sequence=built, explain=explain, slower_than_ns=slower_than_ns
+    )
     check_folder(artifacts)
     check_folder(dump, "--dump DIR")
     scripts = chosen_scripts(request.scripts, request.search_dir, request.all_scripts, request.labels)
@@ -40,7 +46,7 @@ def run(
         raise UsageError(f"ONNX Runtime runs {scripts[0][0].name} on the CPU; leave --device {request.device} out.")
     asked = dataclasses.replace(
         asked,
-        job=dataclasses.replace(asked.job, explain=explain, slower_than_ns=slower_than_ns),
+        job=job,
         artifacts=artifacts,
         dump=dump,
         alone=frozenset(device for device, _ in asked.targets if not find(device).shared),
@@ -52,7 +58,6 @@ def run(
 def _workers(request: Request, store: Store, scripts: Sequence[Path]) -> Workers:
     if request.ray is None:
         return Local(request.jobs, scripts)
-
     return Cluster(request.ray, store, scripts)
 
 

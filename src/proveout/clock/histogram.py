@@ -18,6 +18,7 @@ from proveout.clock.blocks import CONFIDENCE
 from proveout.clock.quantiles import needed
 from proveout.clock.stamps import Stamps
 from proveout.clock.statistics import CURVE, Estimate, Percentile, Summary
+from proveout.coding import check_plain
 
 COLUMNS = ("histogram",)
 """What stands for the columns of a file that holds a histogram."""
@@ -75,7 +76,7 @@ class HistogramProgress:
 
 
 def read_bins(path: Path) -> Stamps:
-    return np.fromfile(path, dtype=np.int64)
+    return np.fromfile(check_plain(path), dtype=np.int64)
 
 
 def num_calls(bins: Stamps) -> int:

@@ -16,6 +16,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from proveout.coding import check_plain
+
 Stamps = npt.NDArray[np.int64]
 NO_STAMPS: Stamps = np.empty(0, dtype=np.int64)
 
@@ -116,7 +118,7 @@ def read_calls(path: Path, columns: Sequence[str]) -> Calls:
     """All calls that a file holds, by whomever and however suddenly it was left."""
     if not path.exists():
         return Calls(*[NO_STAMPS] * 7)
-    return calls_of(np.fromfile(path, dtype=np.int64), columns)
+    return calls_of(np.fromfile(check_plain(path), dtype=np.int64), columns)
 
 
 def calls_of(words: Stamps, columns: Sequence[str]) -> Calls:

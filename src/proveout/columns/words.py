@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from proveout.types import Status
+from proveout.types import Record, Status, Timing
 
 Row = dict[str, Any]
 """A Record's flat columns by name; None is unknown."""
@@ -34,6 +34,27 @@ STATUS: dict[Status, StatusWords] = {
 
 NOT_RUN = StatusWords("— (not run)", "✓", "compiled")
 """A dry run that succeeded: nothing ran, so there is no run success to tell."""
+
+
+WEAK: dict[str, str] = {
+    "unsteady": "is unsteady: stop other programs and run again",
+    "too few": "has too few samples: ask for more iterations",
+    "not judged": "was not judged",
+}
+
+
+OWN = "the device's time"
+
+
+def weakness(record: Record, timing: Timing) -> str:
+    """Why no ratio with this time is told, since it or a part of it does not stand; empty where it stands."""
+    for used in (timing, *record.parts(timing)):
+        if used.verdict not in ("steady", "predicted") or used.interval_ns is None:
+            whose = {"eager": "the CPU's time", "host": "the host's part of the time"}.get(
+                used.what, "the device's time"
+            )
+            return f"{whose} {WEAK.get(used.verdict, 'has no interval')}"
+    return ""
 
 
 def status_words(flat: Row) -> StatusWords:

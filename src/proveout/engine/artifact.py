@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from proveout.coding import from_json, to_json
+from proveout.coding import check_plain, from_json, read_json, to_json
 from proveout.devices.registry import find, kept_device
 from proveout.engine import structure
 from proveout.engine.artifact_head import Head, Source, source_of
@@ -152,13 +152,13 @@ class Saved:
         self._head = head
         self._arguments, self._results = structure.decode(head.arguments), structure.decode(head.results)
         self._check_head()
-        weights = load_file(folder / WEIGHTS)
+        weights = load_file(check_plain(folder / WEIGHTS))
         self._check_weights(weights)
         self._weights = weights
         with _own_words("cannot be put on its device"):
             self._loaded = kept_device(self.device).load(self.program, self.settings)
             self._loaded.set_weights(weights)
-        self._check_reference(load_file(folder / REFERENCE))
+        self._check_reference(load_file(check_plain(folder / REFERENCE)))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, given = tree_flatten((args, kwargs))
@@ -290,14 +290,14 @@ def _head(folder: Path) -> Head:
     if not (folder / HEAD).exists():
         raise UsageError(f"{folder} is no saved model: there is no {HEAD} in it.")
     try:
-        data = json.loads((folder / HEAD).read_text())
+        data = read_json(folder / HEAD)
         found = data.get("schema") if isinstance(data, dict) else None
         if type(found) is not int or found != SCHEMA:
             raise UsageError(f"{folder} has schema {found!r}; this version reads {SCHEMA}. Compile and save it again.")
         return from_json(Head, data)
     except UsageError:
         raise
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise UsageError(f"{folder} cannot be used: {str(error)[:300]}. Save the model again.") from error
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from proveout.coding import from_json, to_json
+from proveout.coding import from_json, plain_bytes, to_json
 from proveout.compiler import CompiledGraph
 from proveout.compiler.profile import Profile
 from proveout.folders import default_folder
@@ -65,7 +65,7 @@ def load(
     """The compiled graph of this key, under the given name, or None."""
     path = _path(key)
     try:
-        seal, _, payload = path.read_bytes().partition(b"\n")
+        seal, _, payload = plain_bytes(path).partition(b"\n")
         if not hmac.compare_digest(seal, _seal(key, payload)):
             return None
         head, _, blob = payload.partition(b"\n")

@@ -24,7 +24,7 @@ from proveout.compiler.profile import Profile
 from proveout.devices.registry import DeviceInfo
 from proveout.engine import cache
 from proveout.engine.recorder import Recorder
-from proveout.engine.views import View, seen_as, view_of, with_strides
+from proveout.engine.views import Layout, layout_of
 from proveout.engine.watch import Watch, wrote
 from proveout.engine.writes import take_writes
 from proveout.errors import OutOfMemory
@@ -36,6 +36,11 @@ SIZES_FROM_DATA = Kind(
     "sizes-from-data",
     "its sizes depend on data ({error})",
     "shapes depend on data: compute them outside the model, or call it with fixed shapes",
+)
+VIEWED_AS_COMPLEX = Kind(
+    "viewed-as-complex",
+    "an output looks at real numbers as complex ones or the other way round, and sizes vary",
+    "return a copy (.clone()), or call the model with fixed shapes",
 )
 MAX_SHAPES = 32
 """Shape buckets kept per graph; the least recently used is dropped."""
@@ -61,9 +66,6 @@ class GraphFunction:
         self.weights = weights - self.writes.positions | self.writes.state.keys()
         self.gm, self.counted, self.device, self.settings, self.name = gm, counted, device, settings, name
         self.profile = Profile(info.target, settings.precision)  # type: ignore[arg-type]
-        values = _output_values(gm)[: self.writes.num_outputs]
-        self.strides = [_strides(v) for v in values]
-        self.views = _output_views(values)
         self.lock = threading.RLock()
         self.variants: OrderedDict[Any, Variant | Reason] = OrderedDict()
         self.on_compiled: Callable[[CompiledGraph], None] = lambda compiled: None
@@ -105,10 +107,7 @@ class GraphFunction:
             self.tally.add(variant)
             if self.recorder is not None:
                 self.recorder.ran(variant.compiled, self.device.name, functools.partial(self.again, arguments))
-        if self.is_static:
-            outputs = [with_strides(o, s) for o, s in zip(outputs, self.strides)]
-            for index, (base, view) in self.views.items():
-                outputs[index] = seen_as(outputs[base], view)
+        outputs = variant.layout.of(outputs)
         if self.on_outputs is not None:
             self.on_outputs(outputs)
         return outputs
@@ -141,7 +140,8 @@ class GraphFunction:
 
     def _compile(self, gm: GraphModule) -> Variant:
         compiled = self._cached(gm)
-        variant = Variant(compiled, lambda: self._load(compiled), self.counted)
+        layout = layout_of(_output_values(gm)[: self.writes.num_outputs], offsets=not self.is_static)
+        variant = Variant(compiled, lambda: self._load(compiled), layout, self.counted)
         self.on_compiled(compiled)
         return variant
 
@@ -239,9 +239,13 @@ class Variant:
     """One Program with the weights it was last given."""
 
     def __init__(
-        self, compiled: CompiledGraph, load: Callable[[], Loaded], counted: frozenset[int] = frozenset()
+        self,
+        compiled: CompiledGraph,
+        load: Callable[[], Loaded],
+        layout: Layout,
+        counted: frozenset[int] = frozenset(),
     ) -> None:
-        self.compiled = compiled
+        self.compiled, self.layout = compiled, layout
         self._load = load
         self._loaded: tuple[Loaded, Watch] | None = None
         self.modelled_ns: int | None = None
@@ -311,11 +315,25 @@ def _specialise(gm: GraphModule, arguments: Sequence[Any]) -> GraphModule | Reas
         traced = make_fx(_without_symbols(gm), tracing_mode="fake")(*arguments)
     except Exception as error:  # PyTorch raises many kinds here; every one means "not with these sizes"
         return SIZES_FROM_DATA(error=type(error).__name__)
+    if _views_as_complex(traced):
+        return VIEWED_AS_COMPLEX()
     for node, original in zip((n for n in traced.graph.nodes if n.op == "placeholder"), names):
         if not isinstance(node.meta.get("val"), torch.Tensor):
             value = arguments[names.index(original)]
             node.meta["val"] = value if not isinstance(value, torch.Tensor) else node.meta.get("val")
     return traced
+
+
+def _views_as_complex(gm: GraphModule) -> bool:
+    """Whether an output's memory is real to one node and complex to another. With symbolic sizes AOTAutograd makes such
+    views again by replaying the output's own history, which a device's result does not have."""
+    seen: dict[int, set[bool]] = {}
+    for node in gm.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.layout == torch.strided:
+            seen.setdefault(value.untyped_storage()._cdata, set()).add(value.is_complex())
+    outputs = (v for v in _output_values(gm) if isinstance(v, torch.Tensor) and v.layout == torch.strided)
+    return any(len(seen[v.untyped_storage()._cdata]) > 1 for v in outputs)
 
 
 def _without_symbols(gm: GraphModule) -> Callable[..., Any]:
@@ -339,33 +357,10 @@ def _has_symbols(gm: GraphModule) -> bool:
 
 def _concrete(argument: Any) -> Any:
     if isinstance(argument, torch.Tensor):
-        return (tuple(argument.shape), argument.dtype)
+        return (tuple(argument.shape), argument.stride() if argument.layout == torch.strided else None, argument.dtype)
     return argument
 
 
 def _output_values(gm: GraphModule) -> list[Any]:
     output = next(n for n in gm.graph.nodes if n.op == "output")
     return [a.meta.get("val") if isinstance(a, torch.fx.Node) else None for a in output.args[0]]
-
-
-def _output_views(values: Sequence[Any]) -> dict[int, tuple[int, View]]:
-    """Outputs that in eager are views of an earlier output: position -> (that one's position, how it lies there)."""
-    views: dict[int, tuple[int, View]] = {}
-    whole: dict[Any, int] = {}
-    for index, value in enumerate(values):
-        if _strides(value) is None:
-            continue
-        key = value.untyped_storage()._cdata
-        if key in whole:
-            view = view_of(value, values[whole[key]])
-            if view is not None:
-                views[index] = (whole[key], view)
-        elif value.storage_offset() == 0 and value.numel() * value.element_size() == value.untyped_storage().nbytes():
-            whole[key] = index
-    return views
-
-
-def _strides(value: Any) -> tuple[int, ...] | None:
-    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
-        return None
-    return tuple(value.stride()) if all(isinstance(s, int) for s in value.stride()) else None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -71,3 +73,66 @@ def _repeated(value: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
     once = value[tuple(slice(0, 1) if s == 0 else slice(None) for s in strides)]
     base = torch.empty_strided(once.shape, strides, dtype=value.dtype, device=value.device).copy_(once)
     return base.as_strided(value.shape, strides)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a graph's outputs lie in memory: PyTorch makes views of them later, and relies on it."""
+
+    strides: tuple[tuple[int, ...] | None, ...] = ()
+    views: Mapping[int, tuple[int, View]] = field(default_factory=dict)
+    """Outputs that in eager are views of an earlier output: position -> (that one's position, how it lies there)."""
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    """Outputs that do not begin where their memory does: AOTAutograd looks for a view of an argument by this number."""
+
+    def of(self, outputs: Sequence[Any]) -> list[Any]:
+        """The same outputs, laid out like this."""
+        laid = [with_strides(output, strides) for output, strides in zip(outputs, self.strides, strict=True)]
+        for index, (base, view) in self.views.items():
+            laid[index] = seen_as(laid[base], view)
+        for index, offset in self.offsets.items():
+            laid[index] = _moved(laid[index], offset)
+        return laid
+
+
+def layout_of(values: Sequence[Any], offsets: bool) -> Layout:
+    """How these tensors, which may be fake ones, lie; with `offsets`, also how far from the start of their memory."""
+    views: dict[int, tuple[int, View]] = {}
+    whole: dict[Any, int] = {}
+    for index, value in enumerate(values):
+        if _strides(value) is None:
+            continue
+        key = value.untyped_storage()._cdata
+        if key in whole:
+            view = view_of(value, values[whole[key]])
+            if view is not None:
+                views[index] = (whole[key], view)
+        elif _fills_memory(value) and not value.is_conj() and not value.is_neg():  # those hold other numbers there
+            whole[key] = index
+    strides = tuple(map(_strides, values))
+    starts = {i: v.storage_offset() for i, v in enumerate(values) if offsets and strides[i] is not None}
+    return Layout(strides, views, {i: start for i, start in starts.items() if start and i not in views})
+
+
+def _moved(value: torch.Tensor, offset: int) -> torch.Tensor:
+    """The same tensor, so far from the start of a memory of its own."""
+    if value.storage_offset() == offset or value.numel() == 0:
+        return value
+    extent = 1 + sum((n - 1) * s for n, s in zip(value.shape, value.stride()))
+    memory = torch.empty(offset + extent, dtype=value.dtype, device=value.device).untyped_storage()
+    place = torch.empty(0, dtype=value.dtype, device=value.device)
+    place.set_(memory, offset, value.shape, value.stride())  # type: ignore[call-overload]
+    flat, source = (t.as_strided((extent,), (1,), t.storage_offset()) for t in (place, value))
+    flat.copy_(source)  # also where elements share a place
+    return place
+
+
+def _fills_memory(value: torch.Tensor) -> bool:
+    size = value.numel() * value.element_size()
+    return value.storage_offset() == 0 and size == value.untyped_storage().nbytes()
+
+
+def _strides(value: Any) -> tuple[int, ...] | None:
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+        return None
+    return tuple(value.stride()) if all(isinstance(s, int) for s in value.stride()) else None

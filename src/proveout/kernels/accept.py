@@ -23,8 +23,8 @@ from torch._subclasses.fake_tensor import (
 from proveout.errors import UsageError
 from proveout.kernels.memory_config import PLAIN
 from proveout.kernels.signatures import constructors, enums, parameters
-from proveout.kernels.table import constant_bytes, dtype_name, infer, kernels, resolve, specs_of, torch_dtype
-from proveout.program import Arg, Construct, InvalidProgram, Name, Program, Ref, Step, verify
+from proveout.kernels.table import constant_bytes, dtype_name, infer, kernels, kind_of, resolve, specs_of, torch_dtype
+from proveout.program import DEALLOCATE, Arg, Construct, InvalidProgram, Name, Program, Ref, Step, verify
 from proveout.types import DTYPE_BYTES, TensorSpec
 
 NAMESPACES = frozenset({"aten", "prims", "torchvision"})
@@ -123,6 +123,8 @@ def _check_step(step: Step, namespaces: Collection[str]) -> None:
     else:
         _check(step.kernel in kernels(), f"there is no kernel {step.kernel!r}")
         known = parameters(step.kernel)
+        if step.kernel == DEALLOCATE or kind_of(step) in ("layout", "memory"):
+            _check(bool(step.uses), f"{step.kernel} is given no value")
     seen = set()
     for name, value in step.attrs:
         _check(name in known, f"{step.kernel} takes no {name!r}")

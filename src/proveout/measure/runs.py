@@ -18,6 +18,7 @@ from typing import Any
 
 from proveout.clock import histogram
 from proveout.clock.stamps import NO_STAMPS, read_calls
+from proveout.coding import plain_bytes, read_json
 from proveout.errors import UsageError
 from proveout.folders import default_folder
 from proveout.measure.models import device_kind
@@ -93,7 +94,7 @@ def recover(folder: Path) -> list[Outcome]:
     try:
         plan = _read(folder / "run.json")["plan"]
         return [_recovered(configuration_folder(folder, number), part) for number, part in enumerate(plan)]
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise UsageError(f"{folder} is damaged ({type(error).__name__}: {str(error)[:200]}).") from error
 
 
@@ -120,7 +121,7 @@ def last_lines(path: Path) -> str:
     """The end of a log."""
     if not path.exists():
         return ""
-    return "\n".join(path.read_text(errors="replace").splitlines()[-LOG_LINES:])
+    return "\n".join(plain_bytes(path).decode(errors="replace").splitlines()[-LOG_LINES:])
 
 
 def ended_ns(workers: Sequence[WorkerRun], at_least: int = 0) -> int:
@@ -169,7 +170,7 @@ def _roots() -> list[Path]:
 
 
 def _read(path: Path) -> Any:
-    return json.loads(path.read_text())
+    return read_json(path)
 
 
 def _identity(pid: int) -> list[int]:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from proveout.coding import from_json, to_json
+from proveout.coding import from_json, read_json, to_json
 from proveout.store import Store, machine, write_text
 from proveout.sweep.results import Result
 
@@ -90,8 +90,8 @@ def states(store: Store) -> list[State]:
     """The sweeps that a store remembers, the newest first; a file that cannot be read is passed over."""
     found = []
     for path in (store.folder / FOLDER).glob(f"*/{FILE}"):
-        with contextlib.suppress(OSError, ValueError, RecursionError):
-            found.append(from_json(State, json.loads(path.read_text())))
+        with contextlib.suppress(OSError, ValueError):
+            found.append(from_json(State, read_json(path)))
     return sorted(found, key=lambda state: state.started, reverse=True)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from proveout import folders
-from proveout.coding import digest, from_json, to_json
+from proveout.coding import digest, from_json, read_json, to_json
 from proveout.errors import UsageError
 
 Phase = Literal["forward", "backward"]
@@ -77,7 +77,7 @@ def load(folder: Path) -> list[Dump]:
     dumps = []
     for path in paths:
         try:
-            dumps.append(from_json(Dump, json.loads(path.read_text(encoding="utf-8"))))
+            dumps.append(from_json(Dump, read_json(path)))
         except ValueError as error:
             raise UsageError(f"{path} is not a raw dump: {error}. Remove it, or trace its model again.") from None
     return dumps

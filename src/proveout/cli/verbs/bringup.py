@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ from proveout.capture import discover, resolve
 from proveout.cli.jobs import check_folder
 from proveout.cli.options import Json, ScriptArgs
 from proveout.cli.output import emit, emit_json, note
-from proveout.coding import to_json
+from proveout.coding import read_json, to_json
 from proveout.devices.registry import find, settings_for
 from proveout.errors import ScriptError, UsageError
 from proveout.folders import file_name
@@ -138,7 +137,7 @@ class _Telling:
             changed = path.stat().st_mtime_ns
             if self._before.get(path) != changed:
                 self._before[path] = changed
-                stage = json.loads(path.read_text())
+                stage = read_json(path)
                 seconds = time.monotonic() - self._started
                 note(
                     f"[{stage['number']}/{self.total}] {self.marks[stage['status']]} {stage['title']}: "

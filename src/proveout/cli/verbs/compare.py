@@ -17,7 +17,7 @@ from proveout.capture import discover, resolve
 from proveout.cli.options import CacheDir, Json, ScriptArgs, SearchDir
 from proveout.cli.output import emit, emit_json, note
 from proveout.cli.request import Request, check
-from proveout.columns.words import called
+from proveout.columns.words import called, weakness
 from proveout.devices.registry import find
 from proveout.errors import ScriptError, UsageError
 from proveout.measure import compare as statistics
@@ -121,12 +121,16 @@ class Compared:
         """A modelled time does not vary, so that no interval is needed to judge it."""
         if self.gate is not None:
             return self.gate.outcome
+        if self.ratio.ratio.value is None:
+            return "undecided"
         return "failed" if self.allowed is not None and (self.ratio.ratio.value or 0) - 1 > self.allowed else "passed"
 
     @property
     def reason(self) -> str:
         if self.gate is not None:
             return self.gate.reason
+        if self.ratio.ratio.value is None:
+            return self.ratio.ratio.reason
         more = (self.ratio.ratio.value or 0) - 1
         return f"B is modelled to take {abs(more):.1%} {'less' if more < 0 else 'more'} time"
 
@@ -136,7 +140,7 @@ class Compared:
             for side, median in zip(self.sides, self.medians_ms)
         ]
         estimate = self.ratio.ratio
-        told = f"{estimate.value:.4f}"
+        told = "not told" if estimate.value is None else f"{estimate.value:.4f}"
         if estimate.low is not None and estimate.high is not None:
             told += f", 95 % interval {estimate.low:.4f} to {estimate.high:.4f}"
         elif estimate.reason:
@@ -184,7 +188,8 @@ def compared(a: Competitor, b: Competitor, pairs: int, allowed: float | None) ->
     if (a.kept is None) != (b.kept is None):
         side = a if a.kept is not None else b
         raise UsageError(f"{side.name} ({side.text}) is a result of the cache: compare it with another one there.")
-    first = [_timing(a), _timing(b)]
+    records = [_record(a), _record(b)]
+    first = [_timing(side, record) for side, record in zip((a, b), records)]
     kinds = {timing.kind for timing in first}
     if len(kinds) > 1:
         raise UsageError(f"A is {first[0].kind} and B is {first[1].kind}: such times are not compared.")
@@ -195,8 +200,12 @@ def compared(a: Competitor, b: Competitor, pairs: int, allowed: float | None) ->
     verdict = statistics.gate(*runs, allowed) if kind == "measured" and allowed is not None else None
     ratio = verdict.compared if verdict else statistics.compare(*runs)
     if kind == "modelled":
-        told = dataclasses.replace(ratio.ratio, reason="one prediction each", needs=0)
-        ratio = dataclasses.replace(ratio, ratio=told)
+        whose = zip((a, b), records, first)
+        weak = [f"{side.name}: {why}" for side, record, timing in whose if (why := _weak_part(record, timing))]
+        told = dataclasses.replace(ratio.ratio, reason="; ".join(weak) or "one prediction each", needs=0)
+        ratio = dataclasses.replace(ratio, ratio=dataclasses.replace(told, value=None) if weak else told)
+    elif ratio.ratio.low is None:  # a ratio whose interval is not known says nothing
+        ratio = dataclasses.replace(ratio, ratio=dataclasses.replace(ratio.ratio, value=None))
     medians = [sorted(_median(run) for run in side) for side in runs]
     middles = (_median(medians[0]) / 1e6, _median(medians[1]) / 1e6)
     return Compared((a, b), kind, middles, ratio, verdict, allowed)
@@ -206,13 +215,21 @@ def _interleave(sides: Sequence[Competitor], runs: Sequence[list[Sequence[int]]]
     """A B was the first pair; then B A, A B, … so that a machine that slows down hurts both alike."""
     started, left = time.monotonic(), 2 * (pairs - 1)
     for done, which in enumerate([i for pair in range(1, pairs) for i in ((1, 0) if pair % 2 else (0, 1))]):
-        runs[which].append(_timing(sides[which]).samples_ns)
+        runs[which].append(_timing(sides[which], _record(sides[which])).samples_ns)
         each = (time.monotonic() - started) / (done + 1)
         note(f"[{done + 3}/{left + 2}] {sides[which].name}: about {each * (left - done - 1):.0f} s left")
 
 
-def _timing(side: Competitor) -> Timing:
-    record = side.kept or run_once(side.job)
+def _weak_part(record: Record, timing: Timing) -> str:
+    """Why a modelled time does not stand: a part of it was measured, and weakly."""
+    return weakness(record, timing) if record.parts(timing) else ""
+
+
+def _record(side: Competitor) -> Record:
+    return side.kept or run_once(side.job)
+
+
+def _timing(side: Competitor, record: Record) -> Timing:
     if record.status != "passed":
         raise ScriptError(f"{side.name} ({side.text}) failed: {record.reason}. Run: proveout check {side.text}")
     found = record.timing(side.what)

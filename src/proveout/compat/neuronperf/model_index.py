@@ -16,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from proveout.coding import read_json
 from proveout.errors import EnvironmentFault, UsageError
 from proveout.folders import file_name
 from proveout.store import write_text
@@ -74,7 +75,7 @@ def save(model_index: Index, filename: str | Path | None = None, root_dir: str |
 def load(filename: str | Path) -> Index:
     """Read an index."""
     try:
-        loaded = json.loads(Path(filename).read_text(encoding="utf-8"))
+        loaded = read_json(filename)
     except OSError as error:
         raise UsageError(f"cannot read the model index {filename}: {error.strerror or error}.") from error
     except ValueError:
