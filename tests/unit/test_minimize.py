@@ -109,6 +109,8 @@ def test_weights_stay_weights_so_that_their_format_can_be_at_fault():
     assert found.failure.kind == "pcc"
     assert len(found.ops) <= 2
     assert "self." in found.text
+    assert "PCC" in found.failure.message
+    assert found.failure.sign == "low"  # one number alone would be off as well, without a PCC
 
 
 def test_an_op_without_a_kernel_is_found_where_fallbacks_are_errors():

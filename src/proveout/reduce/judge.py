@@ -24,7 +24,8 @@ class Failure:
 
     kind: Kind
     sign: str
-    """What must stay the same beside the kind: the class of an error; empty where the kind says all."""
+    """What must stay the same beside the kind: an error's class; `low` for a PCC that is, `off` for what PCC does not
+    see (scale, constants, shapes, integers). Empty where the kind says all."""
     message: str
 
     def like(self, other: Failure | None) -> bool:
@@ -78,7 +79,8 @@ def _wrong(found: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor], least:
             return Failure("nan", "", f"{lost} of {got.numel()} elements are not finite")
         verdict = compare(got, want, name="output", threshold=least)
         if not verdict.passed:
-            return Failure("pcc", "", verdict.reason)
+            low = verdict.pcc is not None and verdict.pcc < least
+            return Failure("pcc", "low" if low else "off", verdict.reason)
     return None
 
 
