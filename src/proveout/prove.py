@@ -119,6 +119,7 @@ FAILURE_OF_STAGE = {
     "trace": "lowering",
     "run": "device",
     "check": "numerics",
+    "explain": "numerics",
     "benchmark": "device",
 }
 

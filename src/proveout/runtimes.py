@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proveout import recording
+from proveout.compat import onnxflow
+from proveout.compat.mlagility.served import mlagility_names
 from proveout.devices.registry import find
-from proveout.errors import CaptureError, EnvironmentFault, unknown
+from proveout.errors import CaptureError, EnvironmentFault, UsageError, unknown
+from proveout.folders import file_name
 from proveout.types import Coverage, Job, OpStatus, Runtime
 
 if TYPE_CHECKING:
@@ -121,11 +124,7 @@ def _ort(job: Job, found: Found, folder: Path, after_pass: Callable[[str], None]
     if job.workload.is_onnx:
         session: Any = found.module
         return Candidate(lambda **feed: session.run(None, feed), tensors_only=True)
-    path = folder / "model.onnx"
-    with torch.no_grad():
-        exported = torch.onnx.export(found.module, found.args, kwargs=found.kwargs, dynamo=True, verbose=False)
-    assert exported is not None
-    exported.save(str(path))
+    path = _built(job, found, Path(job.artifacts) if job.artifacts else folder)
     session = open_onnx(path)
     names = [value.name for value in session.get_inputs()]
 
@@ -180,6 +179,67 @@ def found_onnx(job: Job) -> Found:
 
     session = open_onnx(Path(job.workload.script))
     return Found(job.workload, session, (), example_feed(session, job.settings.seed))
+
+
+def _built(job: Job, found: Found, folder: Path) -> Path:
+    """The model's ONNX file: exported, or by the stages of the user's own sequence."""
+    if job.sequence is None:
+        return export_onnx(found, folder, job.onnx_opset)
+    spec = importlib.util.spec_from_file_location("proveout_sequence", job.sequence.file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with mlagility_names():
+        spec.loader.exec_module(module)
+        if not callable(getattr(module, "get_sequence", None)):
+            raise UsageError(
+                f"{job.sequence.file} defines no get_sequence(). It gives the Sequence of a build's stages."
+            )
+        numbered = {f"Positional Arg {i}": value for i, value in enumerate(found.args, 1)}
+        build = folder.parent if job.artifacts else folder
+        made = onnxflow.build_model(
+            found.module,
+            {**found.kwargs, **numbered},
+            build.name if job.artifacts else "build",
+            build.parent if job.artifacts else build,
+            monitor=False,
+            rebuild="always",
+            sequence=module.get_sequence(),
+            onnx_opset=job.onnx_opset,
+        )
+    if made.state.build_status is not onnxflow.build.Status.SUCCESSFUL_BUILD or not made.state.onnx_file:
+        raise CaptureError(f"the stages of {job.sequence.file} ended without an ONNX file and set_success.")
+    return Path(made.state.onnx_file)
+
+
+def export_onnx(found: Found, folder: Path, opset: int | None = None) -> Path:
+    """Write a model as an ONNX file of the version asked for, or of the exporter's own."""
+    import torch
+
+    folder.mkdir(parents=True, exist_ok=True)
+    name = file_name(found.workload.build_name)
+    with torch.no_grad():
+        if opset is None or opset >= OLDEST_OPSET:
+            made = torch.onnx.export(
+                found.module, found.args, kwargs=found.kwargs, opset_version=opset, dynamo=True, verbose=False
+            )
+            assert made is not None
+            path = folder / f"{name}-op{opset_of(made.model_proto)}-base.onnx"
+            made.save(str(path))
+        else:  # PyTorch's older exporter writes the versions that its newer one no longer can
+            path = folder / f"{name}-op{opset}-base.onnx"
+            arguments = (*found.args, dict(found.kwargs)) if found.kwargs else found.args  # keywords as a last dict
+            torch.onnx.export(found.module, arguments, str(path), opset_version=opset, dynamo=False, verbose=False)
+    return path
+
+
+OLDEST_OPSET = 18
+"""Of PyTorch's exporter; an older one is written by the exporter before it."""
+
+
+def opset_of(model: Any) -> int:
+    """The version of ONNX that a file is written in."""
+    return int(next(known.version for known in model.opset_import if known.domain in ("", "ai.onnx")))
 
 
 def open_onnx(path: Path) -> Any:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from proveout import check, clock
+from proveout.cause.explain import explain
 from proveout.check import trust
-from proveout.engine.compiled import Compiled, undisturbed
+from proveout.coding import to_json
+from proveout.engine.compiled import Compiled, compile, undisturbed
 from proveout.engine.host_part import has_host_part, host_part
 from proveout.engine.prediction import prediction, with_host
 from proveout.engine.snapshot import save_calls
@@ -19,7 +22,7 @@ from proveout.runtimes import quiet, tensors
 from proveout.subject import Subject
 from proveout.tracer import raw
 from proveout.tracer.live import trace
-from proveout.types import Do, Record, Timing, Trace
+from proveout.types import Do, Explain, Record, Timing, Trace
 
 Stage = Callable[[Subject, Record], Record]
 
@@ -44,7 +47,7 @@ def compiled(subject: Subject, record: Record) -> Record:
     found, job = subject.candidate.compiled, subject.job
     if found is None:
         return record
-    if job.artifacts and not {"export", "perf"} & set(job.do):
+    if job.artifacts and not {"export", "perf", "explain"} & set(job.do):
         for number, program in enumerate(found.programs):
             program.save(Path(job.artifacts, job.workload.name.replace("::", "."), f"program{number}"))
     # Taken now: an evaluation on other batch sizes compiles further graphs, which are not this workload's.
@@ -115,6 +118,21 @@ def checked(subject: Subject, record: Record) -> Record:
     return replace(record, accuracy=evaluate(found), accuracy_eager=evaluate(subject.model))
 
 
+def explained(subject: Subject, record: Record) -> Record:
+    """Where the outputs' error comes from, op by op, in the Job's folder."""
+    job, found, asked = subject.job, subject.candidate.compiled, subject.job.explain or Explain()
+    if found is None or not job.artifacts:
+        return record
+    other = None
+    if asked.settings is not None:
+        other = compile(subject.model, device=asked.device or job.device, settings=asked.settings, call=subject.call)
+    why = explain(found, subject.call, other, asked.every)
+    folder = Path(job.artifacts)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "explain.json").write_text(json.dumps(to_json(why), indent=1, allow_nan=False) + "\n")
+    return record
+
+
 def timed(subject: Subject, record: Record) -> Record:
     """The original and the candidate, each by the clock, one after the other; no time of what computes nothing."""
     job, candidate = subject.job, subject.candidate
@@ -161,6 +179,7 @@ STAGES: dict[str, Stage] = {
     "export": exported,
     "run": ran,
     "check": checked,
+    "explain": explained,
     "benchmark": timed,
     "trace": traced,
 }

@@ -10,6 +10,7 @@ import typing
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import metadata
+from pathlib import Path
 from typing import Any, Literal, Union
 
 from proveout.coding import digest, hints_of, to_json
@@ -214,6 +215,10 @@ class Settings:
         return found[-1] if found else self.weights
 
 
+OF_A_CHIP = Settings(precision="bfloat16")
+"""What a proof on a chip starts with; `devices.registry.settings_for` gives those of any target."""
+
+
 def _pairs(given: Any) -> tuple[tuple[str, Weights], ...]:
     """Overrides as a user wrote them: a dict, or a list of pairs."""
     items = given.items() if isinstance(given, dict) else given
@@ -283,6 +288,18 @@ class Workload:
     """Digest of the script and the modules beside it that it imports."""
     mode: Literal["inference", "training"] = "inference"
     """How the model is run: in training only where its script takes gradients, whatever mode it was left in."""
+    other_hashes: tuple[str, ...] = ()
+    """What MLAgility calls the model: its hashes pick it too."""
+
+    def is_named(self, selector: str) -> bool:
+        """Whether a hash that a user typed means this model."""
+        return selector in (self.selector, *self.other_hashes)
+
+    @property
+    def build_name(self) -> str:
+        """What MLAgility calls a model with its inputs: the script's name and its hash."""
+        stem = self.script.rpartition("/")[2].rpartition(".")[0] or self.name
+        return f"{stem}_{self.selector}" if self.selector else stem
 
     @property
     def expects_failure(self) -> bool:
@@ -308,7 +325,9 @@ class Limits:
 
 
 Runtime = Literal["proveout", "eager", "inductor", "stat", "ort"]
-Do = Literal["compile", "run", "export", "check", "benchmark", "perf", "serve", "trace"]
+Do = Literal[
+    "compile", "run", "export", "check", "benchmark", "perf", "serve", "evaluate", "generate", "trace", "explain"
+]
 
 
 @dataclass(frozen=True)
@@ -321,12 +340,36 @@ class Trace:
 
 
 @dataclass(frozen=True)
+class Sequenced:
+    """A file of MLAgility's that says by which stages a model becomes an ONNX file, and a digest of its text."""
+
+    file: str
+    digest: str
+
+    @staticmethod
+    def of(path: Path) -> Sequenced:
+        if not path.is_file():
+            raise UsageError(f"{path} is not a file. A sequence file defines get_sequence().")
+        return Sequenced(str(path.absolute()), digest([path.read_text(encoding="utf-8", errors="replace")])[:12])
+
+
+@dataclass(frozen=True)
+class Explain:
+    """What a model's error is told against: eager mode, or the same model on another device or under other settings."""
+
+    device: str = ""
+    settings: Settings | None = None
+    every: bool = False
+    """Look into every op, whatever it costs."""
+
+
+@dataclass(frozen=True)
 class Job:
     """One thing to do, as pure JSON: what workers, caches and the app exchange."""
 
     workload: Workload
     device: str = "sim"
-    settings: Settings = Settings(precision="bfloat16")
+    settings: Settings = OF_A_CHIP
     do: tuple[Do, ...] = ("check", "benchmark")
     """`compile` alone runs nothing on the device; the others compile too."""
     iterations: int = 20
@@ -351,13 +394,19 @@ class Job:
     """Seconds that may be added to `iterations` of what is measured, until there are enough calls to judge."""
     trace: Trace | None = None
     """What to write down where the model is traced; into `artifacts`."""
+    onnx_opset: int | None = None
+    """The version of ONNX that `--runtime ort` exports to; None for the exporter's own."""
+    sequence: Sequenced | None = None
+    """The stages that make the ONNX file, where they are the user's own."""
+    explain: Explain | None = None
+    """What the error is told against where it is explained; into `artifacts`."""
 
     @property
     def key(self) -> str:
         """Names the Record: changes whenever the model, its shapes, a setting or a version that matters does."""
         w = self.workload
         apart = ["workload", "timeout_s", "artifacts", "dump", "limits", "lean"]
-        younger = ("serve", "trace", "enough_s")  # than most Records
+        younger = ("serve", "trace", "enough_s", "onnx_opset", "sequence", "explain")  # than most Records
         apart += [name for name in younger if getattr(self, name) is None]
         doing = {k: v for k, v in to_json(self).items() if k not in apart}
         # The last folder tells two scripts of one name apart; more of the path would tie Records to a machine.
@@ -675,8 +724,9 @@ def versions() -> dict[str, str]:
 
 
 __all__ = [
-    "Buffer", "Comparison", "Coverage", "DRAM", "DTYPE_BYTES", "DeviceSpec", "Do", "Fallback", "GraphNode", "HOST",
-    "Job", "Judgement", "Kind", "L1", "Layout", "Limits", "Memory", "MemoryUse", "ModeGap", "OpState", "OpStatus",
-    "Origin", "Place", "Precision", "Record", "Runtime", "SCHEMA", "Settings", "ShardSpec", "Sharding", "Status",
-    "StepGap", "TILE", "TensorSpec", "Timing", "Trace", "Trust", "Weights", "Workload", "short_dtype", "versions",
+    "Buffer", "Comparison", "Coverage", "DRAM", "DTYPE_BYTES", "DeviceSpec", "Do", "Explain", "Fallback", "GraphNode",
+    "HOST", "Job", "Judgement", "Kind", "L1", "Layout", "Limits", "Memory", "MemoryUse", "ModeGap", "OpState",
+    "OpStatus", "Origin", "Place", "Precision", "Record", "Runtime", "SCHEMA", "Settings", "ShardSpec", "Sharding",
+    "Status", "StepGap", "TILE", "TensorSpec", "Timing", "Trace", "Trust", "Weights", "Workload", "short_dtype",
+    "versions",
 ]  # fmt: skip

@@ -73,6 +73,7 @@ VERBS = [
     "perf",
     "app",
     "check",
+    "explain",
     "compare",
     "export",
     "discover",

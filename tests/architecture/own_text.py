@@ -21,6 +21,7 @@ STRANGERS = {
     "chip/profile_text.py": (4, "tt-metal's profiles"),
     "chip/table_cells.py": (2, "tables of times that others measured"),
     "chip/table_rows.py": (2, "tables of times that others measured"),
+    "cli/benchit/__init__.py": (1, "arguments for users' scripts"),
     "cli/verbs/__init__.py": (1, "the verbs' files, read without importing them"),
     "cli/verbs/models.py": (1, "docstrings of users' scripts"),
     "compiler/lower.py": (3, "Dynamo's names of modules, and Python's stack traces"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import threading
 import time
@@ -144,6 +145,28 @@ def test_a_node_without_the_store_sends_its_record_back(cluster: Any, tmp_path: 
     (result,) = sweep(asked, [(tmp_path / "a.py", ())], workers, Told())
     assert result.path == store.path(result.record.job)
     assert result.record.status == "passed"
+
+
+def test_scripts_and_what_lies_beside_them_go_to_nodes_that_do_not_have_them(cluster: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "sizes.py").write_text("WIDTH = 32")
+    (folder / "size.txt").write_text("4")
+    (folder / "net.py").write_text(
+        "import pathlib, torch, sizes\n"
+        "high = int(pathlib.Path(__file__).with_name('size.txt').read_text())\n"
+        "torch.nn.Linear(sizes.WIDTH, high)(torch.ones(1, sizes.WIDTH))\n"
+    )
+    store = Store(tmp_path / "cache")
+    store.check_writable()
+    script = folder / "net.py"
+    workers = Cluster(cluster.address, store, [script])
+    shutil.rmtree(folder)  # no node has it now
+    asked = Asked(store, (("sim:n150", Settings()),), COMPILE)
+    (result,) = sweep(asked, [(script, ())], workers, Told())
+    assert (result.record.status, result.record.job.workload.parameters) == ("passed", 32 * 4 + 4), result.row["reason"]
+    assert result.record.job.workload.script == result.row["script"] == str(script)
+    assert result.path == store.path(result.record.job)
 
 
 def test_a_cluster_without_the_device_is_refused_before_a_job_waits_for_ever(cluster: Any, tmp_path: Path) -> None:

@@ -711,7 +711,10 @@ def test_hashes_pick_models_and_the_whole_script_outweighs_them(models: Path) ->
     ((_, selectors),) = resolve([f"models/a.py::{one}", "models/a.py", f"models/a.py::{two}"])
     assert selectors == ()
     assert resolve(["models/list.txt"])[1][1] == (one,)
-    with pytest.raises(UsageError, match=r"'xyz' is not a hash of 12 hex digits. Run: proveout discover models/a.py"):
+    with pytest.raises(
+        UsageError,
+        match=r"'xyz' is not a hash of 12 hex digits, nor of MLAgility's 8. Run: proveout discover models/a.py",
+    ):
         resolve(["models/a.py::xyz"])
 
 

@@ -476,17 +476,31 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(world: World, capsys: p
 
 
 def test_compile_leaves_each_model_a_folder_and_asks_again_when_it_is_gone(world: World, tmp_path: Path) -> None:
+    def leaves_a_program(job: Job) -> Record:
+        Path(job.artifacts, "graph0").mkdir(parents=True, exist_ok=True)
+        Path(job.artifacts, "graph0", "program.json").write_text("{}")
+        return dataclasses.replace(make_record(), job=job)
+
+    world.verdict = leaves_a_program
     words = ("compile", "linear.py", "-o", str(tmp_path / "programs"))
     assert world.run(*words) == 0
     folder = Path(world.proven[0].artifacts)
     assert folder.parent == tmp_path / "programs"
-    (folder / "graph0").mkdir(parents=True)
-    (folder / "graph0" / "program.json").write_text("{}")
     world.run(*words)
     assert len(world.proven) == 1
     (folder / "graph0" / "program.json").unlink()
     world.run(*words)
     assert len(world.proven) == 2
+    world.run(*words, "--pcc", "0.5")
+    world.run(*words)
+    assert len(world.proven) == 4, "the folder holds another Job's Programs"
+
+
+@pytest.mark.parametrize("words", [("compile", "-o"), ("compile", "--dump"), ("perf", "-o"), ("export", "-o")])
+def test_a_record_is_not_made_again_under_the_same_key(world: World, tmp_path: Path, words: tuple[str, str]) -> None:
+    for _ in range(2):
+        world.run(words[0], "linear.py", words[1], str(tmp_path / "left"))
+    assert len(world.proven) == 1, "a model without a Program leaves none, and is done all the same"
 
 
 def test_compile_says_what_stays_on_the_host(world: World, capsys: pytest.CaptureFixture[str]) -> None:
@@ -501,11 +515,11 @@ def test_compile_json_holds_the_ledger(world: World, capsys: pytest.CaptureFixtu
 
 
 def test_a_dump_is_made_even_where_the_record_is_known(world: World, tmp_path: Path) -> None:
-    words = ("compile", "linear.py", "--dump", str(tmp_path / "passes"))
-    for times in (1, 2):
-        assert world.run(*words) == 0
+    words = ("compile", "linear.py")
+    for more, times in (((), 1), (("--dump", str(tmp_path / "passes")), 2), (("--dump", str(tmp_path / "passes")), 2)):
+        assert world.run(*words, *more) == 0
         assert len(world.proven) == times
-    assert Path(world.proven[0].dump).parent == tmp_path / "passes"
+    assert Path(world.proven[1].dump).parent == tmp_path / "passes"
     assert (tmp_path / "passes" / "index.html").exists()
 
 

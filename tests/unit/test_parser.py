@@ -49,7 +49,7 @@ def test_a_name_that_is_not_standard_is_refused_with_the_valid_ones(monkeypatch:
         parse(["batchsize"])
 
 
-@pytest.mark.parametrize("flag", ["--hieght", "--height", "--batch", "stray"])
+@pytest.mark.parametrize("flag", ["--hieght", "--height", "--batch_sizes", "stray"])
 def test_a_flag_that_the_script_does_not_take_ends_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flag: str
 ) -> None:
@@ -58,6 +58,11 @@ def test_a_flag_that_the_script_does_not_take_ends_it(
         parse(["batch_size"])
     assert ended.value.code == 2
     assert f"unknown parameter {flag}; this script takes --batch_size" in capsys.readouterr().err
+
+
+def test_a_beginning_that_only_one_parameter_has_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments(monkeypatch, "--max_seq_len=64")
+    assert parse(["batch_size", "max_seq_length"]) == [1, 64]
 
 
 def test_a_value_of_the_wrong_type_ends_the_script(

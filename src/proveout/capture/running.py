@@ -41,7 +41,7 @@ def run_script(script: Path, script_args: str = "") -> tuple[ModuleType, BaseExc
     raised: BaseException | None = None
     before = set(threading.enumerate())
     vision.serve()
-    with _as_main(module, argv, root), mlagility_names(), quick_answers():
+    with _as_main(module, argv, root), mlagility_names(script), quick_answers():
         try:
             code = compile(source, str(script), "exec", dont_inherit=True)
             exec(code, vars(module))

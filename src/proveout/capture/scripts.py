@@ -109,8 +109,11 @@ def _split(name: str) -> tuple[str, tuple[str, ...]]:
     pattern, mark, tail = name.partition("::")
     selectors = tuple(tail.split(",")) if mark else ()
     for selector in selectors:
-        if not re.fullmatch("[0-9a-f]{12}", selector):
-            raise UsageError(f"{name!r}: {selector!r} is not a hash of 12 hex digits. Run: proveout discover {pattern}")
+        if not re.fullmatch("[0-9a-f]{12}|[0-9a-f]{8}", selector):
+            raise UsageError(
+                f"{name!r}: {selector!r} is not a hash of 12 hex digits, nor of MLAgility's 8."
+                f" Run: proveout discover {pattern}"
+            )
     return pattern, selectors
 
 

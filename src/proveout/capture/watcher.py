@@ -27,6 +27,7 @@ from proveout.capture.inputs import Inputs, is_real, named_tensors, snapshot, sp
 from proveout.capture.labels import read_labels
 from proveout.capture.running import explain, is_users, location, place, run_script, source_digest
 from proveout.capture.weights import serving
+from proveout.compat.mlagility.hashes import hashes_of
 from proveout.errors import ScriptError, UsageError
 from proveout.types import Workload
 
@@ -121,6 +122,7 @@ def observe(
             obstacle=call.obstacle,
             source=source,
             mode="training" if call.trained else "inference",
+            other_hashes=call.other_hashes,
         )
         for name, call in zip(names, calls)
     ]
@@ -149,11 +151,16 @@ class _Calls:
     training: bool
     depth: int
     obstacle: str
+    other_hashes: tuple[str, ...] = ()
     trained: bool = False
     """Whether a gradient came back through a result: what is trained on purpose stays in training mode."""
     calls: int = 0
     seconds: float = 0.0
     kept: tuple[nn.Module, tuple[Any, ...], dict[str, Any]] | None = None
+
+
+PARTS_ONLY = ("torch", "torchvision", "torchaudio", "torchmetrics")
+"""Libraries whose modules without parameters are parts of models, or measure them."""
 
 
 class _Depth(threading.local):
@@ -253,6 +260,7 @@ class _Watcher:
         with self.lock:
             if seen is None:
                 seen = self.remember(model, specs_of(tensors), copies, frame, depth)
+                seen.other_hashes = seen.other_hashes or hashes_of(model, args, kwargs)
                 self.known[key] = weakref.ref(model), seen
             seen.calls += 1
             seen.seconds += seconds
@@ -304,9 +312,10 @@ class _Watcher:
         return place(self.script, filename, line)
 
     def is_model(self, module: nn.Module, caller: FrameType) -> bool:
-        """A library's modules without parameters (bare activations, losses, image transforms) are not models.
+        """PyTorch's modules without parameters (bare activations, losses, image transforms) are not models.
 
-        Nor is what a parametrisation computes, nor what is being traced, nor what a tracer compares with.
+        Another library's is one where the user calls it: a graph convolution that only propagates. What a
+        parametrisation computes is none, nor what is being traced, nor what a tracer compares with.
         """
         import torch
 
@@ -314,7 +323,10 @@ class _Watcher:
             return False
         if caller.f_globals.get("__name__") in ("torch.nn.utils.parametrize", "torch.jit._trace"):
             return False
-        return any(True for _ in module.parameters()) or any(self.is_users(type(part)) for part in module.modules())
+        if any(True for _ in module.parameters()) or any(self.is_users(type(part)) for part in module.modules()):
+            return True
+        library = type(module).__module__.partition(".")[0]
+        return library not in PARTS_ONLY and is_users(self.script, caller.f_code.co_filename)
 
     def is_users(self, kind: type) -> bool:
         home = sys.modules.get(kind.__module__)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from proveout.check.compare import relative_l2
-from proveout.check.steps import joined
+from proveout.check.exact import joined
 from proveout.columns.words import pcc_text
 from proveout.devices.execute import fast, on_chips, run_step
 from proveout.program import Program, Step

@@ -12,11 +12,11 @@ from typing import Any
 import typer
 import typer.core
 
-from proveout.cli import verbs
+from proveout.cli import benchit, verbs
 from proveout.cli.output import emit_json, note
 from proveout.errors import ProveoutError
 
-NAMES = ("proveout", "benchit")
+NAMES = ("proveout", BENCHIT := "benchit")
 INTERRUPTED = 130
 DISK = {
     errno.ENOSPC: "Free some space and run it again.",
@@ -32,16 +32,20 @@ DISK = {
 NotParsed: Any = typer.BadParameter.__base__
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line and return its exit code: 0 all passed, 1 some failed, 2 usage, 3 environment."""
+def main(argv: Sequence[str] | None = None, program: str = "") -> int:
+    """Run one command line and return its exit code: 0 all passed, 1 some failed, 2 usage, 3 environment.
+
+    `program` is the name that it was called by, unless the process has it: `benchit` reads MLAgility's words.
+    """
     words = list(sys.argv[1:] if argv is None else argv)
-    program = Path(sys.argv[0]).stem
+    program = program or Path(sys.argv[0]).stem
     program = program if program in NAMES else NAMES[0]
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without ✓ shows ?, not a traceback
 
     def fail(message: str, code: int) -> int:
+        message = _in_the_name_of(program, message)
         if "--json" in words:
             emit_json({"error": message, "exit_code": code})
         else:
@@ -49,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
 
     try:
-        code = _command()(args=_expand(words), prog_name=program, standalone_mode=False) or 0
+        code = invoke(words, program)
     except ProveoutError as error:
         return fail(str(error), error.exit_code)
     except NotParsed as error:
@@ -66,6 +70,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     if code == INTERRUPTED:
         return fail("interrupted; what was already written is kept.", INTERRUPTED)
     return int(code)
+
+
+def invoke(words: Sequence[str], program: str = NAMES[0]) -> int:
+    """Run one command line; what is wrong with it, or with this machine, is raised."""
+    spelled = benchit.spelled(words) if program == BENCHIT else _expand(list(words))
+    return _command(program)(args=spelled, prog_name=program, standalone_mode=False) or 0
+
+
+def _in_the_name_of(program: str, text: str) -> str:
+    """What we tell people to type, under the name that they typed."""
+    for verb in verbs.names() if program != NAMES[0] else ():
+        text = text.replace(f"{NAMES[0]} {verb}", f"{program} {verb}")
+    return text
 
 
 def _expand(words: list[str]) -> list[str]:
@@ -100,7 +117,9 @@ class _Verbs(typer.core.TyperGroup):
         if cmd_name not in verbs.names():
             return None
         app = typer.Typer(**PLAIN)
-        app.command(cmd_name)(verbs.load(cmd_name))
+        theirs = ctx.info_name == BENCHIT and cmd_name in benchit.VERBS
+        function = benchit.load(cmd_name) if theirs else verbs.load(cmd_name)
+        app.command(cmd_name, help=_in_the_name_of(str(ctx.info_name), function.__doc__ or ""))(function)
         return typer.main.get_command(app)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -137,9 +156,9 @@ PLAIN: dict[str, Any] = {
 }
 
 
-def _command() -> Callable[..., Any]:
+def _command(program: str) -> Callable[..., Any]:
     app = typer.Typer(cls=_Verbs, **{**PLAIN, "add_completion": True})
-    app.callback()(_root)
+    app.callback(help=benchit.HELP if program == BENCHIT else _root.__doc__)(_root)
     return typer.main.get_command(app)
 
 

@@ -16,7 +16,7 @@ from proveout.runtimes import check_runtime
 from proveout.store import Store, fallback_rows
 from proveout.sweep import Local, Result, Workers, sweep
 from proveout.sweep.cluster import Cluster
-from proveout.types import Do, Record, Runtime
+from proveout.types import Do, Explain, Record, Runtime, Sequenced
 
 
 def run(
@@ -27,9 +27,14 @@ def run(
     *,
     runtime: Runtime = "proveout",
     lean: bool = False,
+    onnx_opset: int | None = None,
+    sequence: Path | None = None,
+    explain: Explain | None = None,
 ) -> list[Result]:
     """Serve a request; what is finished is in the store even when this is interrupted."""
     asked = check(request, do, runtime, lean)
+    built = Sequenced.of(sequence) if sequence else None
+    job = dataclasses.replace(asked.job, onnx_opset=onnx_opset, sequence=built, explain=explain)
     check_folder(artifacts)
     check_folder(dump, "--dump DIR")
     scripts = chosen_scripts(request.scripts, request.search_dir, request.all_scripts, request.labels)
@@ -38,6 +43,7 @@ def run(
         raise UsageError(f"ONNX Runtime runs {scripts[0][0].name} on the CPU; leave --device {request.device} out.")
     asked = dataclasses.replace(
         asked,
+        job=job,
         artifacts=artifacts,
         dump=dump,
         alone=frozenset(device for device, _ in asked.targets if not find(device).shared),
@@ -49,7 +55,6 @@ def run(
 def _workers(request: Request, store: Store, scripts: Sequence[Path]) -> Workers:
     if request.ray is None:
         return Local(request.jobs, scripts)
-
     return Cluster(request.ray, store, scripts)
 
 

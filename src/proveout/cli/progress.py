@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from proveout.cli.output import note
-from proveout.columns.words import STATUS
+from proveout.columns.words import status_words
 from proveout.sweep import Result
 from proveout.words import counted
 
@@ -64,7 +64,7 @@ class Progress:
 
     def done(self, what: str, result: Result, seconds: float) -> None:
         how = "from the cache" if result.from_cache else f"{seconds:.1f} s"
-        line = f"{result.row['model']} on {result.row['device']}: {STATUS[result.row['status']].words} ({how})"
+        line = f"{result.row['model']} on {result.row['device']}: {status_words(result.row).words} ({how})"
         self.step(what, f"{line}: {result.row['reason']}" if result.row["reason"] else line)
 
     def _end(self, what: str, line: str) -> None:

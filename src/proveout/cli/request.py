@@ -199,7 +199,7 @@ def takes_request(verb: Callable[..., int]) -> Callable[..., int]:
 
 def _chosen(request: Request) -> dict[str, Any]:
     """The settings that a user named."""
-    chosen = dict(map(_override, request.overrides or ()))
+    chosen = dict(map(setting_of, request.overrides or ()))
     for name, value in (("precision", request.precision and request.precision.value), ("pcc", request.pcc)):
         if value is not None and name in chosen:
             raise UsageError(f"--{name} and --set {name}=… say the same thing twice; keep one.")
@@ -208,7 +208,7 @@ def _chosen(request: Request) -> dict[str, Any]:
     return chosen
 
 
-def _override(text: str) -> tuple[str, Any]:
+def setting_of(text: str) -> tuple[str, Any]:
     """`trace=true` as ("trace", True): a JSON value, `none`, or else the word itself; Settings judges it."""
     name, equals, value = text.partition("=")
     if not equals:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
-PACKAGES = ("proveout", "torch", "transformers", "numpy")
+PACKAGES = ("proveout", "torch", "transformers", "numpy", "onnxruntime")
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 CGROUP = Path("/sys/fs/cgroup")
 CPU = Path("/sys/devices/system/cpu")

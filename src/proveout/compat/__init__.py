@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -36,9 +37,17 @@ NAMES = {
 
 
 STAND_INS = {
-    "mlagility": f"{__name__}.mlagility",
+    "mlagility": f"{__name__}.agility",
+    "mlagility.api": f"{__name__}.agility",
+    "mlagility.cli": f"{__name__}.agility",
     "mlagility.common": f"{__name__}.mlagility",
+    "mlagility.common.filesystem": f"{__name__}.agility.filesystem",
+    "mlagility.parser": f"{__name__}.mlagility.parser",
     "neuronperf": f"{__name__}.neuronperf",
+    "onnxflow": f"{__name__}.onnxflow",
+    "onnxflow.common": f"{__name__}.onnxflow",
+    "onnxflow.justbuildit": f"{__name__}.onnxflow",
+    "onnxflow.model": f"{__name__}.onnxflow",
     "torch_ttnn": f"{__name__}.torch_ttnn",
     "ttnn": "proveout.ttnn",
 }
@@ -49,7 +58,7 @@ PACKAGES = Path(__file__).parent / "packages"
 def stand_in(package: str) -> None:
     """Have our own modules answer to another system's package name. Called by the package of that name here."""
     sys.modules[package] = import_module(STAND_INS[package])
-    sys.meta_path.insert(0, _StandIns(package))
+    sys.meta_path.insert(0, StandIns(package))
 
 
 def is_installed(package: str) -> bool:
@@ -59,8 +68,8 @@ def is_installed(package: str) -> bool:
     return spec is not None and spec.origin is not None
 
 
-class _StandIns(MetaPathFinder):
-    """Finds the modules of one such package."""
+class StandIns(MetaPathFinder):
+    """Finds one such package and its modules."""
 
     def __init__(self, package: str) -> None:
         self.package = package
@@ -68,10 +77,12 @@ class _StandIns(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if not fullname.startswith(f"{self.package}."):
+        if fullname.partition(".")[0] != self.package:
             return None
         parent, _, name = fullname.rpartition(".")
         home = STAND_INS.get(fullname) or f"{STAND_INS.get(parent, parent)}.{name}"
+        if fullname not in STAND_INS and find_spec(home) is None:
+            return None
         return ModuleSpec(fullname, _Loader(home))
 
 

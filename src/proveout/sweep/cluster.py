@@ -1,6 +1,7 @@
 """Workers on a Ray cluster: every Task is a Ray task with its resources, made again when its node is lost.
 
-Each node's worker processes keep a warm process of their own. Records go straight to the store where the node sees it,
+Each node's worker processes keep a warm process of their own. Scripts go with the Tasks, so that no folder need be
+shared. Records go straight to the store where the node sees it,
 and otherwise come back with the answer.
 """
 
@@ -26,6 +27,7 @@ from proveout.devices.registry import describe
 from proveout.errors import EnvironmentFault, UsageError
 from proveout.store import Store, replacing
 from proveout.sweep.cores import claim
+from proveout.sweep.parcels import Parcel, as_asked, at_hand, parcels, root_of
 from proveout.sweep.results import Result, keep
 from proveout.sweep.tasks import Find, Prove, Task, libraries, wants_fresh
 from proveout.sweep.warm import WarmServer
@@ -75,6 +77,7 @@ class Cluster:
                 self._mark.unlink()
                 raise _nobody(address, str(error).splitlines()[0]) from error
         self._remote = self._ray.remote(work)
+        self._sent = {folder: self._ray.put(sent) for folder, sent in parcels(scripts).items()}
         self._open: dict[Future[Any], Any] = {}
         self._looked, self._cluster = 0.0, dict[str, float]()
 
@@ -86,7 +89,9 @@ class Cluster:
         wanted = resources(task)
         self._refuse_missing(wanted)
         options = {"max_retries": RETRIES, "scheduling_strategy": "SPREAD", "name": task.name, **wanted}
-        reference = self._remote.options(**options).remote(task, str(self._mark), self._modules)
+        reference = self._remote.options(**options).remote(
+            task, str(self._mark), self._modules, self._sent.get(root_of(task.script))
+        )
         kept: Future[Any] = Future()
         self._open[kept] = reference
         reference.future().add_done_callback(functools.partial(self._received, task, kept))
@@ -149,17 +154,19 @@ def resources(task: Task) -> dict[str, Any]:
     return {"num_cpus": 1, "memory": size, **extra}
 
 
-def work(task: Task, mark: str, modules: Sequence[str]) -> Answer:
-    """On a node: one Task in a child of this worker's warm process."""
+def work(task: Task, mark: str, modules: Sequence[str], sent: Parcel | None = None) -> Answer:
+    """On a node: one Task in a child of this worker's warm process. `sent` is its script where the node has none."""
     server = _server(tuple(modules))
-    with claim(1) as cpus:
-        run = functools.partial(server.run, cpus=cpus, fresh=wants_fresh(task.script))
+    with claim(1) as cpus, at_hand(task, sent) as here:
+        run = functools.partial(server.run, cpus=cpus, fresh=wants_fresh(here.script))
         if Path(mark).exists():
-            return Answer(task(run))
-        if isinstance(task, Find):
-            return Answer(dataclasses.replace(task, cache=None)(run))
+            return Answer(as_asked(here(run), task))
+        if isinstance(here, Find) or isinstance(task, Find):
+            assert isinstance(here, Find)
+            return Answer(as_asked(dataclasses.replace(here, cache=None)(run), task))
         with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
-            value = dataclasses.replace(task, store=Path(folder))(run)
+            asked = dataclasses.replace(task, store=Path(folder))
+            value = as_asked(dataclasses.replace(here, store=Path(folder))(run), asked)
             files = sorted(Path(folder).rglob("*.parquet")) + sorted(Path(folder).rglob("*.json"))
             return Answer(value, tuple((f.relative_to(folder).as_posix(), f.read_bytes()) for f in files))
 

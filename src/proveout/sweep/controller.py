@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from proveout.capture import How
+from proveout.devices.registry import HOST, settings_for
 from proveout.errors import ProveoutError, UsageError
 from proveout.folders import file_name
 from proveout.store import Store
@@ -213,11 +214,11 @@ class _Sweep:
 
 
 def _selected(discovery: Discovery, script: Path, selectors: tuple[str, ...]) -> tuple[Workload, ...]:
-    found = {w.selector: w for w in discovery.workloads}
+    found = discovery.workloads
     for selector in selectors if found else ():
-        if selector not in found:
-            raise UsageError(f"{script.name} has no model {selector}; it has {', '.join(found)}.")
-    return tuple(w for w in discovery.workloads if not selectors or w.selector in selectors)
+        if not any(w.is_named(selector) for w in found):
+            raise UsageError(f"{script.name} has no model {selector}; it has {', '.join(w.selector for w in found)}.")
+    return tuple(w for w in found if not selectors or any(map(w.is_named, selectors)))
 
 
 def _job(asked: Asked, workload: Workload, device: str, settings: Settings) -> Job:
@@ -226,7 +227,7 @@ def _job(asked: Asked, workload: Workload, device: str, settings: Settings) -> J
         asked.job,
         workload=workload,
         device="cpu" if onnx else device,
-        settings=dataclasses.replace(settings, precision="model") if onnx else settings,
+        settings=dataclasses.replace(settings, precision=settings_for(HOST).precision) if onnx else settings,
         runtime="ort" if onnx else asked.job.runtime,
         # Counting processes would disturb what is timed, and the script has shown what it starts.
         limits=dataclasses.replace(asked.how.limits, processes=0),
@@ -236,6 +237,8 @@ def _job(asked: Asked, workload: Workload, device: str, settings: Settings) -> J
 def _in_folders(job: Job, asked: Asked) -> Job:
     """The Job with folders of its own below those that the user named."""
     name = file_name(f"{job.workload.name[:120]}-{job.workload.selector}-{job.device}")
+    if job.runtime == "ort":
+        name = f"{file_name(job.workload.build_name)}/onnx"
     artifacts, dump = (str(f.absolute() / name) if f else "" for f in (asked.artifacts, asked.dump))
     return dataclasses.replace(job, artifacts=artifacts, dump=dump)
 

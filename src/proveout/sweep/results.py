@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -37,7 +38,7 @@ class Result:
 
 def known(store: Store, job: Job, rebuild: Rebuild, anywhere: bool = False) -> Result | None:
     """The Record that makes a Job unnecessary: made on this machine, or on any of a cluster's (`anywhere`)."""
-    if rebuild == "always" or job.dump or (job.artifacts and not any(Path(job.artifacts).rglob("program.json"))):
+    if rebuild == "always" or not all(_holds(Path(folder), job) for folder in (job.artifacts, job.dump) if folder):
         return None
     path = store.found_anywhere(job) if anywhere else store.path(job)
     try:
@@ -51,6 +52,29 @@ def known(store: Store, job: Job, rebuild: Rebuild, anywhere: bool = False) -> R
     if settled != record and path == store.path(job):
         store.write(settled)
     return Result(path, row(settled), from_cache=True)
+
+
+MADE_BY = ".made-by.json"
+"""In a folder that a Job left files in: its key, and what it left."""
+
+
+def note_folders(job: Job) -> None:
+    """Say in the folders that a Job left files in which they are: while they are there it is not done again."""
+    for folder in map(Path, filter(None, (job.artifacts, job.dump))):
+        folder.mkdir(parents=True, exist_ok=True)
+        left = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file() and p.name != MADE_BY)
+        Path(folder, MADE_BY).write_text(json.dumps({"key": job.key, "files": left}))
+
+
+def _holds(folder: Path, job: Job) -> bool:
+    """Whether a folder still has all that this very Job left there; of ONNX files, one of the version asked for."""
+    if job.runtime == "ort":
+        return any(folder.glob(f"*-op{job.onnx_opset or '*'}-base.onnx")) or job.workload.is_onnx
+    try:
+        left = json.loads(Path(folder, MADE_BY).read_text())
+        return bool(left["key"] == job.key) and all(Path(folder, name).is_file() for name in left["files"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
 
 
 def keep(store: Store, record: Record) -> Result:

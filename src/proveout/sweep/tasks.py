@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from proveout.errors import ProveoutError
 from proveout.isolate import Runner
 from proveout.prove import failed, prove
 from proveout.store import Store
-from proveout.sweep.results import Rebuild, Result, keep, known
+from proveout.sweep.results import Rebuild, Result, keep, known, note_folders
 from proveout.types import Job
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ class Prove:
             raise
         except Exception as error:
             record = failed(self.job, "internal", unexpected(error))
+        with contextlib.suppress(OSError):  # costs making them again, no more
+            note_folders(self.job)
         return keep(store, record)
 
 

@@ -17,6 +17,7 @@ FIRST = ("benchmark", "report", "compile", "bringup", "perf", "app")
 
 THEN = (
     "check",
+    "explain",
     "compare",
     "export",
     "discover",

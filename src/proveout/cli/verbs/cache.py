@@ -12,6 +12,7 @@ from proveout.cache import Entry, chosen, clean, delete, entries, record_of, sta
 from proveout.cli.options import CacheDir, Json
 from proveout.cli.output import colour, emit, emit_json, note
 from proveout.coding import to_json
+from proveout.columns.words import status_words
 from proveout.errors import UsageError
 from proveout.report.tables.terminal import grid
 from proveout.store import Store
@@ -76,8 +77,16 @@ def _list(store: Store, names: list[str], as_json: bool, asked: dict[str, Any]) 
     found = chosen(store, names) if names else entries(store)
     if not as_json:
         titles = ("Model", "Device", "Did", "Status", "Made", "Machine", "Size", "Key")
-        keys = ("model", "device", "did", "status", "created", "machine")
-        lines = [(*(e.row[k] for k in keys), _size(e.num_bytes), e.row["key"]) for e in found]
+        lines = [
+            (
+                *(e.row[k] for k in ("model", "device", "did")),
+                status_words(e.row).words,
+                *(e.row[k] for k in ("created", "machine")),
+                _size(e.num_bytes),
+                e.row["key"],
+            )
+            for e in found
+        ]
         emit(grid(titles, lines, colour()) if lines else "No Records.")
     return {"records": [{**e.row, "file": str(e.path), "bytes": e.num_bytes} for e in found]}
 

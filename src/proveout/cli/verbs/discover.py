@@ -80,7 +80,17 @@ def verb(
 
 
 def show(request: Request) -> int:
-    """Look for models and list them, always anew: how long they ran is part of the answer."""
+    """Look for models and list them."""
+    found = look(request)
+    if request.as_json:
+        emit_json({"scripts": list(map(_document, found))})
+    else:
+        _print(found)
+    return 1 if any(map(gave_nothing, found)) else 0
+
+
+def look(request: Request) -> list[Discovery]:
+    """Run the scripts, always anew: how long their models ran is part of the answer."""
     limits = limits_of(request.memory, request.no_network, request.sandbox)
     how = How(request.script_args, request.small, request.max_depth, checked_weights(request.weights), limits)
     found = []
@@ -97,14 +107,10 @@ def show(request: Request) -> int:
                 progress.step(task.name, line)
     finally:
         workers.stop()
-    if request.as_json:
-        emit_json({"scripts": list(map(_document, found))})
-    else:
-        _print(found)
-    return 1 if any(_failed(discovery) for discovery in found) else 0
+    return found
 
 
-def _failed(discovery: Discovery) -> bool:
+def gave_nothing(discovery: Discovery) -> bool:
     """Whether a script gave no model; one labelled `expect::fail` may."""
     return not discovery.workloads and ("expect", ("fail",)) not in discovery.labels
 

@@ -14,7 +14,7 @@ import typer
 from proveout import isolate, recording
 from proveout.cli.jobs import check_folder, run
 from proveout.cli.output import colour, emit, emit_json, note
-from proveout.cli.request import Rebuild, Request, takes_request
+from proveout.cli.request import Request, takes_request
 from proveout.devices.registry import find
 from proveout.errors import ScriptError, UsageError
 from proveout.folders import file_name
@@ -73,10 +73,7 @@ def _of_scripts(request: Request, chosen: dict[str, Any], output: Path) -> int:
         if find(device.strip()).target != "ttnn":
             raise UsageError(f"device {device!r} has no modelled chip. Use --device sim, or `proveout benchmark`.")
     overrides = [*(request.overrides or ()), *(f"{key}={str(value).lower()}" for key, value in chosen.items())]
-    # A Record that is there already says nothing about the Programs in this folder.
-    rebuild = Rebuild.always if request.rebuild is Rebuild.if_needed else request.rebuild
-    asked = dataclasses.replace(request, overrides=overrides or None, rebuild=rebuild)
-    results = run(asked, ("check", "perf"), output / "programs")
+    results = run(dataclasses.replace(request, overrides=overrides or None), ("check", "perf"), output / "programs")
     sheets = []
     for result in results:
         record = result.record

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from proveout.coding import read_json
@@ -11,11 +12,11 @@ from proveout.errors import UsageError
 
 
 def load_from_cache(cache_dir: str | Path, build_name: str) -> dict[str, list[str]]:
-    """The labels of the Record whose workload is named `build_name`, as `{"author": ["google"], …}`."""
+    """The labels of the Record whose model or build is named `build_name`, as `{"author": ["google"], …}`."""
     folder = Path(cache_dir)
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder. Name the folder that `--cache-dir` named when benchmarking.")
-    names = set()
+    names: set[str] = set()
     for name, labels in _workloads(folder):
         if name == build_name:
             return labels
@@ -23,8 +24,7 @@ def load_from_cache(cache_dir: str | Path, build_name: str) -> dict[str, list[st
     near = difflib.get_close_matches(build_name, sorted(names), n=3)
     hint = f" Near: {', '.join(near)}." if near else ""
     raise UsageError(
-        f"{folder} holds no Record named {build_name!r} among {len(names)}.{hint}"
-        f" Run: proveout cache list --cache-dir {folder}"
+        f"{folder} holds no Record named {build_name!r}.{hint} Run: proveout cache list --cache-dir {folder}"
     )
 
 
@@ -33,9 +33,38 @@ def _workloads(folder: Path) -> Iterator[tuple[str, dict[str, list[str]]]]:
     for path in sorted(folder.glob("**/*.json")):
         try:
             workload = read_json(path)["job"]["workload"]
-            yield workload["name"], {key: list(values) for key, values in workload["labels"]}
+            labels = {key: list(values) for key, values in workload["labels"]}
+            stem = Path(workload["script"]).stem
+            hashes = [workload["selector"], *workload.get("other_hashes", ())]
+            authors = [f"{stem}_{author}" for author in labels.get("author", ())]
+            yield workload["name"], labels
+            yield from ((f"{name}_{one}", labels) for name in (stem, *authors) for one in hashes if one)
         except (OSError, ValueError, LookupError, TypeError):
             continue
 
 
-__all__ = ["load_from_cache"]
+def load_from_file(file_path: str | Path) -> dict[str, list[str]]:
+    """The labels in a script's first line."""
+    with open(file_path, encoding="utf-8", errors="replace") as script:
+        line = script.readline().strip()
+    return to_dict(line.removeprefix("# labels:").split()) if line.startswith("# labels:") else {}
+
+
+def to_dict(label_list: Iterable[str]) -> dict[str, list[str]]:
+    """`["author::google", "group::a,b"]` as a dict; a word that is no label is passed over with a warning."""
+    found: dict[str, list[str]] = {}
+    for word in label_list:
+        key, mark, values = word.partition("::")
+        if key and mark and values and "::" not in values:
+            found[key] = values.split(",")
+        else:
+            warnings.warn(f"the label {word!r} is malformed; write key::value or key::value,value", stacklevel=2)
+    return found
+
+
+def is_subset(wanted: dict[str, list[str]], labels: dict[str, list[str]]) -> bool:
+    """Whether a script's labels have every key that is wanted, with one of its values."""
+    return all(set(values) & set(labels.get(key, ())) for key, values in wanted.items())
+
+
+__all__ = ["is_subset", "load_from_cache", "load_from_file", "to_dict"]

@@ -72,7 +72,7 @@ def parse(names: Sequence[str] = ()) -> Arguments:
     for name in wanted:
         if name not in PARAMETERS:
             raise unknown("parameter", name, PARAMETERS)
-    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser = argparse.ArgumentParser()
     for name in dict.fromkeys(wanted):
         parameter = PARAMETERS[name]
         defaults = f"default {parameter.default}" + (f"; small: {parameter.small}" if parameter.small else "")

@@ -1,0 +1,265 @@
+"""From a compiled model to where its error comes from: every graph that a call runs, its ops, its modules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from proveout.cause.closeness import closeness
+from proveout.cause.findings import COMPILER, Contribution, Explained, Explanation, OutputShare
+from proveout.cause.local import Pass, look
+from proveout.cause.sides import Pair, against_another, against_float32
+from proveout.cause.telescope import Reference, Run, Score, Telescope
+from proveout.check.nonfinite import first_nonfinite
+from proveout.engine.compiled import Compiled, undisturbed
+from proveout.engine.graph import GraphFunction, Variant
+from proveout.errors import NumericsError, UsageError
+from proveout.program import Loaded, Program, Ref
+from proveout.types import Origin
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+PASSES = 0.11
+"""Forward passes that the border may take for each op that differs, beside those from the start."""
+FROM_THE_START = 6
+"""The model by itself, compiled, and as its graph; both sides op by op, float32 once more on the device's values."""
+LEAST_PASSES = 8.0
+FLOAT32 = "float32, op by op"
+NOTABLE = 0.1
+
+
+def explain(compiled: Compiled, call: Call, other: Compiled | None = None, every: bool = False) -> Explained:
+    """Where the error of one call comes from: against eager, or against another compilation of the same model.
+
+    `every` looks into every op, whatever it costs."""
+    args, kwargs = call
+    with undisturbed(compiled.model, call), torch.no_grad():
+        wanted = (other or compiled.model)(*args, **kwargs)
+    with undisturbed(compiled.model, call):
+        found, calls = _calls(compiled, call)
+    notes, graphs = [], []
+    others = _calls(other, call)[1] if other is not None else []
+    if other is not None and len(others) != len(calls):
+        raise UsageError(f"one side runs {len(calls)} graphs and the other {len(others)}: they cannot be swapped.")
+    for number, one in enumerate(calls):
+        if isinstance(one.variant, Variant):
+            theirs = others[number] if others else None
+            graphs.append(_explained(compiled, one, other, theirs, every))
+        else:
+            notes.append(f"graph {one.graph.name} runs in eager mode: {one.variant}")
+    return Explained(closeness(found, wanted, compiled.settings.pcc), tuple(g for g in graphs if g), tuple(notes))
+
+
+@dataclass(frozen=True)
+class _Ran:
+    """One graph as a call ran it."""
+
+    graph: GraphFunction
+    variant: Any
+    arguments: tuple[Any, ...]
+
+    @property
+    def inputs(self) -> list[Any]:
+        return [self.arguments[i] for i in self.variant.compiled.input_positions]
+
+
+def _calls(compiled: Compiled, call: Call) -> tuple[Any, list[_Ran]]:
+    ran: list[_Ran] = []
+
+    def run(graph: GraphFunction, arguments: Sequence[Any]) -> list[Any]:
+        ran.append(_Ran(graph, graph.variant(arguments), tuple(map(_kept, arguments))))
+        return graph.run(arguments)
+
+    with compiled.instead_of_graphs(run):
+        outputs = compiled(*call[0], **call[1])
+    return outputs, ran
+
+
+def _kept(argument: Any) -> Any:
+    whole = isinstance(argument, torch.Tensor) and not isinstance(argument, torch.nn.Parameter)
+    return argument.detach().clone() if whole else argument
+
+
+def _explained(
+    compiled: Compiled, one: _Ran, other: Compiled | None, theirs: _Ran | None, every: bool
+) -> Explanation | None:
+    loaded = one.variant.ready(one.arguments)
+    device = f"{compiled.device}, {_told(compiled, other)}"
+    if other is None or theirs is None:
+        eager = _eager(one, loaded.program)
+        return attribute(loaded, one.inputs, eager, found=device, against="eager" if eager else FLOAT32, every=every)
+    pair = against_another(loaded, theirs.variant.ready(theirs.arguments))
+    if isinstance(pair, str):
+        raise UsageError(
+            f"the two do not run the same Steps, so that no op can be swapped: {pair}. Explain each of them alone, or "
+            "choose settings that change numbers only (numerics, math_fidelity, weights, overrides)."
+        )
+    return _telescoped(loaded, pair, one.inputs, None, device, f"{other.device}, {_told(other, compiled)}", every=every)
+
+
+def _told(compiled: Compiled, other: Compiled | None) -> str:
+    """The settings that two compilations differ in; of one alone, those that decide its numbers."""
+    names: tuple[str, ...] = ("precision", "weights", "overrides", "math_fidelity", "numerics")
+    if other is not None:
+        names = tuple(n for n in vars(compiled.settings) if getattr(compiled.settings, n) != getattr(other.settings, n))
+    return ", ".join(f"{n} {getattr(compiled.settings, n)}" for n in names if getattr(compiled.settings, n)) or "same"
+
+
+def _eager(one: _Ran, program: Program) -> dict[str, torch.Tensor] | None:
+    """The graph's outputs by PyTorch itself, by their names in the Program; None where that rounds, too."""
+    floats = [a for a in one.arguments if isinstance(a, torch.Tensor) and a.is_floating_point()]
+    if any(a.dtype not in (torch.float32, torch.float64) for a in floats):
+        return None
+    with torch.no_grad():
+        outputs = one.graph.gm(*one.arguments)
+    return {o.name: v for o, v in zip(program.outputs, outputs) if isinstance(o, Ref) and isinstance(v, torch.Tensor)}
+
+
+def attribute(
+    loaded: Loaded,
+    inputs: Sequence[Any],
+    eager: dict[str, torch.Tensor] | None = None,
+    *,
+    found: str = "the device",
+    against: str = FLOAT32,
+    every: bool = False,
+    passes: float | None = None,
+) -> Explanation | None:
+    """One loaded Program's error by its ops; None where no output is a floating-point tensor of its own."""
+    return _telescoped(loaded, against_float32(loaded), inputs, eager, found, against, every=every, passes=passes)
+
+
+def _telescoped(
+    loaded: Loaded,
+    pair: Pair,
+    inputs: Sequence[Any],
+    eager: dict[str, torch.Tensor] | None,
+    found: str,
+    against: str,
+    *,
+    every: bool = False,
+    passes: float | None = None,
+) -> Explanation | None:
+    if not pair.outputs:
+        return None
+    seen = look(pair, inputs)
+    wanted = [(eager or {}).get(n, o) for n, o in zip(pair.outputs, seen.other_outputs)]
+    telescope = Telescope(pair, seen, Reference.of(wanted))
+    whole = telescope.places[len(telescope.differing)].whole
+    if not math.isfinite(whole):
+        blamed = first_nonfinite(loaded, inputs)
+        raise NumericsError(
+            f"the outputs hold numbers that are not finite: {blamed or 'no Step on the device made them'}."
+        )
+    granted = passes or max(LEAST_PASSES, PASSES * len(telescope.differing))
+    runs = telescope.search(float("inf") if every else granted)
+    parts = [_contribution(telescope, run) for run in runs]
+    start = telescope.places[0]
+    if start.whole > 0:
+        outputs = _output_shares(pair, Score((), (), (), ()), start)
+        parts.append(Contribution(COMPILER, "", Origin(), -1, 0, start.whole, start.whole, "adds", outputs=outputs))
+    parts.sort(key=lambda part: -part.share)
+    passes_run = FROM_THE_START + telescope.steps_run / max(len(telescope._needed), 1)
+    exact = len(seen.locals) - len(telescope.differing)
+    said = _said(pair, seen, parts, whole)
+    return Explanation(loaded.program.name, found, against, whole, tuple(parts), exact, passes_run, tuple(said))
+
+
+def _contribution(telescope: Telescope, run: Run) -> Contribution:
+    start, end = telescope.score(run.start), telescope.score(run.end)
+    ops = telescope.differing[run.start : run.end]
+    steps = [telescope.pair.device.steps[i] for i in ops]
+    share, own, value = end.whole - start.whole, telescope.own(run), steps[-1].outputs[0] if steps[-1].outputs else ""
+    outputs = _output_shares(telescope.pair, start, end)
+    if len(steps) > 1:
+        module = _common([s.origin.module for s in steps])
+        return Contribution(
+            f"{len(steps)} ops",
+            value,
+            Origin(module=module),
+            ops[0],
+            len(steps),
+            share,
+            own,
+            "several",
+            outputs=outputs,
+        )
+    local = telescope.seen.locals[ops[0]]
+    return Contribution(
+        steps[0].kernel, value, steps[0].origin, ops[0], 1, share, own, local.role,
+        local.adds, local.incoming, local.gain, outputs,
+    )  # fmt: skip
+
+
+def _output_shares(pair: Pair, start: Score, end: Score) -> tuple[OutputShare, ...]:
+    none = (0.0, 0.0, 0.0)
+    out = []
+    for i, name in enumerate(pair.outputs):
+        before = start.squared[i] if start.squared else none
+        classes = tuple(b - a for a, b in zip(before, end.squared[i]))
+        flips = end.flips[i] - (start.flips[i] if start.flips else 0)
+        argmax = end.argmax[i] - (start.argmax[i] if start.argmax else 0)
+        out.append(OutputShare(name, sum(classes), classes, flips, argmax))  # type: ignore[arg-type]
+    return tuple(out)
+
+
+def _common(modules: Sequence[str]) -> str:
+    split = [m.split(".") for m in modules]
+    shared = []
+    for parts in zip(*split):
+        if len(set(parts)) > 1:
+            break
+        shared.append(parts[0])
+    return ".".join(shared)
+
+
+def _said(pair: Pair, seen: Pass, parts: Sequence[Contribution], whole: float) -> list[str]:
+    if not parts or not whole:
+        return ["Both sides give the same: there is no error to explain."]
+    top = parts[0]
+    if top.op == COMPILER:
+        return [
+            f"{top.share / whole:.0%} of the error is there before any op runs on the device: the Program in float32 "
+            "is off. A pass or a lowering changes what the model means; dump the graphs (`proveout compile --dump`)."
+        ]
+    out = [f"{_where(top)} makes {top.share / whole:.0%} of the error{_adds(top)}."]
+    if top.adds and top.arrives >= 2 * top.adds:
+        reason = f"What it adds arrives at the outputs {top.arrives / top.adds:.0f} × larger"
+        magnifier = _magnifier(pair, seen, top.position)
+        out.append(f"{reason}: amplification{f', most of it in {magnifier}' if magnifier else ' along the way'}.")
+    together = sum(part.interaction for part in parts)
+    if abs(together) > NOTABLE * whole:
+        how = (
+            "only because errors of several ops point the same way" if together > 0 else "taken back where they cancel"
+        )
+        out.append(f"{abs(together) / whole:.0%} of the error is {how} (interaction).")
+    return out
+
+
+def _where(part: Contribution) -> str:
+    if part.role == "several":
+        return f"{part.op} in {part.origin.module or 'the model'}"
+    places = ", ".join(filter(None, (part.origin.module, part.origin.source)))
+    return f"{part.op}{f' ({places})' if places else ''}"
+
+
+def _adds(part: Contribution) -> str:
+    if part.adds is None:
+        return ""
+    return f": it adds {part.adds:.2%}, and {part.arrives:.2%} arrives"
+
+
+def _magnifier(pair: Pair, seen: Pass, position: int) -> str:
+    """The op after this one that makes what it gives the largest number of times larger."""
+    reached = set(pair.device.steps[position].outputs)
+    best, name = 0.0, ""
+    for index in range(position + 1, len(pair.device.steps)):
+        step, local = pair.device.steps[index], seen.locals[index]
+        if reached.intersection(step.uses):
+            reached.update(step.outputs)
+            if local.gain is not None and local.gain > best and local.role == "magnifies":
+                best, name = local.gain, f"{step.kernel}{f' ({step.origin.module})' if step.origin.module else ''}"
+    return f"{name}, which makes it {best:.1f} × larger" if name else ""

@@ -1,0 +1,167 @@
+"""What an explanation says, as values: no torch, so that whoever only shows one needs none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from proveout.types import Origin
+
+Role = Literal["adds", "magnifies", "passes on", "several"]
+"""What an op does to the error: most of what leaves it is its own; it makes what comes in larger; neither. `several`
+is a run of ops that was not looked into one by one."""
+CLASSES = ("largest", "middle", "smallest")
+"""Elements of an output by size: the tenth of them with the largest values, the tenth with the smallest, the rest."""
+
+
+@dataclass(frozen=True)
+class OutputShare:
+    """What one op does to one output. Shares are of the whole's squared relative error; counts are net."""
+
+    output: str
+    share: float
+    classes: tuple[float, float, float]
+    """The share by CLASSES; they sum to it."""
+    sign_flips: int
+    argmax_changes: int
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """One op's part in the final error, or that of a run of ops that was not looked into."""
+
+    op: str
+    """The kernel's name; of several ops, how many and which module they are in."""
+    value: str
+    """What it defines, by its name in the Program; the last op's."""
+    origin: Origin
+    position: int
+    """Of the first of its ops, among all of the graph."""
+    ops: int
+    share: float
+    """Of the squared relative error of the outputs: everything before it by the device, everything after by the
+    reference, it by one or the other. Below 0 where it cancels what came before."""
+    own: float
+    """The part of the share that is there without any other error."""
+    role: Role
+    adds: float | None = None
+    """Relative L2 of its result against the reference's on the same operands."""
+    incoming: float | None = None
+    """The largest relative L2 among its operands."""
+    gain: float | None = None
+    """Relative L2 that its operands' error makes of its result, over `incoming`."""
+    outputs: tuple[OutputShare, ...] = ()
+
+    @property
+    def interaction(self) -> float:
+        """The part of the share that is there only together with errors of ops before it."""
+        return self.share - self.own
+
+    @property
+    def arrives(self) -> float:
+        """Relative L2 of the outputs that it alone makes."""
+        return self.own**0.5
+
+
+@dataclass(frozen=True)
+class Closeness:
+    """One output by every measure we have."""
+
+    output: str
+    pcc: float | None
+    rel_l2: float | None
+    max_abs: float | None
+    within: float | None
+    """Share of elements within the tolerance."""
+    ulps: tuple[int, ...]
+    """Elements that are off by at most ULP_BINS units in bfloat16's last place; the last count is of those above."""
+    sign_flips: int
+    top1: float | None
+    """Share of rows whose largest element is the same; None where the output has no rows of classes."""
+    top5: float | None
+    """Share of rows whose right class is among the five largest found."""
+    warnings: tuple[str, ...] = ()
+    """What these numbers show and PCC hides."""
+
+
+ULP_BINS = (0, 1, 2, 4, 8, 16, 64)
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One module of the error budget, with what is inside it."""
+
+    path: str
+    share: float
+    ops: int
+    children: tuple[Branch, ...] = ()
+
+
+COMPILER = "the Program itself"
+"""The contribution of what is off in float32 already, before any op is the device's."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Where one graph's error comes from."""
+
+    graph: str
+    found: str
+    """What the error is of: a device and what was set for it."""
+    against: str
+    """What it is measured from."""
+    whole: float
+    """Squared relative L2 error, the mean over the outputs: what all shares sum to."""
+    contributions: tuple[Contribution, ...]
+    """Largest share first."""
+    exact_ops: int
+    """Ops that compute the same either way: their share is 0."""
+    passes: float
+    """Forward passes that finding it took, in Steps run over Steps of a pass."""
+    said: tuple[str, ...] = ()
+    """What a person should know, in sentences, most important first."""
+
+    @property
+    def rel_l2(self) -> float:
+        return self.whole**0.5
+
+    @property
+    def tree(self) -> Branch:
+        """The error budget over modules."""
+        return _branch("", "", list(self.contributions))
+
+
+@dataclass(frozen=True)
+class Explained:
+    """All graphs of a model, and its outputs."""
+
+    closeness: tuple[Closeness, ...]
+    graphs: tuple[Explanation, ...]
+    notes: tuple[str, ...] = ()
+    """Graphs that could not be looked into, and why."""
+
+
+def _branch(path: str, prefix: str, inside: Sequence[Contribution]) -> Branch:
+    below: dict[str, list[Contribution]] = {}
+    for one in inside:
+        rest = one.origin.module.removeprefix(prefix) if one.origin.module.startswith(prefix) else ""
+        if rest:
+            below.setdefault(rest.partition(".")[0], []).append(one)
+    children = [_branch(f"{prefix}{name}", f"{prefix}{name}.", some) for name, some in below.items()]
+    children = [_shortened(child) for child in children]
+    share, ops = sum(one.share for one in inside), sum(one.ops for one in inside)
+    return Branch(path or "model", share, ops, tuple(sorted(children, key=lambda child: -child.share)))
+
+
+def _shortened(branch: Branch) -> Branch:
+    """A module with one thing inside and nothing of its own is that thing."""
+    only = branch.children[0] if len(branch.children) == 1 else None
+    return only if only is not None and only.ops == branch.ops else branch
+
+
+def walk(branch: Branch, depth: int = 0) -> Iterator[tuple[int, Branch]]:
+    """A tree from the top, each branch with its depth."""
+    yield depth, branch
+    for child in branch.children:
+        yield from walk(child, depth + 1)

@@ -1,0 +1,104 @@
+"""One pass over a graph by both sides: what each op adds to the error, what it makes of the error that comes in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from proveout.cause.findings import Role
+from proveout.cause.sides import Pair, as_double
+
+MAGNIFIES = 2.0
+"""From this gain on an op counts as one that magnifies."""
+NOISE = 1e-7
+"""An incoming error below float32's own has no gain worth telling."""
+
+
+@dataclass(frozen=True)
+class Local:
+    """One op on its own operands."""
+
+    same: bool
+    """Whether both sides give the same, bit by bit."""
+    adds: float = 0.0
+    passed: float = 0.0
+    incoming: float = 0.0
+
+    @property
+    def gain(self) -> float | None:
+        return self.passed / self.incoming if self.incoming > NOISE else None
+
+    @property
+    def role(self) -> Role:
+        if self.gain is not None and self.gain >= MAGNIFIES and self.passed > self.adds:
+            return "magnifies"
+        return "adds" if self.adds > self.passed else "passes on"
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one pass by both sides leaves: every value of the device, the ops one by one, both sides' outputs."""
+
+    device: Mapping[str, Any]
+    locals: tuple[Local, ...]
+    device_outputs: tuple[Any, ...]
+    other_outputs: tuple[Any, ...]
+
+
+def look(pair: Pair, inputs: Sequence[Any]) -> Pass:
+    """Run both sides from the inputs on, and every Step of the other side once more on the device's operands."""
+    device: dict[str, Any] = dict(zip(pair.inputs, inputs))
+    other: dict[str, Any] = dict(device)
+    last = {name: i for i, step in enumerate(pair.device.steps) for name in (*step.uses, *step.outputs)}
+    found = []
+    with torch.no_grad():
+        for index, step in enumerate(pair.device.steps):
+            uses = [n for n in step.uses if n in device]
+            results = pair.device.run(index, device)
+            alone = pair.other.run(index, device)
+            untouched = all(device[n] is other[n] for n in uses)
+            overall = alone if untouched else pair.other.run(index, other)
+            same = all(_same(a, b) for a, b in zip(results, alone))
+            found.append(_local(same, results, alone, overall, [(device[n], other[n]) for n in uses]))
+            for name, mine, yours in zip(step.outputs, results, overall):
+                device[name] = mine
+                other[name] = mine if same and untouched else yours
+            for name in (*step.uses, *step.outputs):
+                if last[name] == index and name not in pair.outputs:
+                    other.pop(name, None)
+    ends = [tuple(values[n] for n in pair.outputs) for values in (device, other)]
+    return Pass(device, tuple(found), *ends)
+
+
+def _local(
+    same: bool, results: Sequence[Any], alone: Sequence[Any], overall: Sequence[Any], operands: Sequence[Any]
+) -> Local:
+    incoming = max((_relative(mine, yours, yours) for mine, yours in operands if mine is not yours), default=0.0)
+    passed = max((_relative(a, o, o) for a, o in zip(alone, overall) if a is not o), default=0.0)
+    adds = 0.0 if same else max((_relative(r, a, o) for r, a, o in zip(results, alone, overall)), default=0.0)
+    return Local(same, adds, passed, incoming)
+
+
+def _same(one: Any, two: Any) -> bool:
+    if not isinstance(one, torch.Tensor) or not isinstance(two, torch.Tensor):
+        return _is_number(one) and bool(one == two)
+    return bool(torch.equal(one.to(two.dtype) if one.dtype != two.dtype else one, two))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (bool, int, float))
+
+
+def _relative(one: Any, two: Any, size: Any) -> float:
+    """Relative L2 of the elements that are finite on both sides."""
+    if _is_number(one) or _is_number(two):
+        return 0.0
+    a, b, whole = as_double(one), as_double(two), as_double(size)
+    if a.shape != b.shape:
+        return 0.0
+    off = (a - b).nan_to_num_(0.0, 0.0, 0.0)
+    norm = float(whole.nan_to_num(0.0, 0.0, 0.0).norm())
+    return float(off.norm()) / norm if norm else 0.0

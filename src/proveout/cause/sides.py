@@ -1,0 +1,147 @@
+"""Two ways to compute one run of Steps, side by side and interchangeable Step by Step."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from proveout.check.exact import draws, exactly, joined, wide
+from proveout.devices.execute import is_placement
+from proveout.kernels.table import torch_dtype
+from proveout.program import DEALLOCATE, Loaded, Program, Ref, Step, map_refs, refs, with_refs
+
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One way. `steps` name values as both sides do, so that the graph can be followed; what runs is the Program's own
+    Step, whose operands' specs decide how."""
+
+    steps: tuple[Step, ...]
+    run: Callable[[int, Values], tuple[Any, ...]]
+    """The results of one Step on values of either side, by their shared names."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A device and what it is held against, with what a run starts from and ends in."""
+
+    device: Side
+    other: Side
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    """Those that are floating-point tensors."""
+
+
+def against_float32(loaded: Loaded) -> Pair:
+    """A loaded Program against the float32 meaning of the same Steps."""
+    program = loaded.program
+    body = _computing(program)
+    drawn: dict[int, tuple[Any, ...]] = {}
+    exact: dict[str, Any] = {n: wide(loaded.value(n)) for n in (*program.weights, *(c.name for c in program.constants))}
+    with torch.no_grad():
+        for step in program.setup:
+            if step.kernel != DEALLOCATE:
+                exact.update(zip(step.outputs, map(wide, exactly(step, exact, (), program.chips))))
+
+    def on_device(index: int, values: Values) -> tuple[Any, ...]:
+        results = body.run(loaded, index, values)
+        if draws(body.own[index]):
+            drawn[index] = results
+        return results
+
+    def in_float32(index: int, values: Values) -> tuple[Any, ...]:
+        step = body.shared[index]
+        given = {n: wide(values[n]) if n in values else exact[n] for n in step.uses}
+        return tuple(map(wide, exactly(step, given, drawn.get(index, ()), program.chips)))
+
+    return Pair(Side(body.shared, on_device), Side(body.shared, in_float32), program.inputs, _outputs(program, body))
+
+
+def against_another(loaded: Loaded, other: Loaded) -> Pair | str:
+    """A loaded Program against the same Steps on another device or under other settings, or why they are not the same
+    Steps."""
+    ours, theirs = _computing(loaded.program), _computing(other.program)
+    if len(loaded.program.inputs) != len(other.program.inputs):
+        return "they take other inputs"
+    if len(ours.own) != len(theirs.own):
+        return f"one has {len(ours.own)} Steps and the other {len(theirs.own)}"
+    names = dict(zip(other.program.inputs, loaded.program.inputs))
+    for mine, yours in zip(ours.shared, theirs.shared):
+        if mine.kernel != yours.kernel or len(mine.outputs) != len(yours.outputs):
+            return f"where one calls {mine.kernel} the other calls {yours.kernel}"
+        if [names[n] for n in theirs.changing(yours)] != ours.changing(mine):
+            return f"{mine.kernel} reads other values"
+        names.update(zip(yours.outputs, mine.outputs))
+    renamed = replace(theirs, names={own: names[n] for own, n in theirs.names.items() if n in names})
+    run_ours, run_theirs = functools.partial(ours.run, loaded), functools.partial(renamed.run, other)
+    outputs = _outputs(loaded.program, ours)
+    return Pair(Side(ours.shared, run_ours), Side(ours.shared, run_theirs), loaded.program.inputs, outputs)
+
+
+@dataclass(frozen=True)
+class Body:
+    """A Program's Steps without those that free memory or move a value as it is."""
+
+    own: tuple[Step, ...]
+    shared: tuple[Step, ...]
+    """The same, with a moved value called as the one that it is."""
+    names: Mapping[str, str]
+    """Own name to shared name, of all that changes from call to call."""
+
+    def run(self, loaded: Loaded, index: int, values: Values) -> tuple[Any, ...]:
+        """One Step as its device computes it."""
+        program, step = loaded.program, self.own[index]
+        given = {
+            n: _fitted(values[self.names[n]], n, program) if n in self.names else loaded.value(n) for n in step.uses
+        }
+        return loaded.run_step(step, given)
+
+    def changing(self, step: Step) -> list[str]:
+        """What a Step reads that is not made of weights alone, by shared names."""
+        known = set(self.names.values())
+        return [n for n in step.uses if n in known]
+
+
+def _computing(program: Program) -> Body:
+    names = {n: n for n in program.inputs}
+    own, shared = [], []
+    for step in program.body:
+        if step.kernel == DEALLOCATE:
+            continue
+        renamed = with_refs(step, lambda ref: Ref(names.get(ref.name, ref.name)))
+        moved = is_placement(step) and "dtype" not in dict(step.attrs) and len(step.uses) == 1
+        if moved and step.uses[0] in names:
+            names[step.outputs[0]] = names[step.uses[0]]
+        else:
+            names.update((n, n) for n in step.outputs)
+            own.append(step)
+            shared.append(renamed)
+    return Body(tuple(own), tuple(shared), names)
+
+
+def _fitted(value: Any, name: str, program: Program) -> Any:
+    """A value of either side in the dtype that this side's Steps read."""
+    wanted = torch_dtype(program.specs[name].dtype)
+    if isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype != wanted:
+        return value.to(wanted)
+    return value
+
+
+def _outputs(program: Program, body: Body) -> tuple[str, ...]:
+    named = map_refs(program.outputs, lambda ref: Ref(body.names.get(ref.name, ref.name)))
+    kinds = ("float", "bfloat", "complex")
+    made = {n for s in body.own for n in s.outputs}
+    names = dict.fromkeys(r.name for r in refs(named) if program.specs[r.name].dtype.startswith(kinds))
+    return tuple(n for n in names if n in made)
+
+
+def as_double(value: Any) -> torch.Tensor:
+    """A value of either side as one vector of float64."""
+    tensor = joined(value).detach().resolve_conj()
+    return (torch.view_as_real(tensor) if tensor.is_complex() else tensor).double().flatten()

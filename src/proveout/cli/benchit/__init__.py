@@ -1,0 +1,103 @@
+"""`benchit`: MLAgility's command line. Its words are spelled as ours here; the verbs that differ have a file each.
+
+Everything that `proveout` takes, `benchit` takes too. Where none is named the device is this machine's CPU.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+VERBS = ("benchmark", "cache", "models", "report", "version")
+"""The verbs that mean something else than `proveout`'s."""
+TIMEOUT_S = "3600"
+"""MLAgility's own limit for one input."""
+TIMEOUT_VARIABLE = "MLAGILITY_TIMEOUT_SECONDS"
+CACHE_VARIABLE = "MLAGILITY_CACHE_DIR"
+
+HELP = """Benchmark the models of scripts and ONNX files, as MLAgility's benchit does.
+
+\b
+benchit hello_world.py                     its models on this machine's CPU
+benchit hello_world.py --runtimes ort torch-eager torch-compiled
+benchit cache list                         the builds in the cache
+benchit report -d selftest_results         a table of them as CSV
+
+Results are kept in a cache folder (`-d`, or the variables MLAGILITY_CACHE_DIR and PROVEOUT_CACHE) and are not
+made twice. Exit codes: 0 all passed, 1 some failed, 2 usage, 3 environment.
+"""
+
+FILES = (".py", ".onnx")
+SHORT = {"-d": "--cache-dir", "-r": "--report-dir"}
+SEVERAL = ("--labels", "--runtimes", "--runtime", "--cache-dir", "--groq-compiler-flags", "--groq-assembler-flags")
+"""Options that may be followed by several values; ours are repeated instead."""
+
+
+def load(name: str) -> Callable[..., int]:
+    """The function behind a verb of `benchit`'s own."""
+    verb: Callable[..., int] = import_module(f"{__name__}.{name}").verb
+    return verb
+
+
+def spelled(words: Sequence[str]) -> list[str]:
+    """MLAgility's command line as ours."""
+    if not words:
+        return ["--help"]
+    if words[0] == "--version":
+        return ["version", *words[1:]]
+    words = list(words)
+    if is_file(words[0]) or (words[0].startswith("--") and any(map(is_file, words))):
+        words.insert(0, "benchmark")
+    words = [words[0], *(SHORT.get(word, word) for word in words[1:])]
+    words = _without_packages(repeated(words))
+    if words[0] == "benchmark" and "--help" not in words:
+        words += _unless_given(words, "--device", "x86")
+        words += _unless_given(words, "--timeout", os.environ.get(TIMEOUT_VARIABLE) or TIMEOUT_S)
+    if words[0] in ("benchmark", "cache", "report") and "--help" not in words and os.environ.get(CACHE_VARIABLE):
+        words += _unless_given(words, "--cache-dir", os.environ[CACHE_VARIABLE])
+    return words
+
+
+def _without_packages(words: Sequence[str]) -> list[str]:
+    """`*.py` also means the `__init__.py` of a folder, which holds no model."""
+    scripts = [word for word in words if is_file(word) and not word.endswith("__init__.py")]
+    return [word for word in words if not (scripts and is_file(word) and word.endswith("__init__.py"))]
+
+
+def is_file(word: str) -> bool:
+    """Whether a word names scripts or ONNX files."""
+    return not word.startswith("-") and word.partition("::")[0].endswith(FILES)
+
+
+def repeated(words: Sequence[str]) -> list[str]:
+    """`--runtimes ort torch-eager` as `--runtimes ort --runtimes torch-eager`: until an option, or a file."""
+    found: list[str] = []
+    option = ""
+    values = 0
+    for word in words:
+        if word.startswith("-"):
+            option, values = (word, 0) if word in SEVERAL else ("", 0)
+        elif option and values and not is_file(word) and _fits(option, word):
+            found.append(option)
+        elif option and values:
+            option = ""
+        values += not word.startswith("-")
+        found.append(word)
+    return found
+
+
+def _fits(option: str, word: str) -> bool:
+    """Whether a further word can be a value of this option, and not something else."""
+    return "::" in word if option == "--labels" else True
+
+
+def _unless_given(words: Sequence[str], option: str, value: str) -> list[str]:
+    given = any(word == option or word.startswith(f"{option}=") for word in words)
+    return [] if given else [option, value]
+
+
+def script_arguments(text: str) -> str:
+    """`--batch_size=8,--max_seq_len=128` as a shell's words."""
+    return re.sub(r",(?=-)", " ", text)

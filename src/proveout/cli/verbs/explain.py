@@ -1,0 +1,92 @@
+"""`proveout explain`: where a model's error comes from."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from proveout.cause.findings import Explained
+from proveout.cli.jobs import run
+from proveout.cli.output import emit, emit_json, note
+from proveout.cli.request import Rebuild, Request, setting_of, takes_request
+from proveout.coding import from_json, to_json
+from proveout.devices.registry import describe, find, settings_for
+from proveout.errors import UsageError
+from proveout.report.cause.picture import picture
+from proveout.report.cause.text import text
+from proveout.types import Explain
+
+Output = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Where explain.json and the pictures go.")]
+Against = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--against",
+        metavar="DEVICE|KEY=VALUE",
+        help="Tell the difference to this instead of the error: another device, other settings; may be repeated.",
+        show_default=False,
+    ),
+]
+Every = Annotated[bool, typer.Option("--every-op", help="Look into every op, also where runs of them say enough.")]
+
+
+@takes_request
+def verb(request: Request, against: Against = None, every_op: Every = False, output: Output = Path("explained")) -> int:
+    """Tell where a model's error comes from: each op's share, what adds, what magnifies.
+
+    Ops are swapped between the device's arithmetic and float32; the shares sum to the whole error.
+
+    \b
+    Examples:
+      proveout explain attention.py --search-dir selftest --set numerics=faithful
+      proveout explain linear.py --search-dir selftest --set weights=bfloat4_b --against weights=same
+    """
+    asked = _asked(request, against or [], every_op)
+    chosen = dataclasses.replace(request, rebuild=Rebuild.always)  # a Record says nothing about the files
+    results = run(chosen, ("explain",), output, explain=asked)
+    documents, missing = [], 0
+    for result in results:
+        job = result.record.job
+        label = f"{job.workload.name} on {job.device}"
+        path = Path(job.artifacts, "explain.json")
+        if not path.is_file():
+            missing += 1
+            note(f"{label}: {result.record.reason or 'it was not compiled'}")
+            continue
+        found = from_json(Explained, json.loads(path.read_text()))
+        pictures = []
+        for number, graph in enumerate(found.graphs):
+            pictures.append(str(path.with_name(f"explain{number or ''}.svg")))
+            Path(pictures[-1]).write_text(picture(label, graph))
+        trees = [to_json(graph.tree) for graph in found.graphs]
+        documents.append(
+            {"model": job.workload.name, "device": job.device, **to_json(found), "trees": trees, "pictures": pictures}
+        )
+        if not request.as_json:
+            emit(text(label, found) + "\n")
+        note(f"wrote {', '.join([str(path), *pictures])}")
+    if request.as_json:
+        emit_json({"verb": "explain", "failed": missing, "models": documents})
+    return 1 if missing else 0
+
+
+def _asked(request: Request, against: list[str], every: bool) -> Explain:
+    """The other side: the request's own device and settings, but for what `--against` says."""
+    if not against:
+        return Explain(every=every)
+    names = [word for word in against if "=" not in word]
+    if len(names) > 1:
+        raise UsageError(f"--against takes one device, not {' and '.join(names)}.")
+    if "," in request.device:
+        raise UsageError("--against compares one device with another; give --device one name.")
+    device = find(names[0] if names else request.device).name
+    own = dict(map(setting_of, request.overrides or ()))
+    if request.precision is not None:
+        own["precision"] = request.precision.value
+    if names and (describe(device) or find(device)).target != (describe(request.device) or find(request.device)).target:
+        raise UsageError(f"{request.device} and {names[0]} do not run the same Steps. Choose two chips, or two others.")
+    other = {**own, **dict(setting_of(word) for word in against if "=" in word)}
+    return Explain(device, settings_for(device, other), every)

@@ -1,0 +1,119 @@
+"""The stages that come with onnxflow: export, ONNX Runtime's optimisations, float16, done."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from proveout.compat.onnxflow.build import State, Status
+from proveout.compat.onnxflow.exceptions import StageError
+from proveout.compat.onnxflow.stage import Sequence, Stage
+
+
+class ReceiveOnnxModel(Stage):
+    """An ONNX file as it is."""
+
+    def __init__(self) -> None:
+        super().__init__("receive_onnx", "Receiving ONNX Model")
+
+    def fire(self, state: State) -> State:
+        if not (isinstance(state.model, (str, Path)) and Path(state.model).is_file()):
+            raise StageError(f"receive_onnx takes the path of an ONNX file, not {type(state.model).__name__}.")
+        shutil.copyfile(state.model, state.base_onnx_file)
+        state.info.base_onnx_exported = True
+        state.intermediate_results = [state.base_onnx_file]
+        return state
+
+
+class ExportPytorchModel(Stage):
+    """A PyTorch model as an ONNX file of the version asked for."""
+
+    def __init__(self) -> None:
+        super().__init__("export_pytorch", "Exporting PyTorch to ONNX")
+
+    def fire(self, state: State) -> State:
+        import torch
+
+        if not isinstance(state.model, torch.nn.Module):
+            raise StageError(f"export_pytorch takes a torch.nn.Module, not {type(state.model).__name__}.")
+        inputs = dict(state.inputs or {})
+        args = tuple(inputs.pop(name) for name in sorted(n for n in inputs if n.startswith("Positional Arg ")))
+        arguments = (*args, inputs) if inputs else args
+        with torch.no_grad():
+            torch.onnx.export(
+                state.model,
+                arguments,
+                state.base_onnx_file,
+                opset_version=state.config.onnx_opset,
+                dynamo=False,
+                verbose=False,
+            )
+        state.info.base_onnx_exported = True
+        state.intermediate_results = [state.base_onnx_file]
+        return state
+
+
+class OptimizeOnnxModel(Stage):
+    """ONNX Runtime's optimisations that do not tie a file to a machine, written down."""
+
+    def __init__(self) -> None:
+        super().__init__("optimize_onnx", "Optimizing ONNX file")
+
+    def fire(self, state: State) -> State:
+        import onnxruntime
+
+        options: Any = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        options.optimized_model_filepath = state.opt_onnx_file
+        onnxruntime.InferenceSession(_input_of(self, state), options, providers=["CPUExecutionProvider"])
+        state.info.opt_onnx_exported = True
+        state.intermediate_results = [state.opt_onnx_file]
+        return state
+
+
+class ConvertOnnxToFp16(Stage):
+    """Float16, by the converter that comes with ONNX Runtime."""
+
+    def __init__(self) -> None:
+        super().__init__("fp16_conversion", "Converting to FP16")
+
+    def fire(self, state: State) -> State:
+        import onnx
+        from onnxruntime.transformers.float16 import convert_float_to_float16
+
+        converted = convert_float_to_float16(onnx.load(_input_of(self, state)), keep_io_types=False)
+        onnx.save(converted, state.converted_onnx_file)
+        state.info.converted_onnx_exported = True
+        state.intermediate_results = [state.converted_onnx_file]
+        return state
+
+
+class SuccessStage(Stage):
+    """Says that the build is done."""
+
+    def __init__(self) -> None:
+        super().__init__("set_success", "Finishing up")
+
+    def fire(self, state: State) -> State:
+        state.build_status = Status.SUCCESSFUL_BUILD
+        return state
+
+
+def _input_of(stage: Stage, state: State) -> str:
+    if not state.onnx_file:
+        raise StageError(f"{stage.unique_name} takes an ONNX file, and no stage before it made one.")
+    return state.onnx_file
+
+
+def default_sequence(model: Any, export_only: bool = False) -> Sequence:
+    """What a model goes through where nothing else is asked for."""
+    first: Stage = ReceiveOnnxModel() if isinstance(model, (str, Path)) else ExportPytorchModel()
+    later = [] if export_only else [OptimizeOnnxModel(), ConvertOnnxToFp16()]
+    return Sequence("default", "Building the model", [first, *later, SuccessStage()], enable_model_validation=True)
+
+
+__all__ = [
+    "ConvertOnnxToFp16", "ExportPytorchModel", "OptimizeOnnxModel", "ReceiveOnnxModel", "SuccessStage",
+    "default_sequence",
+]  # fmt: skip

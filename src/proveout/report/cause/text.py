@@ -1,0 +1,114 @@
+"""An explanation for the terminal: what to know, the ops that matter, the modules, the outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from proveout.cause.findings import CLASSES, ULP_BINS, Closeness, Contribution, Explained, Explanation, walk
+
+MOST_OPS, MOST_MODULES = 10, 14
+LEAST = 0.005
+"""Part of the whole below which a module is not listed."""
+
+
+def text(name: str, explained: Explained) -> str:
+    """All of it, most important first."""
+    lines = [name]
+    for graph in explained.graphs:
+        lines += ["", *_graph(graph, len(explained.graphs) > 1)]
+    lines += ["", *_outputs(explained.closeness)] if explained.closeness else []
+    lines += [f"  {note}" for note in explained.notes]
+    return "\n".join(lines)
+
+
+def _graph(graph: Explanation, named: bool) -> Iterator[str]:
+    of = f"{graph.graph}: " if named else ""
+    yield f"{of}relative L2 {percent(graph.rel_l2)}: {graph.found}, against {graph.against}"
+    yield from (f"  {sentence}" for sentence in graph.said)
+    if not graph.whole:
+        return
+    shown = [part for part in graph.contributions if abs(part.share) > 1e-9 * graph.whole][:MOST_OPS]
+    yield ""
+    yield from table(
+        ("share", "own", "interaction", "adds", "gain", "", "op", "module"),
+        [_op(part, graph.whole) for part in shown],
+    )
+    rest = graph.contributions[len(shown) :]
+    if rest:
+        yield f"  {sum(p.share for p in rest) / graph.whole:7.1%}  in {ops(sum(p.ops for p in rest), 'other ')}"
+    yield f"  {ops(graph.exact_ops)} give the same either way. It took {graph.passes:.1f} forward passes."
+    yield ""
+    yield "  error budget by module"
+    for depth, branch in [b for b in walk(graph.tree) if abs(b[1].share) > LEAST * graph.whole][:MOST_MODULES]:
+        part = branch.share / graph.whole
+        yield f"  {part:7.1%} {bar(part):20} {'  ' * depth}{branch.path} ({ops(branch.ops)})"
+    yield ""
+    yield from _elements(graph, shown)
+
+
+def _elements(graph: Explanation, parts: Sequence[Contribution]) -> Iterator[str]:
+    """What the ops that matter most do to each output and kind of element."""
+    yield "  what they do to the outputs, by the size of the elements"
+    rows = [
+        (
+            output.output,
+            part.op,
+            *(f"{share / graph.whole:.1%}" for share in output.classes),
+            f"{output.sign_flips:+d}",
+            f"{output.argmax_changes:+d}",
+        )
+        for part in parts[:3]
+        for output in part.outputs
+    ]
+    yield from table(("output", "op", *CLASSES, "sign flips", "argmax"), rows)
+
+
+def _op(part: Contribution, whole: float) -> tuple[str, ...]:
+    return (
+        f"{part.share / whole:.1%}",
+        f"{part.own / whole:.1%}",
+        f"{part.interaction / whole:+.1%}",
+        percent(part.adds) if part.adds is not None else "",
+        f"{part.gain:.2f}" if part.gain is not None else "",
+        part.role,
+        f"{part.op} %{part.value}" if part.value and part.ops == 1 else part.op,
+        ", ".join(filter(None, (part.origin.module, part.origin.source.rpartition("/")[2]))),
+    )
+
+
+def _outputs(outputs: Sequence[Closeness]) -> Iterator[str]:
+    rows = [
+        (
+            one.output,
+            f"{one.pcc:.7f}" if one.pcc is not None else "undefined",
+            percent(one.rel_l2) if one.rel_l2 is not None else "",
+            f"{one.within:.1%}" if one.within is not None else "",
+            f"{one.top1:.1%} / {one.top5:.1%}" if one.top1 is not None and one.top5 is not None else "",
+            str(one.sign_flips),
+            " ".join(map(str, one.ulps)),
+        )
+        for one in outputs
+    ]
+    bins = " ".join(f"≤{b}" for b in ULP_BINS)
+    yield from table(("output", "PCC", "rel. L2", "within", "top 1 / 5", "flips", f"ULP {bins} >"), rows)
+    yield from (f"  ! {one.output}: {warning}" for one in outputs for warning in one.warnings)
+
+
+def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns as wide as what is in them."""
+    widths = [max(len(cell) for cell in column) for column in zip(titles, *rows)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)) for row in (titles, *rows)]
+    return [f"  {line.rstrip()}" for line in lines]
+
+
+def ops(count: int, kind: str = "") -> str:
+    return f"{count} {kind}op{'s' * (count != 1)}"
+
+
+def percent(value: float) -> str:
+    """A relative error, with two figures however small it is."""
+    return f"{value:.2%}" if value >= 0.001 else f"{100 * value:.2g}%"
+
+
+def bar(part: float, width: int = 20) -> str:
+    return "█" * max(0, min(width, round(part * width)))

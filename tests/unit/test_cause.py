@@ -1,0 +1,221 @@
+"""`explain`: shares sum to the whole, a planted error ranks first, amplification is named, PCC not believed alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from planted import KINDS, MODELS, Planted, draw, loaded, places
+from torch import nn
+
+import proveout
+from proveout.cause.closeness import close
+from proveout.cause.explain import FROM_THE_START, attribute, explain
+from proveout.cause.findings import COMPILER, walk
+from proveout.check import compare_outputs, compare_steps
+from proveout.check.exact import exactly, wide
+from proveout.errors import NumericsError, UsageError
+from proveout.program import Loaded
+
+
+def ranks_first(seed: int) -> bool:
+    _, planted, inputs = draw(seed)
+    found = attribute(planted, inputs)
+    assert found is not None
+    assert abs(sum(part.share for part in found.contributions) - found.whole) <= 1e-6 * found.whole
+    return found.contributions[0].value == planted.step
+
+
+def test_a_planted_error_ranks_first():
+    seeds = [0, 1, 3, 5, 6, 7, 10, 11, 13, 14]
+    assert {seed % len(MODELS) for seed in seeds} == set(range(len(MODELS)))
+    assert all(ranks_first(seed) for seed in seeds)
+
+
+@pytest.mark.fuzz
+def test_a_planted_error_ranks_first_in_95_of_100_places():
+    assert sum(ranks_first(seed) for seed in range(100)) >= 95
+
+
+def test_shares_sum_to_the_whole_however_few_places_are_tried():
+    within, inputs = loaded("transformer", "fast")
+    whole = None
+    for passes in (0.5, 2.0, 100.0):
+        found = attribute(within, inputs, passes=passes)
+        assert abs(sum(part.share for part in found.contributions) - found.whole) <= 1e-6 * found.whole
+        for part in found.contributions:
+            assert sum(o.share for o in part.outputs) == pytest.approx(part.share, abs=1e-12)
+            assert sum(part.outputs[0].classes) == pytest.approx(part.share, abs=1e-12)
+        assert found.tree.share == pytest.approx(found.whole)
+        assert whole in (None, found.whole)
+        whole = found.whole
+    few, many = (len(attribute(within, inputs, passes=p).contributions) for p in (0.5, 100.0))
+    assert few < many
+
+
+def outputs_by_hand(within: Loaded, inputs: list[Any], last: str) -> torch.Tensor:
+    """The only output where every Step up to the one that makes `last` is the device's and all others float32's."""
+    program, device = within.program, bool(last)
+    exact = {n: wide(within.value(n)) for n in program.weights}
+    for step in program.setup:
+        if step.outputs:
+            exact.update(zip(step.outputs, map(wide, exactly(step, exact, (), 1))))
+    values: dict[str, Any] = dict(zip(program.inputs, inputs))
+    for step in program.body:
+        if not step.outputs:
+            continue
+        if device:
+            results = within.run_step(step, {n: values[n] if n in values else within.value(n) for n in step.uses})
+        else:
+            results = exactly(step, {n: wide(values[n]) if n in values else exact[n] for n in step.uses}, (), 1)
+        values.update(zip(step.outputs, results))
+        device = device and last not in step.outputs
+    return values[program.outputs[0].name].double()
+
+
+def test_shares_are_what_swapping_by_hand_gives():
+    within, inputs = loaded("mlp", "fast")
+    found = attribute(within, inputs, every=True)
+    assert all(part.ops == 1 for part in found.contributions)
+    wanted = outputs_by_hand(within, inputs, "")
+    before = 0.0
+    for part in sorted(found.contributions, key=lambda part: part.position):
+        off = (outputs_by_hand(within, inputs, part.value) - wanted).square().sum() / wanted.square().sum()
+        assert part.share == pytest.approx(float(off) - before, abs=1e-6 * found.whole)
+        before = float(off)
+    assert before == pytest.approx(found.whole)
+
+
+def test_the_budget_of_passes_is_kept():
+    within, inputs = loaded("transformer", "fast")
+    found = attribute(within, inputs, passes=3.0)
+    assert found.passes <= 3.0 + FROM_THE_START + 1  # and the border's last place
+
+
+def test_modules_of_the_tree_hold_what_is_inside_them():
+    within, inputs = loaded("transformer", "fast")
+    step = places(within.program, KINDS[0])[-1]
+    found = attribute(Planted.of(within, step, KINDS[0]), inputs)
+    paths = {branch.path: branch for _, branch in walk(found.tree)}
+    for path in ("head", "blocks", "blocks.0", "blocks.1"):
+        inside = [p for p in found.contributions if f"{p.origin.module}.".startswith(f"{path}.")]
+        assert paths[path].share == pytest.approx(sum(part.share for part in inside))
+        assert paths[path].ops == sum(part.ops for part in inside)
+
+
+class Chain(nn.Module):
+    """A convolution whose results are large, a softmax over them, and a product."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(32, 64, 3, padding=1)
+        self.mix = nn.Linear(64, 32, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores = self.conv(x).flatten(2).transpose(1, 2)
+        return self.mix(torch.softmax(scores, -1))
+
+
+def chain() -> tuple[nn.Module, torch.Tensor]:
+    torch.manual_seed(0)
+    model, x = Chain().eval(), torch.randn(1, 32, 8, 8)
+    nn.init.normal_(model.conv.weight, std=2 / (32 * 9) ** 0.5)
+    with torch.no_grad():  # what all scores of a place share is large, and a softmax takes it away again
+        model.conv.weight[:, 0] = 0
+        model.conv.weight[:, 0, 1, 1] = 1
+    x[:, 0] *= 100
+    return model, x
+
+
+def test_amplification_is_named_where_each_op_passes_and_the_whole_fails():
+    model, x = chain()
+    compiled = proveout.compile(
+        model, (x,), device="sim:n150", settings={"precision": "bfloat16", "numerics": "faithful"}
+    )
+    assert all(c.passed for c in compare_steps(compiled, (x,), {}))
+    (output,) = compare_outputs(compiled(x), model(x), 0.99)
+    assert not output.passed
+    (graph,) = explain(compiled, ((x,), {})).graphs
+    top = graph.contributions[0]
+    assert top.op == "ttnn.conv2d"
+    assert top.role == "adds"
+    assert top.arrives > 10 * top.adds
+    assert "ttnn.conv2d" in graph.said[0]
+    assert "amplification" in graph.said[1]
+    assert "ttnn.softmax" in graph.said[1]
+
+
+def test_two_settings_are_told_apart_by_their_ops():
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 8)).eval(), torch.randn(32, 64)
+    chosen = {"precision": "bfloat16", "numerics": "faithful"}
+    plain = proveout.compile(model, (x,), device="sim:n150", settings=chosen)
+    packed = proveout.compile(model, (x,), device="sim:n150", settings={**chosen, "overrides": {"0": "bfloat4_b"}})
+    (graph,) = explain(packed, ((x,), {}), plain).graphs
+    assert graph.contributions[0].op == "ttnn.linear"
+    assert graph.contributions[0].origin.module != "2"
+    assert sum(p.share for p in graph.contributions) == pytest.approx(graph.whole)
+    assert graph.contributions[0].share > 0.9 * graph.whole
+    assert "overrides" in graph.found
+    (nothing,) = explain(plain, ((x,), {}), plain).graphs
+    assert nothing.whole == 0
+    assert "no error" in nothing.said[0]
+
+
+def test_programs_that_are_not_the_same_steps_are_refused():
+    model, x = nn.Sequential(nn.Linear(64, 64), nn.GELU()).eval(), torch.randn(32, 64)
+    one = proveout.compile(model, (x,), device="sim:n150", settings={"precision": "bfloat16"})
+    other = proveout.compile(model, (x,), device="cpu")
+    with pytest.raises(UsageError, match="do not run the same Steps"):
+        explain(one, ((x,), {}), other)
+
+
+def test_a_lowering_that_changes_the_meaning_is_blamed_on_the_program():
+    within, inputs = loaded("mlp", "fast")
+    plain = attribute(within, inputs)
+    (name,) = {o.output for o in plain.contributions[0].outputs}
+    wanted = within.run(inputs).outputs[0] * 1.5
+    found = attribute(within, inputs, {name: wanted})
+    assert found.contributions[0].op == COMPILER
+    assert "lowering" in found.said[0]
+    assert sum(p.share for p in found.contributions) == pytest.approx(found.whole)
+
+
+def test_outputs_that_are_not_finite_name_the_op():
+    class Overflows(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.log(x - 200.0) + x
+
+    x = torch.full((32, 32), 199.9)
+    x[0] = 300.0
+    compiled = proveout.compile(Overflows(), (x + 0.2,), device="sim:n150", settings={"precision": "bfloat16"})
+    with pytest.raises(NumericsError, match=r"ttnn\.log gives the first"):
+        explain(compiled, ((x + 0.2,), {}))
+
+
+def test_pcc_hides_what_the_warnings_say():
+    torch.manual_seed(0)
+    wanted = torch.randn(1000)
+    wanted[0] = 1e6
+    found = wanted.clone()
+    found[60:] += torch.randn(940)
+    one = close("output", found, wanted, 0.99)
+    assert one.pcc > 0.9999999
+    assert one.within < 0.1
+    assert any("9" in w and "of the elements are off" in w for w in one.warnings)
+    scaled = close("output", wanted * 1.5, wanted, 0.99)
+    assert any("scale or offset" in w for w in scaled.warnings)
+    assert close("output", wanted * 1.0001, wanted, 0.99).warnings == ()
+
+
+def test_classifiers_are_told_by_their_largest_elements():
+    wanted = torch.zeros(4, 10)
+    wanted[:, 3], wanted[:, 4] = 1.0, 0.999
+    found = wanted.clone()
+    found[0, 4] = 1.001
+    one = close("logits", found, wanted, 0.99)
+    assert (one.top1, one.top5) == (0.75, 1.0)
+    assert any("another largest element" in w for w in one.warnings)
+    assert sum(one.ulps) == wanted.numel()
+    assert close("hidden", found[None], wanted[None], 0.99).top1 is None
