@@ -60,8 +60,8 @@ MEASURES = (
     Measure("functions with a parameter found, told …", 98, 30, lambda: len(vague_parameters())),
 )
 LINES_BEFORE, VAGUE_BEFORE = 52_114, 487
-"""Of `src`, and names such as `found` that are bound in it, for the record: no goal, since what the product can do grows
-too."""
+"""Of `src`, and how often names such as `found` are bound in it, for the record: no goal, since what the product can do
+grows too."""
 
 
 def render() -> str:
