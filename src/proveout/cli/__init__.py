@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None, program: str = "") -> int:
 def invoke(words: Sequence[str], program: str = NAMES[0]) -> int:
     """Run one command line; what is wrong with it, or with this machine, is raised."""
     spelled = benchit.spelled(words) if program == BENCHIT else _expand(list(words))
-    return _command()(args=spelled, prog_name=program, standalone_mode=False) or 0
+    return _command(program)(args=spelled, prog_name=program, standalone_mode=False) or 0
 
 
 def _in_the_name_of(program: str, text: str) -> str:
@@ -156,9 +156,9 @@ PLAIN: dict[str, Any] = {
 }
 
 
-def _command() -> Callable[..., Any]:
+def _command(program: str) -> Callable[..., Any]:
     app = typer.Typer(cls=_Verbs, **{**PLAIN, "add_completion": True})
-    app.callback()(_root)
+    app.callback(help=benchit.HELP if program == BENCHIT else _root.__doc__)(_root)
     return typer.main.get_command(app)
 
 
