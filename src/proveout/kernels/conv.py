@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,8 +14,8 @@ from proveout.chip.device_op import MATRIX, POOL, REDUCE, DeviceOp, Work
 from proveout.chip.profile_text import ProductConfig
 from proveout.kernels import cuts
 from proveout.kernels.device_ops import SHARDED, cores_in, tilize_ops
-from proveout.kernels.faithful.products import convolution
-from proveout.kernels.faithful.settings import for_product
+from proveout.kernels.faithful.products import convolution, transposed_convolution
+from proveout.kernels.faithful.settings import for_convolution
 from proveout.kernels.row import FLOAT, Call, Faithful, Kernel, Params, Specs, Weight
 from proveout.kernels.windows import Window
 from proveout.program import Construct
@@ -356,11 +355,11 @@ def _pool(name: str, meaning: Callable[..., Tensor]) -> Kernel:
     )
 
 
-by_columns = Faithful(convolution, functools.partial(for_product, ("input_tensor", "weight_tensor")))
+by_columns, turned = (Faithful(rule, for_convolution) for rule in (convolution, transposed_convolution))
 
 KERNELS = [
     _convolution("ttnn.conv2d", conv2d, (2, 3, 1, 0), cut=cuts.convolution, faithful=by_columns),
-    _convolution("ttnn.conv_transpose2d", conv_transpose2d, (2, 3, 0, 1)),
+    _convolution("ttnn.conv_transpose2d", conv_transpose2d, (2, 3, 0, 1), faithful=turned),
     _pool("ttnn.max_pool2d", max_pool2d),
     _pool("ttnn.avg_pool2d", avg_pool2d),
     Kernel(

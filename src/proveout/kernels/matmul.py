@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,7 +17,7 @@ from proveout.chip.profile_text import CONFIGS, ProductConfig
 from proveout.kernels import cuts
 from proveout.kernels.activations import ACTIVATIONS
 from proveout.kernels.faithful.products import product
-from proveout.kernels.faithful.settings import PRODUCT, for_product
+from proveout.kernels.faithful.settings import for_product
 from proveout.kernels.row import FLOAT, Call, Faithful, Kernel, Params, Specs, Weight
 from proveout.program import Construct
 from proveout.types import DRAM, TensorSpec
@@ -150,7 +149,7 @@ def _product(name: str, meaning: Callable[..., Tensor]) -> Kernel:
         out_memory=DRAM,
         weight=Weight("input_tensor_b"),
         cut=cuts.product,
-        faithful=Faithful(product, functools.partial(for_product, PRODUCT)),
+        faithful=Faithful(product, for_product),
     )
 
 
