@@ -11,7 +11,7 @@ import torch
 from proveout.check.compare import compare
 from proveout.engine.compiled import compile, root_cause
 from proveout.errors import OutOfMemory, ProveoutError
-from proveout.types import Settings
+from proveout.types import OF_A_CHIP, Settings
 
 Kind = Literal["crash", "refusal", "memory", "nan", "pcc", "slow"]
 """An error that is not one of ours; one of ours that says why not; memory that does not suffice; outputs that are not
@@ -40,7 +40,7 @@ class Conditions:
     """Under which a model is tried."""
 
     device: str = "sim"
-    settings: Settings = Settings(precision="bfloat16")
+    settings: Settings = OF_A_CHIP
     slower_than_ns: int | None = None
     """A modelled time above this is a failure of its own."""
 
