@@ -120,6 +120,7 @@ FAILURE_OF_STAGE = {
     "run": "device",
     "check": "numerics",
     "explain": "numerics",
+    "minimize": "internal",
     "benchmark": "device",
 }
 

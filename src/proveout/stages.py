@@ -18,6 +18,8 @@ from proveout.engine.host_part import has_host_part, host_part
 from proveout.engine.prediction import prediction, with_host
 from proveout.engine.snapshot import save_calls
 from proveout.errors import ProveoutError
+from proveout.reduce.judge import Conditions
+from proveout.reduce.minimize import minimize
 from proveout.runtimes import quiet, tensors
 from proveout.subject import Subject
 from proveout.tracer import raw
@@ -29,7 +31,7 @@ Stage = Callable[[Subject, Record], Record]
 
 def stages_of(do: tuple[Do, ...]) -> list[str]:
     """The stages that a Job takes, in order: all compile, and all that do more run and compare the outputs."""
-    if do in (("trace",), ()):
+    if do in (("trace",), ("minimize",), ()):
         return list(do)
     taken = {"model", "compile", *do} | (set() if do == ("compile",) else {"run"})
     return [name for name in STAGES if name in taken]
@@ -133,6 +135,19 @@ def explained(subject: Subject, record: Record) -> Record:
     return record
 
 
+def minimized(subject: Subject, record: Record) -> Record:
+    """The model's failure as one small file, in the Job's folder."""
+    job, (args, kwargs) = subject.job, subject.call
+    small = minimize(subject.model, args, kwargs, Conditions(job.device, job.settings, job.slower_than_ns))
+    if small is None:
+        return replace(record, reason="it does not fail: it compiles, runs and gives what eager mode gives")
+    folder = Path(job.artifacts)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "minimized.json").write_text(json.dumps(to_json(small), indent=1, allow_nan=False) + "\n")
+    (folder / "minimized.py").write_text(small.text)
+    return record
+
+
 def timed(subject: Subject, record: Record) -> Record:
     """The original and the candidate, each by the clock, one after the other; no time of what computes nothing."""
     job, candidate = subject.job, subject.candidate
@@ -180,6 +195,7 @@ STAGES: dict[str, Stage] = {
     "run": ran,
     "check": checked,
     "explain": explained,
+    "minimize": minimized,
     "benchmark": timed,
     "trace": traced,
 }

@@ -326,7 +326,18 @@ class Limits:
 
 Runtime = Literal["proveout", "eager", "inductor", "stat", "ort"]
 Do = Literal[
-    "compile", "run", "export", "check", "benchmark", "perf", "serve", "evaluate", "generate", "trace", "explain"
+    "compile",
+    "run",
+    "export",
+    "check",
+    "benchmark",
+    "perf",
+    "serve",
+    "evaluate",
+    "generate",
+    "trace",
+    "explain",
+    "minimize",
 ]
 
 
@@ -400,13 +411,15 @@ class Job:
     """The stages that make the ONNX file, where they are the user's own."""
     explain: Explain | None = None
     """What the error is told against where it is explained; into `artifacts`."""
+    slower_than_ns: int | None = None
+    """A modelled time above this is a failure where a failure is made small."""
 
     @property
     def key(self) -> str:
         """Names the Record: changes whenever the model, its shapes, a setting or a version that matters does."""
         w = self.workload
         apart = ["workload", "timeout_s", "artifacts", "dump", "limits", "lean"]
-        younger = ("serve", "trace", "enough_s", "onnx_opset", "sequence", "explain")  # than most Records
+        younger = ("serve", "trace", "enough_s", "onnx_opset", "sequence", "explain", "slower_than_ns")  # than most
         apart += [name for name in younger if getattr(self, name) is None]
         doing = {k: v for k, v in to_json(self).items() if k not in apart}
         # The last folder tells two scripts of one name apart; more of the path would tie Records to a machine.

@@ -74,6 +74,7 @@ VERBS = [
     "app",
     "check",
     "explain",
+    "minimize",
     "compare",
     "export",
     "discover",

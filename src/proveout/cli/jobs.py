@@ -30,11 +30,14 @@ def run(
     onnx_opset: int | None = None,
     sequence: Path | None = None,
     explain: Explain | None = None,
+    slower_than_ns: int | None = None,
 ) -> list[Result]:
     """Serve a request; what is finished is in the store even when this is interrupted."""
     asked = check(request, do, runtime, lean)
     built = Sequenced.of(sequence) if sequence else None
-    job = dataclasses.replace(asked.job, onnx_opset=onnx_opset, sequence=built, explain=explain)
+    job = dataclasses.replace(
+        asked.job, onnx_opset=onnx_opset, sequence=built, explain=explain, slower_than_ns=slower_than_ns
+    )
     check_folder(artifacts)
     check_folder(dump, "--dump DIR")
     scripts = chosen_scripts(request.scripts, request.search_dir, request.all_scripts, request.labels)

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from proveout.chip.device_op import MATRIX, POOL, REDUCE, DeviceOp, Work
 from proveout.chip.profile_text import ProductConfig
 from proveout.kernels import cuts
+from proveout.kernels.activations import after
 from proveout.kernels.device_ops import SHARDED, cores_in, tilize_ops
 from proveout.kernels.faithful.products import convolution, transposed_convolution
 from proveout.kernels.faithful.settings import for_convolution
@@ -57,6 +58,7 @@ def conv2d(
     groups: int = 1,
     dtype: torch.dtype | None = None,
     bias_tensor: Tensor | None = None,
+    conv_config: Construct | None = None,
 ) -> Tensor:
     x = _unflatten(input_tensor, batch_size, input_height, input_width, in_channels)
     bias = bias_tensor.reshape(-1).to(x.dtype) if bias_tensor is not None else None
@@ -64,6 +66,7 @@ def conv2d(
         top, bottom, left, right = padding
         x, padding = F.pad(x, (left, right, top, bottom)), (0, 0)
     y = F.conv2d(x, weight_tensor.to(x.dtype), bias, tuple(stride), tuple(padding), tuple(dilation), groups)
+    y = after(conv_config, y)
     return _flatten(y if dtype is None else y.to(dtype))
 
 

@@ -18,6 +18,7 @@ FIRST = ("benchmark", "report", "compile", "bringup", "perf", "app")
 THEN = (
     "check",
     "explain",
+    "minimize",
     "compare",
     "export",
     "discover",

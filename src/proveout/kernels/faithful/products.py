@@ -8,11 +8,13 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F
 
+from proveout.kernels.activations import fused_in
 from proveout.kernels.arithmetic import formats, products
 from proveout.kernels.arithmetic.products import matmul as chain
 from proveout.kernels.blockfloat import FORMATS, quantise
 from proveout.kernels.faithful.functions import unary
 from proveout.kernels.faithful.settings import ALIGNED, Compute
+from proveout.program import Construct
 from proveout.types import TILE
 
 Tensor = torch.Tensor
@@ -28,6 +30,7 @@ def product(
     transpose_b: bool = False,
     dtype: torch.dtype | None = None,
     activation: str | None = None,
+    program_config: Construct | None = None,
 ) -> Tensor:
     a = input_tensor_a.transpose(-1, -2) if transpose_a else input_tensor_a
     b = input_tensor_b.transpose(-1, -2) if transpose_b else input_tensor_b
@@ -36,7 +39,9 @@ def product(
     out = stored(a, b, compute, bias, dtype or input_tensor_a.dtype)
     out = out.squeeze(-2) if row else out
     out = out.squeeze(-1) if column else out
-    return unary(f"ttnn.{activation}", compute, out) if activation else out
+    for name in filter(None, (fused_in(program_config), activation)):
+        out = unary(f"ttnn.{name}", compute, out)
+    return out
 
 
 def stored(a: Tensor, b: Tensor, compute: Compute, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
@@ -109,6 +114,7 @@ def convolution(
     groups: int = 1,
     dtype: torch.dtype | None = None,
     bias_tensor: Tensor | None = None,
+    conv_config: Construct | None = None,
 ) -> Tensor:
     """Each group is a product of its own; its window lies in the order height, width, channels: channels padded to
     whole eights, each row of the window to whole tiles."""
@@ -125,7 +131,9 @@ def convolution(
     dest = dest.transpose(0, 1).reshape(1, 1, -1, out_channels)
     if bias_tensor is not None:
         dest = products.add(dest, bias_tensor.reshape(-1), compute.unit)
-    return compute.pack(dest, dtype or input_tensor.dtype)
+    out = compute.pack(dest, dtype or input_tensor.dtype)
+    inside = fused_in(conv_config)
+    return unary(f"ttnn.{inside}", compute, out) if inside else out
 
 
 def _padded_window(x: Tensor) -> Tensor:
