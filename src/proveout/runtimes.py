@@ -69,20 +69,20 @@ def canonical(backend: str) -> Runtime:
     raise unknown("backend", backend, [*RUNTIMES, *ALIASES])
 
 
-def _proveout(job: Job, found: Found, folder: Path, after_pass: Callable[[str], None]) -> Candidate:
+def _proveout(job: Job, captured: Found, folder: Path, after_pass: Callable[[str], None]) -> Candidate:
     from proveout.engine.compiled import compile
 
     record = Path(job.artifacts) if "perf" in job.do and job.artifacts else None
     if record is not None:
         recording.clear(record)
     compiled = compile(
-        found.module,
+        captured.module,
         device=job.device,
         settings=job.settings,
         dry_run=job.do == ("compile",),
         dump=job.dump or None,
         record=record,
-        call=(found.args, found.kwargs),
+        call=(captured.args, captured.kwargs),
         after_pass=after_pass,
     )
     if not compiled.graphs and compiled.coverage.graph_breaks:
@@ -92,17 +92,17 @@ def _proveout(job: Job, found: Found, folder: Path, after_pass: Callable[[str], 
     return Candidate(compiled, what, compiled.device, compiled, lambda: compiled.coverage, timed=times != "none")
 
 
-def _eager(job: Job, found: Found, folder: Path, after_pass: Callable[[str], None]) -> Candidate:
-    return Candidate(quiet(found.module), "eager")
+def _eager(job: Job, captured: Found, folder: Path, after_pass: Callable[[str], None]) -> Candidate:
+    return Candidate(quiet(captured.module), "eager")
 
 
-def _inductor(job: Job, found: Found, folder: Path, after_pass: Callable[[str], None]) -> Candidate:
+def _inductor(job: Job, captured: Found, folder: Path, after_pass: Callable[[str], None]) -> Candidate:
     import torch
 
-    return Candidate(quiet(found.module, torch.compile(found.module, backend="inductor")))
+    return Candidate(quiet(captured.module, torch.compile(captured.module, backend="inductor")))
 
 
-def _stat(job: Job, found: Found, folder: Path, after_pass: Callable[[str], None]) -> Candidate:
+def _stat(job: Job, captured: Found, folder: Path, after_pass: Callable[[str], None]) -> Candidate:
     """The ATen graphs as PyTorch gives them, run unchanged, and their ops."""
     import torch
 
@@ -114,17 +114,17 @@ def _stat(job: Job, found: Found, folder: Path, after_pass: Callable[[str], None
         nodes = [node for graph in stat.graphs for node in graph.nodes]
         return Coverage(tuple(OpStatus(n.name, n.op, "host") for n in nodes), num_graphs=len(stat.graphs))
 
-    return Candidate(quiet(found.module, torch.compile(found.module, backend=stat)), coverage=coverage)
+    return Candidate(quiet(captured.module, torch.compile(captured.module, backend=stat)), coverage=coverage)
 
 
-def _ort(job: Job, found: Found, folder: Path, after_pass: Callable[[str], None]) -> Candidate:
+def _ort(job: Job, captured: Found, folder: Path, after_pass: Callable[[str], None]) -> Candidate:
     """The model exported to ONNX; a file that is ONNX already runs as it is, on the inputs it was found with."""
     import torch
 
     if job.workload.is_onnx:
-        session: Any = found.module
+        session: Any = captured.module
         return Candidate(lambda **feed: session.run(None, feed), tensors_only=True)
-    path = _built(job, found, Path(job.artifacts) if job.artifacts else folder)
+    path = _built(job, captured, Path(job.artifacts) if job.artifacts else folder)
     session = open_onnx(path)
     names = [value.name for value in session.get_inputs()]
 
@@ -132,7 +132,7 @@ def _ort(job: Job, found: Found, folder: Path, after_pass: Callable[[str], None]
         feed = dict(zip(names, (tensor.detach().numpy() for tensor in tensors((args, kwargs)))))
         return [torch.from_numpy(value) for value in session.run(None, feed)]
 
-    given = len(tensors((found.args, found.kwargs)))
+    given = len(tensors((captured.args, captured.kwargs)))
     if len(names) != given:
         raise CaptureError(f"the exported model takes {len(names)} inputs where the call gave {given} tensors.")
     return Candidate(call, tensors_only=True)
@@ -181,10 +181,10 @@ def found_onnx(job: Job) -> Found:
     return Found(job.workload, session, (), example_feed(session, job.settings.seed))
 
 
-def _built(job: Job, found: Found, folder: Path) -> Path:
+def _built(job: Job, captured: Found, folder: Path) -> Path:
     """The model's ONNX file: exported, or by the stages of the user's own sequence."""
     if job.sequence is None:
-        return export_onnx(found, folder, job.onnx_opset)
+        return export_onnx(captured, folder, job.onnx_opset)
     spec = importlib.util.spec_from_file_location("proveout_sequence", job.sequence.file)
     assert spec is not None
     assert spec.loader is not None
@@ -195,11 +195,11 @@ def _built(job: Job, found: Found, folder: Path) -> Path:
             raise UsageError(
                 f"{job.sequence.file} defines no get_sequence(). It gives the Sequence of a build's stages."
             )
-        numbered = {f"Positional Arg {i}": value for i, value in enumerate(found.args, 1)}
+        numbered = {f"Positional Arg {i}": value for i, value in enumerate(captured.args, 1)}
         build = folder.parent if job.artifacts else folder
         made = onnxflow.build_model(
-            found.module,
-            {**found.kwargs, **numbered},
+            captured.module,
+            {**captured.kwargs, **numbered},
             build.name if job.artifacts else "build",
             build.parent if job.artifacts else build,
             monitor=False,
@@ -212,24 +212,26 @@ def _built(job: Job, found: Found, folder: Path) -> Path:
     return Path(made.state.onnx_file)
 
 
-def export_onnx(found: Found, folder: Path, opset: int | None = None) -> Path:
+def export_onnx(captured: Found, folder: Path, opset: int | None = None) -> Path:
     """Write a model as an ONNX file of the version asked for, or of the exporter's own."""
     import torch
 
     folder.mkdir(parents=True, exist_ok=True)
-    name = file_name(found.workload.build_name)
+    name = file_name(captured.workload.build_name)
     with torch.no_grad():
         if opset is None or opset >= OLDEST_OPSET:
             made = torch.onnx.export(
-                found.module, found.args, kwargs=found.kwargs, opset_version=opset, dynamo=True, verbose=False
+                captured.module, captured.args, kwargs=captured.kwargs, opset_version=opset, dynamo=True, verbose=False
             )
             assert made is not None
             path = folder / f"{name}-op{opset_of(made.model_proto)}-base.onnx"
             made.save(str(path))
         else:  # PyTorch's older exporter writes the versions that its newer one no longer can
             path = folder / f"{name}-op{opset}-base.onnx"
-            arguments = (*found.args, dict(found.kwargs)) if found.kwargs else found.args  # keywords as a last dict
-            torch.onnx.export(found.module, arguments, str(path), opset_version=opset, dynamo=False, verbose=False)
+            arguments = (
+                (*captured.args, dict(captured.kwargs)) if captured.kwargs else captured.args
+            )  # keywords as a last dict
+            torch.onnx.export(captured.module, arguments, str(path), opset_version=opset, dynamo=False, verbose=False)
     return path
 
 

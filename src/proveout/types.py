@@ -219,14 +219,14 @@ OF_A_CHIP = Settings(precision="bfloat16")
 """What a proof on a chip starts with; `devices.registry.settings_for` gives those of any target."""
 
 
-def _pairs(given: Any) -> tuple[tuple[str, Weights], ...]:
+def _pairs(overrides: Any) -> tuple[tuple[str, Weights], ...]:
     """Overrides as a user wrote them: a dict, or a list of pairs."""
-    items = given.items() if isinstance(given, dict) else given
+    items = overrides.items() if isinstance(overrides, dict) else overrides
     shape = "setting 'overrides' takes {pattern: format} or a list of such pairs"
     try:
         pairs = [(pattern, dtype) for pattern, dtype in items]
     except (TypeError, ValueError):
-        raise UsageError(f"{shape}, not {given!r}.") from None
+        raise UsageError(f"{shape}, not {overrides!r}.") from None
     for pattern, dtype in pairs:
         if not isinstance(pattern, str) or not pattern:
             raise UsageError(f"{shape}; {pattern!r} is not a module's path or an ATen op.")
@@ -235,17 +235,17 @@ def _pairs(given: Any) -> tuple[tuple[str, Weights], ...]:
     return tuple(pairs)
 
 
-def _check(name: str, given: object, hint: Any) -> None:
+def _check(name: str, value: object, hint: Any) -> None:
     choices = _choices(hint)
     if choices:
-        if given not in choices or isinstance(given, bool):
-            raise unknown(f"value for setting {name!r}:", given, map(str, choices))
-    elif hint is bool and not isinstance(given, bool):
-        raise UsageError(f"setting {name!r} takes True or False, not {given!r}.")
-    elif hint is int and (not isinstance(given, int) or isinstance(given, bool)):
-        raise UsageError(f"setting {name!r} takes a whole number, not {given!r}.")
-    elif hint is float and not (isinstance(given, (int, float)) and -1 <= given <= 1):
-        raise UsageError(f"setting {name!r} takes a number from -1 to 1, not {given!r}.")
+        if value not in choices or isinstance(value, bool):
+            raise unknown(f"value for setting {name!r}:", value, map(str, choices))
+    elif hint is bool and not isinstance(value, bool):
+        raise UsageError(f"setting {name!r} takes True or False, not {value!r}.")
+    elif hint is int and (not isinstance(value, int) or isinstance(value, bool)):
+        raise UsageError(f"setting {name!r} takes a whole number, not {value!r}.")
+    elif hint is float and not (isinstance(value, (int, float)) and -1 <= value <= 1):
+        raise UsageError(f"setting {name!r} takes a number from -1 to 1, not {value!r}.")
 
 
 def _choices(hint: Any) -> tuple[Any, ...]:

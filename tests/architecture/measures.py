@@ -52,6 +52,30 @@ def columns_read(source: Path = SOURCE) -> list[tuple[str, str]]:
     ]
 
 
+VAGUE = {"found", "given", "made", "told", "asked"}
+"""Participles that say nothing of what a value is."""
+
+
+def vague_parameters(source: Path = SOURCE) -> list[str]:
+    """`file:line function` of each function with a parameter whose name is no noun of the field."""
+    return [
+        f"{path.relative_to(source)}:{node.lineno} {node.name}"
+        for path, tree in _trees(source)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and any(isinstance(part, ast.arg) and part.arg in VAGUE for part in ast.walk(node.args))
+    ]
+
+
+def vague_locals(source: Path = SOURCE) -> int:
+    """How often such a name is bound in a function or module."""
+    return sum(
+        isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in VAGUE
+        for _, tree in _trees(source)
+        for node in ast.walk(tree)
+    )
+
+
 def lines(source: Path = SOURCE) -> int:
     """Lines of our own Python."""
     return sum(len(path.read_text(encoding="utf-8").splitlines()) for path, _ in _trees(source))

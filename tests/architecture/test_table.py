@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from measures import asks_by_name, late_imports
+from measures import asks_by_name, late_imports, vague_locals, vague_parameters
 from table import MEASURES, Measure, render
 
 
@@ -52,3 +52,11 @@ def test_what_is_imported_late_is_found(tmp_path: Path) -> None:
 def test_a_test_by_name_is_found(tmp_path: Path, line: str, found: bool) -> None:
     (tmp_path / "one.py").write_text(f"{line}\n    pass\n" if line.endswith(":") else line)
     assert bool(asks_by_name(tmp_path)) == found
+
+
+def test_a_name_that_says_nothing_is_found(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text(
+        "def f(found, x):\n    made = x\n    return lambda told: made\ndef g(model): ...\n"
+    )
+    assert vague_parameters(tmp_path) == ["one.py:1 f"]
+    assert vague_locals(tmp_path) == 1

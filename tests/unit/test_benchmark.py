@@ -309,7 +309,7 @@ class TestDatasets:
 
     def test_a_dataset_can_loop(self):
         (outcome,) = run(lambda: lambda x: time.sleep(0.001), Numbers(3), loop_dataset=True, duration=0.1)
-        assert calls(outcome) > 20
+        assert calls(outcome) > 3  # more calls than the dataset has items
 
     def test_a_stream_is_shared_by_workers_without_duplicates(self):
         seen, lock = [], threading.Lock()

@@ -99,8 +99,8 @@ def page() -> None:
     st.fragment(_one, run_every=EVERY_S if picked.running else None)(picked.folder)
 
 
-def _all(found: Sequence[BringUp]) -> None:
-    if len(found) == 1:
+def _all(bringups: Sequence[BringUp]) -> None:
+    if len(bringups) == 1:
         return
     rows = [
         {
@@ -113,7 +113,7 @@ def _all(found: Sequence[BringUp]) -> None:
             "modelled_us": _us(b.data("perf").get("total_ns")),
             "headline": b.stages[-1]["headline"],
         }
-        for b in found
+        for b in bringups
     ]
     columns = [
         Column("name", "Model", width="medium"),
@@ -145,22 +145,22 @@ def _one(folder: Path) -> None:
     tables.download("Stages as CSV", tables.render_csv(rows, columns), f"{found.name}-stages.csv", "text/csv")
 
 
-def _strip(found: BringUp) -> None:
+def _strip(bringup: BringUp) -> None:
     """All stages at a glance: a coloured bar each."""
     cells = []
-    for stage in found.stages:
-        if stage["name"] != found.running:
+    for stage in bringup.stages:
+        if stage["name"] != bringup.running:
             status = stage["status"]
             told = escape(f"{stage['number']} {stage['title']}: {WORDS.get(status, status)}")
             text = f"{MARKS.get(status, '?')} {stage['number']}"
             cells.append(f'<div class="po-stage {STRIP.get(status, "")}" title="{told}">{escape(text)}</div>')
-    if found.running:
-        cells.append(f'<div class="po-stage now">▸ {escape(found.running)}</div>')
+    if bringup.running:
+        cells.append(f'<div class="po-stage now">▸ {escape(bringup.running)}</div>')
     st.html(f'<div class="po-stages">{"".join(cells)}</div>')
 
 
-def _figures(found: BringUp) -> None:
-    checked, perf, tuned, graph = (found.data(name) for name in ("end-to-end", "perf", "optimise", "graph"))
+def _figures(bringup: BringUp) -> None:
+    checked, perf, tuned, graph = (bringup.data(name) for name in ("end-to-end", "perf", "optimise", "graph"))
     tiles = []
     if checked.get("lowest_pcc") is not None:
         tiles.append(
@@ -184,7 +184,7 @@ def _figures(found: BringUp) -> None:
         theme.tiles(tiles)
 
 
-def _stage(found: BringUp, stage: dict[str, Any]) -> None:
+def _stage(bringup: BringUp, stage: dict[str, Any]) -> None:
     status = stage["status"]
     mark = MARKS.get(status, "?")
     with st.expander(
@@ -199,15 +199,15 @@ def _stage(found: BringUp, stage: dict[str, Any]) -> None:
         files = [name for name, _ in stage.get("files", ())]
         if files:
             more = f" and {len(files) - MOST_FILES} more" if len(files) > MOST_FILES else ""
-            st.caption(f"Files in {found.folder}: {', '.join(files[:MOST_FILES])}{more}")
+            st.caption(f"Files in {bringup.folder}: {', '.join(files[:MOST_FILES])}{more}")
 
 
-def _report(found: BringUp) -> None:
+def _report(bringup: BringUp) -> None:
     """The pages of the folder, which open offline, inside this one."""
     for name, label in (("report.html", "Report"), ("graph.html", "Graph")):
-        path = found.folder / name
+        path = bringup.folder / name
         if path.is_file():
             text = path.read_text(errors="replace")
-            if st.toggle(f"Show its {label.lower()} here", key=f"show {name} {found.name}"):
+            if st.toggle(f"Show its {label.lower()} here", key=f"show {name} {bringup.name}"):
                 st.iframe(text, height=760)
-            tables.download(f"{label}, one page that opens offline", text, f"{found.name}-{name}", "text/html")
+            tables.download(f"{label}, one page that opens offline", text, f"{bringup.name}-{name}", "text/html")

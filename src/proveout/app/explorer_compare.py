@@ -165,7 +165,7 @@ def _chosen(board: Board) -> tuple[Entry | None, Entry | None]:
     return left, right
 
 
-def _verdict(left: Entry, right: Entry, *found: Record) -> None:
+def _verdict(left: Entry, right: Entry, *records: Record) -> None:
     """The sentence that a reader came for."""
     with st.container(horizontal=True):
         for entry in (left, right):
@@ -174,7 +174,7 @@ def _verdict(left: Entry, right: Entry, *found: Record) -> None:
     if not a or not b:
         return
     kinds = left.row["compiled_kind"], right.row["compiled_kind"]
-    if why := weak("compiled", *found):
+    if why := weak("compiled", *records):
         st.warning(
             f"{number(a)} ms ({kinds[0]}) → {number(b)} ms ({kinds[1]}): which one is quicker is {why}.",
             icon=":material/rule:",

@@ -181,15 +181,15 @@ def _filter(board: Board) -> Wanted:
     )
 
 
-def _follow(selected: object, found: Sequence[Entry]) -> None:
+def _follow(selected: object, entries: Sequence[Entry]) -> None:
     """A clicked name opens its page; ticked rows offer theirs, two of them their comparison."""
     selection = getattr(selected, "selection", None)
     if selection is None:
         return
-    cells = [found[row] for row, column in selection.cells if column == "Model" and row < len(found)]
+    cells = [entries[row] for row, column in selection.cells if column == "Model" and row < len(entries)]
     if cells:
         links.go("model", record=cells[0].id)
-    ticked = [found[row] for row in selection.rows if row < len(found)]
+    ticked = [entries[row] for row in selection.rows if row < len(entries)]
     with st.container(horizontal=True):
         if len(ticked) == 2:
             left, right = ticked
@@ -198,9 +198,9 @@ def _follow(selected: object, found: Sequence[Entry]) -> None:
             links.link(entry.row["model"], "model", icon=":material/search_insights:", record=entry.id)
 
 
-def _latencies(found: Sequence[Entry]) -> None:
+def _latencies(entries: Sequence[Entry]) -> None:
     """The slowest models, a chart for each kind: times of different kinds never share one."""
-    timed = {kind: [e for e in found if e.latency_ms(kind)] for kind in KINDS}
+    timed = {kind: [e for e in entries if e.latency_ms(kind)] for kind in KINDS}
     kinds = [kind for kind in KINDS if timed[kind]]
     for kind, place in zip(kinds, st.columns(len(kinds)) if kinds else ()):
         with place, st.container(border=True):
@@ -208,8 +208,8 @@ def _latencies(found: Sequence[Entry]) -> None:
             explorer_charts.show_latencies(timed[kind], kind)
 
 
-def _trends(board: Board, found: Sequence[Entry]) -> None:
-    histories = {e.subject: board.history(e) for e in found if len(board.history(e)) > 1}
+def _trends(board: Board, entries: Sequence[Entry]) -> None:
+    histories = {e.subject: board.history(e) for e in entries if len(board.history(e)) > 1}
     st.subheader("Over time", anchor="trends")
     if not histories:
         st.caption("No model has several Records here yet. A new version or another sweep adds points to compare.")

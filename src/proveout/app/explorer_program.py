@@ -228,12 +228,12 @@ def graph(board: Board, entry: Entry, record: Record) -> None:
     st.iframe(f"<!doctype html><body style='margin:0'>{svg}</body>", height=720)
 
 
-def _picked(found: Sequence[Recorded]) -> Recorded:
+def _picked(programs: Sequence[Recorded]) -> Recorded:
     """One of a model's Programs."""
-    if len(found) == 1:
-        return found[0]
-    names = [f"{i}: {one.program.name}, {counted(len(one.program.body), 'Step')}" for i, one in enumerate(found, 1)]
-    return found[names.index(st.selectbox("Program", names))]
+    if len(programs) == 1:
+        return programs[0]
+    names = [f"{i}: {one.program.name}, {counted(len(one.program.body), 'Step')}" for i, one in enumerate(programs, 1)]
+    return programs[names.index(st.selectbox("Program", names))]
 
 
 def _us(ns: int | None) -> float | None:

@@ -115,13 +115,13 @@ class Tile:
     tone: Tone = "plain"
 
 
-def tiles(found: Sequence[Tile]) -> None:
+def tiles(figures: Sequence[Tile]) -> None:
     """Figures side by side; as many in a row as the window holds."""
     cells = "".join(
         f'<div class="po-tile {t.tone}"><div class="name">{escape(t.name)}</div>'
         f'<div class="value">{escape(t.value)}{f" <small>{escape(t.unit)}</small>" if t.unit else ""}</div>'
         f'<div class="note">{escape(t.note)}</div></div>'
-        for t in found
+        for t in figures
     )
     st.html(f'<div class="po-tiles">{cells}</div>')
 
@@ -136,13 +136,13 @@ class Bar:
     title: str = ""
 
 
-def bars(found: Sequence[Bar], tone: Tone) -> None:
+def bars(values: Sequence[Bar], tone: Tone) -> None:
     """Bars under each other; modelled ones are hatched: the kind is never told by colour alone."""
     cells = "".join(
         f'<div class="name" title="{escape(b.title)}">{escape(b.name)}</div><div class="line">'
         f'<div class="bar {tone}" style="width: {85 * b.share:.1f}%" title="{escape(b.title)}"></div>'
         f"{escape(b.figure)}</div>"
-        for b in found
+        for b in values
     )
     st.html(f'<div class="po-bars">{cells}</div>')
 

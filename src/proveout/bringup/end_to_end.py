@@ -90,13 +90,13 @@ def _row(inputs: str, c: Comparison, against: str = "eager") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _float64(subject: Subject, call: Call, label: str, found: Any, eager: Any, least: float) -> list[dict[str, Any]]:
+def _float64(subject: Subject, call: Call, label: str, outputs: Any, eager: Any, least: float) -> list[dict[str, Any]]:
     """Both against the model in float64: how far eager itself is off."""
     model = copy.deepcopy(subject.model).double()
     args, kwargs = tree_map_only(torch.Tensor, lambda t: t.double() if t.is_floating_point() else t, call)
     with torch.no_grad():
         exact = model(*args, **kwargs)
-    pairs = (("float64", found), ("float64 (eager itself)", eager))
+    pairs = (("float64", outputs), ("float64 (eager itself)", eager))
     return [_row(label, c, against) for against, got in pairs for c in compare_outputs(got, exact, least, ULP)]
 
 

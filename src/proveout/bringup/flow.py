@@ -71,14 +71,14 @@ def with_needs(name: str) -> list[str]:
     return [stage.name for stage in STAGES if stage.name in needed]
 
 
-def bring_up(asked: Asked, path: Path, only: str | None = None, timeout_s: float = 3600.0) -> list[Outcome]:
+def bring_up(job: Asked, path: Path, only: str | None = None, timeout_s: float = 3600.0) -> list[Outcome]:
     """Run the stages in a process of their own; whatever happens there, every stage has its outcome and a report."""
     folder = Folder(path)
     wanted = [*with_needs(only), STAGES[-1].name] if only else [stage.name for stage in STAGES]
     running = path / RUNNING
     running.unlink(missing_ok=True)
     for _ in STAGES:  # a worker that dies is replaced by one that passes the stage by
-        request = {"asked": to_json(asked), "folder": str(path), "wanted": wanted}
+        request = {"asked": to_json(job), "folder": str(path), "wanted": wanted}
         outcome = isolate.run_python("proveout.bringup.flow", [], stdin=json.dumps(request), timeout_s=timeout_s)
         if not running.exists():
             break
@@ -90,14 +90,14 @@ def bring_up(asked: Asked, path: Path, only: str | None = None, timeout_s: float
     return [found for s in STAGES if (found := folder.outcome(NUMBERS[s.name], s.name)) is not None]
 
 
-def run_stages(asked: Asked, folder: Folder, wanted: Sequence[Stage], tell: Tell = lambda outcome, old: None) -> None:
+def run_stages(job: Asked, folder: Folder, wanted: Sequence[Stage], tell: Tell = lambda outcome, old: None) -> None:
     """Run stages in this process; those that are there already, made from the same, are left as they are."""
-    subject = Subject(asked, folder)
+    subject = Subject(job, folder)
     done: dict[str, Outcome] = {}
     code = _code()
     for number, stage in enumerate(STAGES, 1):
         found = folder.outcome(number, stage.name)
-        key = key_of(stage, asked, done, code)
+        key = key_of(stage, job, done, code)
         fresh = found is not None and found.key == key and (found.is_done and folder.has_all(found))
         if stage in wanted and not fresh:
             found = _run(subject, folder, stage, done, key)

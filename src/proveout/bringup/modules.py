@@ -277,10 +277,10 @@ def _host(result: Any) -> torch.Tensor:
     return result if isinstance(result, torch.Tensor) else ttnn.to_torch(result)
 
 
-def _lowest(found: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> float | None:
+def _lowest(outputs: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> float | None:
     """The lowest PCC over a part's results; of integers and constants, 1 where they agree and 0 where not."""
     least: list[float] = []
-    for f, w in zip(found, wanted):
+    for f, w in zip(outputs, wanted):
         judged = compare(f.reshape(w.shape), w, name="", threshold=-1.0)
         least.append(judged.pcc if judged.pcc is not None else float(judged.passed))
     return min(least, default=None)

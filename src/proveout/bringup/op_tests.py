@@ -247,8 +247,8 @@ def _try(case: Case, knob: str, settings: dict[str, str], scope: Any, devices: M
     return Tried(case.name, knob, pcc, least.pcc, least.origin)
 
 
-def _pcc(found: torch.Tensor, wanted: torch.Tensor) -> float | None:
+def _pcc(output: torch.Tensor, wanted: torch.Tensor) -> float | None:
     if not wanted.is_floating_point():
         return None
-    finite = torch.isfinite(wanted) & torch.isfinite(found)
-    return pearson(found[finite].double(), wanted[finite].double())
+    finite = torch.isfinite(wanted) & torch.isfinite(output)
+    return pearson(output[finite].double(), wanted[finite].double())

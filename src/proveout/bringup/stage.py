@@ -170,11 +170,11 @@ class Files:
         shutil.rmtree(self._staging, ignore_errors=True)
 
 
-def key_of(stage: Stage, asked: Asked, before: Mapping[str, Outcome], code: str) -> str:
+def key_of(stage: Stage, job: Asked, before: Mapping[str, Outcome], code: str) -> str:
     """What a stage's files depend on: what was asked, its own code, and what it reads."""
     if stage.always:
-        return digest([code, asked.key, [replace(o, files=()) for o in before.values()]])
-    return digest([code, asked.key, [before[name].key for name in stage.needs if name in before]])
+        return digest([code, job.key, [replace(o, files=()) for o in before.values()]])
+    return digest([code, job.key, [before[name].key for name in stage.needs if name in before]])
 
 
 def write_whole(path: Path, text: str) -> None:

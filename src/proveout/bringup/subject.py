@@ -38,9 +38,9 @@ class Run:
 class Subject(subject.Subject):
     """The spine's Subject, compiled under several settings and called with several inputs."""
 
-    def __init__(self, asked: Asked, folder: Folder) -> None:
-        super().__init__(Job(asked.workload, asked.device, asked.settings))
-        self.asked, self.folder = asked, folder
+    def __init__(self, job: Asked, folder: Folder) -> None:
+        super().__init__(Job(job.workload, job.device, job.settings))
+        self.asked, self.folder = job, folder
         self._compiled: dict[Settings, Compiled] = {}
 
     @property

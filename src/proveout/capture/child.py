@@ -88,9 +88,9 @@ def _out_of_time(script: Path, ran: bool) -> str:
     return f"{script.name} ran past its limit and was stopped {when}. Give it more time: --timeout"
 
 
-def _write(result: str, found: dict[str, Any]) -> None:
+def _write(result: str, document: dict[str, Any]) -> None:
     unfinished = Path(f"{result}.part")
-    unfinished.write_text(json.dumps(found, allow_nan=False))
+    unfinished.write_text(json.dumps(document, allow_nan=False))
     os.replace(unfinished, result)
 
 

@@ -94,17 +94,17 @@ def discover(
     return _discovery(script, labels, found, outcome.log, outcome.seconds, from_cache=False)
 
 
-def _look(script: Path, asked: dict[str, Any], run: Runner) -> tuple[dict[str, Any], ChildExit]:
+def _look(script: Path, request: dict[str, Any], run: Runner) -> tuple[dict[str, Any], ChildExit]:
     with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
         result = Path(folder, "found.json")
-        outcome = run("proveout.capture.child", [json.dumps(asked), str(result)], timeout_s=asked["timeout_s"])
+        outcome = run("proveout.capture.child", [json.dumps(request), str(result)], timeout_s=request["timeout_s"])
         nothing = {"workloads": [], "error": "", "failure": ""}
         try:
             found = _checked(read_answer(result)) if os.path.lexists(result) else nothing
         except ValueError as error:
             found = nothing | {"error": f"{script.name} changed what is said about it: {error}", "failure": "crash"}
-    if "fault" in found and asked["script"] != os.devnull:
-        _look(Path(os.devnull), {**asked, "script": os.devnull}, run)  # raises it where no script could have said it
+    if "fault" in found and request["script"] != os.devnull:
+        _look(Path(os.devnull), {**request, "script": os.devnull}, run)  # raises it where no script could have said it
         found = nothing | {"error": f"{script.name} says of this machine what is not so", "failure": "crash"}
     elif "fault" in found:
         raise EnvironmentFault(found["fault"])
@@ -141,12 +141,12 @@ def _checked(answer: Any) -> dict[str, Any]:
 
 
 def _discovery(
-    script: Path, labels: Labels, found: dict[str, Any], log: str, seconds: float, from_cache: bool
+    script: Path, labels: Labels, result: dict[str, Any], log: str, seconds: float, from_cache: bool
 ) -> Discovery:
     """Where the script lies and how it is labelled may have changed since."""
-    read = (from_json(Workload, one) for one in found["workloads"])
+    read = (from_json(Workload, one) for one in result["workloads"])
     workloads = tuple(dataclasses.replace(one, script=str(script), labels=labels) for one in read)
-    return Discovery(str(script), workloads, labels, found["error"], log, seconds, found["failure"], from_cache)
+    return Discovery(str(script), workloads, labels, result["error"], log, seconds, result["failure"], from_cache)
 
 
 def _story(script: Path, outcome: ChildExit, ran: bool) -> str:

@@ -18,26 +18,26 @@ from proveout.coding import digest, read_json
 from proveout.types import versions
 
 
-def recall(folder: Path, script: Path, asked: dict[str, Any]) -> dict[str, Any] | None:
+def recall(folder: Path, script: Path, request: dict[str, Any]) -> dict[str, Any] | None:
     """What this very script gave when it was run like this; None where nothing that still holds is known."""
     try:
-        entry: dict[str, Any] = read_json(_path(folder, script, asked))
+        entry: dict[str, Any] = read_json(_path(folder, script, request))
         found = entry["found"]
         same_files = all(file_digest(script.parent / name) == value for name, value in found["files"])
         same_packages = all(_version(name) == value for name, value in found["packages"].items())
-        more_time = found["failure"] == "timeout" and asked["timeout_s"] > entry["asked"]["timeout_s"]
-        other_limits = found["failure"] and asked["limits"] != entry["asked"]["limits"]
+        more_time = found["failure"] == "timeout" and request["timeout_s"] > entry["asked"]["timeout_s"]
+        other_limits = found["failure"] and request["limits"] != entry["asked"]["limits"]
     except (OSError, ValueError, LookupError, TypeError):
         return None
     return entry if same_files and same_packages and not more_time and not other_limits else None
 
 
 def remember(
-    folder: Path, script: Path, asked: dict[str, Any], found: dict[str, Any], log: str, seconds: float
+    folder: Path, script: Path, request: dict[str, Any], result: dict[str, Any], log: str, seconds: float
 ) -> None:
     """Keep a discovery; a cache that cannot be written costs time only, so it is no error here."""
-    path = _path(folder, script, asked)
-    entry = {"asked": asked, "found": found, "log": log, "seconds": seconds}
+    path = _path(folder, script, request)
+    entry = {"asked": request, "found": result, "log": log, "seconds": seconds}
     unfinished = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,8 +47,8 @@ def remember(
         unfinished.unlink(missing_ok=True)
 
 
-def _path(folder: Path, script: Path, asked: dict[str, Any]) -> Path:
-    how = {name: asked[name] for name in ("script_args", "max_depth", "weights")}
+def _path(folder: Path, script: Path, request: dict[str, Any]) -> Path:
+    how = {name: request[name] for name in ("script_args", "max_depth", "weights")}
     key = digest([script.name, file_digest(script), how, sorted(versions().items())])[:20]
     return folder / "discoveries" / key[:2] / f"{key}.json"
 

@@ -20,7 +20,7 @@ SCALE_LIMIT = 0.5
 
 
 def compare(
-    found: torch.Tensor,
+    actual: torch.Tensor,
     wanted: torch.Tensor,
     *,
     name: str,
@@ -33,18 +33,18 @@ def compare(
     """Floating-point tensors by PCC against `threshold`; integers and bools exactly; NaN and Inf in the same places.
     `ulp_of` names the dtype whose units in the last place differences are told in."""
     pcc = rel_l2 = max_abs = max_ulp = within = None
-    if found.shape != wanted.shape:
-        passed, reason = False, f"shape {tuple(found.shape)} instead of {tuple(wanted.shape)}"
-    elif found.is_complex() != wanted.is_complex():
-        passed, reason = False, f"{found.dtype} instead of {wanted.dtype}"
+    if actual.shape != wanted.shape:
+        passed, reason = False, f"shape {tuple(actual.shape)} instead of {tuple(wanted.shape)}"
+    elif actual.is_complex() != wanted.is_complex():
+        passed, reason = False, f"{actual.dtype} instead of {wanted.dtype}"
     elif not (wanted.is_floating_point() or wanted.is_complex()):
-        wrong = int((found != wanted).sum())
+        wrong = int((actual != wanted).sum())
         passed, reason = wrong == 0, f"{wrong} of {wanted.numel()} integers differ" if wrong else "equal"
-        max_abs = float((found.double() - wanted.double()).abs().max()) if wanted.numel() else 0.0
+        max_abs = float((actual.double() - wanted.double()).abs().max()) if wanted.numel() else 0.0
     elif wanted.numel() == 0:
         passed, reason = True, "no element"
     else:
-        both = _finite(found, wanted)
+        both = _finite(actual, wanted)
         if isinstance(both, str):
             passed, reason = False, both
         elif both.want.numel() == 0:
@@ -52,7 +52,7 @@ def compare(
         else:
             passed, reason = _judged(both, threshold)
             pcc, rel_l2, max_abs = both.pcc, both.rel_l2, both.max_abs
-            max_ulp = both.max_ulp(ulp_of or _coarser(found.dtype, wanted.dtype))
+            max_ulp = both.max_ulp(ulp_of or _coarser(actual.dtype, wanted.dtype))
             within = both.share_within()
     return Comparison(
         scope, name, pcc, rel_l2, max_abs, threshold, passed, reason, accumulated_pcc, origin, max_ulp, within
@@ -109,27 +109,27 @@ class Difference:
         return 1.0 - outside / self.want.numel()
 
 
-def pcc_between(found: torch.Tensor, wanted: torch.Tensor) -> float | None:
+def pcc_between(actual: torch.Tensor, wanted: torch.Tensor) -> float | None:
     """PCC alone; None where it is undefined, or the tensors differ in shape or in where they are not finite."""
-    if found.shape != wanted.shape or not (wanted.is_floating_point() or wanted.is_complex()) or not wanted.numel():
+    if actual.shape != wanted.shape or not (wanted.is_floating_point() or wanted.is_complex()) or not wanted.numel():
         return None
-    if found.is_complex() != wanted.is_complex():
+    if actual.is_complex() != wanted.is_complex():
         return None
-    both = _finite(found, wanted)
+    both = _finite(actual, wanted)
     return both.pcc if isinstance(both, Difference) and both.want.numel() else None
 
 
-def relative_l2(found: torch.Tensor, wanted: torch.Tensor) -> float | None:
+def relative_l2(actual: torch.Tensor, wanted: torch.Tensor) -> float | None:
     """The difference's norm over the wanted one's; None where they are not finite in the same places."""
-    both = _finite(found, wanted)
+    both = _finite(actual, wanted)
     if isinstance(both, str):
         return None
     return both.rel_l2 if both.want.numel() else 0.0
 
 
-def _finite(found: torch.Tensor, wanted: torch.Tensor) -> Difference | str:
+def _finite(actual: torch.Tensor, wanted: torch.Tensor) -> Difference | str:
     """The finite elements, or the reason where others differ."""
-    got, want = (_as_double(t).flatten() for t in (found, wanted))
+    got, want = (_as_double(t).flatten() for t in (actual, wanted))
     if math.isfinite(float(got.sum())) and math.isfinite(float(want.sum())):  # so is every element
         return Difference(got, want)
     strange = ~torch.isfinite(want)

@@ -16,9 +16,9 @@ DEPTH = 4
 """How deep objects that PyTorch does not know as containers are looked into."""
 
 
-def compare_outputs(found: Any, wanted: Any, threshold: float, ulp_of: torch.dtype | None = None) -> list[Comparison]:
+def compare_outputs(actual: Any, wanted: Any, threshold: float, ulp_of: torch.dtype | None = None) -> list[Comparison]:
     """Outputs are matched by their place in the structure; a missing or extra one fails, and so does nothing at all."""
-    got, want = dict(leaves(found)), dict(leaves(wanted))
+    got, want = dict(leaves(actual)), dict(leaves(wanted))
     out = []
     for name, value in want.items():
         if name not in got:

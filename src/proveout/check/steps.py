@@ -92,9 +92,9 @@ def exact_values(loaded: Loaded, inputs: Sequence[Any], wanted: frozenset[str]) 
     return {name: exact[name] for name in wanted if name in exact}
 
 
-def _judge(step: Step, name: str, found: Any, isolated: Any, accumulated: Any, threshold: float) -> Comparison:
-    found, isolated, accumulated = map(joined, (found, isolated, accumulated))
-    overall = pcc_between(found, accumulated)
+def _judge(step: Step, name: str, actual: Any, isolated: Any, accumulated: Any, threshold: float) -> Comparison:
+    actual, isolated, accumulated = map(joined, (actual, isolated, accumulated))
+    overall = pcc_between(actual, accumulated)
     return compare(
-        found, isolated, name=name, threshold=threshold, scope="step", origin=step.origin, accumulated_pcc=overall
+        actual, isolated, name=name, threshold=threshold, scope="step", origin=step.origin, accumulated_pcc=overall
     )

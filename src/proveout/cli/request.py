@@ -186,9 +186,9 @@ def takes_request(verb: Callable[..., int]) -> Callable[..., int]:
     ]
     own = list(inspect.signature(verb, eval_str=True).parameters.values())[1:]
 
-    def wrapper(**given: Any) -> int:
-        request = Request(**{f.name: given.pop(f.name) for f in dataclasses.fields(Request)})
-        return verb(request, **given)
+    def wrapper(**options: Any) -> int:
+        request = Request(**{f.name: options.pop(f.name) for f in dataclasses.fields(Request)})
+        return verb(request, **options)
 
     parameters = [*shared, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own)]
     wrapper.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]

@@ -75,13 +75,13 @@ def columns(*, plain: bool, **has: bool) -> tuple[str, ...]:
     return tuple(name for name in ORDER if has.get(name, name in ("start", "end")))
 
 
-def as_arguments(given: Any) -> Arguments:
+def as_arguments(inputs: Any) -> Arguments:
     """What users give as a call's inputs: a tuple is several, a dict is keywords, anything else is one."""
-    if isinstance(given, tuple):
-        return given, {}
-    if isinstance(given, dict):
-        return (), given
-    return (given,), {}
+    if isinstance(inputs, tuple):
+        return inputs, {}
+    if isinstance(inputs, dict):
+        return (), inputs
+    return (inputs,), {}
 
 
 @dataclass

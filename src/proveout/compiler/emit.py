@@ -357,11 +357,11 @@ def _stride(tensor: torch.Tensor) -> tuple[int, ...]:
     return tuple(tensor.stride()) if tensor.layout == torch.strided else ()
 
 
-def _same_layout(found: tuple[int, ...] | None, wanted: tuple[int, ...], shape: Sequence[int]) -> bool:
+def _same_layout(strides: tuple[int, ...] | None, wanted: tuple[int, ...], shape: Sequence[int]) -> bool:
     """Whether strides agree wherever they matter."""
-    if found is None or len(found) != len(wanted):
+    if strides is None or len(strides) != len(wanted):
         return False
-    return 0 in shape or all(n == 1 or a == b for n, a, b in zip(shape, found, wanted))
+    return 0 in shape or all(n == 1 or a == b for n, a, b in zip(shape, strides, wanted))
 
 
 def _bounds(dtype: str, range: Range | None) -> Range | None:

@@ -211,8 +211,8 @@ def _islands(groups: Iterable[Group], books: Sequence[_Book]) -> dict[Group, set
     return island
 
 
-def _case(group: Group, found: Sequence[OpStatus], books: Sequence[_Book]) -> Case:
-    nodes = {status.node for status in found}
+def _case(group: Group, ops: Sequence[OpStatus], books: Sequence[_Book]) -> Case:
+    nodes = {status.node for status in ops}
     always = any(group in book.group.values() for book in books)
     once = not always and any(s.on_host and s.origin.node in nodes for b in books for s in b.graph.program.setup)
-    return Case(group[0], found[0].cause, once=once, eager_graph=not (always or once))
+    return Case(group[0], ops[0].cause, once=once, eager_graph=not (always or once))

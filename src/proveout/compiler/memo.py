@@ -101,9 +101,9 @@ class Memo:
                 values[value] = names[value] if value in names else b.fresh(f"{names.get(name, name)}.as")
             b.add_form(values[value], form, names.get(name, name))
 
-        def result(given: Any) -> Any:
-            if isinstance(given, Value):
-                return replace(given, name=values.get(given.name, given.name))
-            return tuple(map(result, given)) if isinstance(given, tuple) else given
+        def result(value: Any) -> Any:
+            if isinstance(value, Value):
+                return replace(value, name=values.get(value.name, value.name))
+            return tuple(map(result, value)) if isinstance(value, tuple) else value
 
         return result(template.result)

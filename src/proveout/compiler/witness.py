@@ -64,9 +64,9 @@ class Witness:
             outputs = list(Interpreter(gm).run(*self._arguments))
         return outputs[: len(outputs) - self._num_state]
 
-    def _hold(self, stage: str, found: Sequence[Any], tolerance: float) -> None:
+    def _hold(self, stage: str, outputs: Sequence[Any], tolerance: float) -> None:
         assert self._seen is not None
-        for index, (before, after) in enumerate(zip(self._seen, found, strict=True)):
+        for index, (before, after) in enumerate(zip(self._seen, outputs, strict=True)):
             if isinstance(before, torch.Tensor) and _is_plain(before):
                 distance = _distance(before, after)
                 if distance > tolerance:
@@ -74,7 +74,7 @@ class Witness:
                         f"the pass {stage!r} changed the meaning: output {index} moved by {distance:.3g} of its size, "
                         f"{tolerance:g} is allowed"
                     )
-        self._seen = list(found)
+        self._seen = list(outputs)
 
 
 def _distance(before: torch.Tensor, after: Any) -> float:

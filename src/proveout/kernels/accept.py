@@ -198,13 +198,15 @@ def why_not(arg: Arg) -> str:
     return next(filter(None, map(why_not, arg)), "") if isinstance(arg, tuple) else ""
 
 
-def _why_no_config(made: Construct) -> str:
-    if made.name not in _classes():
-        return f"makes {made.name[:80]!r}, which is no constant or config of ttnn or torch"
-    names = [name for name, _ in made.args]
-    by_name = names[len(made.by_place) :]
+def _why_no_config(config: Construct) -> str:
+    if config.name not in _classes():
+        return f"makes {config.name[:80]!r}, which is no constant or config of ttnn or torch"
+    names = [name for name, _ in config.args]
+    by_name = names[len(config.by_place) :]
     plain = all(name.isidentifier() and not keyword.iskeyword(name) for name in by_name)
-    return "" if plain and len(set(by_name)) == len(by_name) else f"makes {made.name} with arguments that have no names"
+    return (
+        "" if plain and len(set(by_name)) == len(by_name) else f"makes {config.name} with arguments that have no names"
+    )
 
 
 def _known_constant(text: str) -> bool:

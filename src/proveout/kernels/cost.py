@@ -114,20 +114,20 @@ def _call_time(
     attrs: tuple[tuple[str, Any], ...],
     outputs: tuple[TensorSpec, ...],
     chip: DeviceSpec,
-    asked: Fidelity | None,
+    wanted_fidelity: Fidelity | None,
 ) -> KernelTime:
     specs = dict(attrs)
     operands = [s for v in specs.values() for s in flat_specs(v)]
-    (work, fidelity), ops = _call_ops(kernel, specs, outputs, chip, asked)
+    (work, fidelity), ops = _call_ops(kernel, specs, outputs, chip, wanted_fidelity)
     return kernel_time(work, [*operands, *outputs], chip, fidelity, ops)
 
 
 def _call_ops(
-    kernel: str, specs: Specs, outputs: tuple[TensorSpec, ...], chip: DeviceSpec, asked: Fidelity | None
+    kernel: str, specs: Specs, outputs: tuple[TensorSpec, ...], chip: DeviceSpec, wanted_fidelity: Fidelity | None
 ) -> tuple[tuple[Work, str], tuple[DeviceOp, ...]]:
     """The call's own arithmetic and fidelity, and its device operations."""
     dtypes = [s.dtype for v in specs.values() for s in flat_specs(v)]
-    fidelity = told_fidelity(specs) or asked or default_fidelity(dtypes, chip)
+    fidelity = told_fidelity(specs) or wanted_fidelity or default_fidelity(dtypes, chip)
     row = kernels()[kernel]
     work = row.work(specs, outputs)
     return (work, fidelity), device_ops(row, specs, outputs, work, fidelity)

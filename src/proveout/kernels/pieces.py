@@ -41,10 +41,10 @@ def concat_along(dim: int) -> Construct:
     return Construct.of(CONCAT, Name("device"), dim=dim)
 
 
-def mesh_argument(made: Construct) -> MeshArgument | None:
+def mesh_argument(construct: Construct) -> MeshArgument | None:
     """What such an object says, or None for any other."""
-    dim = made.by_name.get("dim")
-    known = made.name in (SHARD, WHOLE_ON_EACH, CONCAT)
+    dim = construct.by_name.get("dim")
+    known = construct.name in (SHARD, WHOLE_ON_EACH, CONCAT)
     return MeshArgument(dim if isinstance(dim, int) else None) if known else None
 
 

@@ -94,8 +94,8 @@ class HostForm:
     names: tuple[tuple[str, str], ...]
     """ttnn's name and ATen's of each argument."""
 
-    def attrs(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        return {theirs: given[ours] for ours, theirs in self.names if ours in given}
+    def attrs(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return {theirs: arguments[ours] for ours, theirs in self.names if ours in arguments}
 
 
 def on_host(aten: str, **names: str) -> HostForm:

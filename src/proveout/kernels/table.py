@@ -108,9 +108,9 @@ def _infer(kernel: Kernel, attrs: tuple[tuple[str, Any], ...], target: str, chip
     return tuple(TensorSpec(tuple(t.shape), dtype, layout, memory) for t, dtype in zip(tensors, dtypes))
 
 
-def _block_float(given: Specs, operands: Sequence[TensorSpec]) -> str | None:
+def _block_float(specs: Specs, operands: Sequence[TensorSpec]) -> str | None:
     """The block float that results are stored in: the one asked for, else the first operand's."""
-    asked = given.get("dtype")
+    asked = specs.get("dtype")
     if isinstance(asked, Name):
         name = asked.text.removeprefix("ttnn.")
     else:

@@ -247,9 +247,9 @@ def _own_input(sets: Sequence[Inputs], batch_size: int, place: int) -> Inputs | 
     return None if chosen is None else replace(chosen, batch_size=batch_size, batch_first=False)
 
 
-def _own_stages(model: Model, asked: Sequence[int]) -> list[int]:
+def _own_stages(model: Model, sizes: Sequence[int]) -> list[int]:
     """What is compiled spans as many chips as it was compiled for."""
-    if any(size != model.stages for size in asked):
+    if any(size != model.stages for size in sizes):
         what = "as a whole" if model.stages == 1 else f"in {model.stages} stages"
         raise UsageError(
             f"{model.path} is compiled already, {what}: a pipeline is cut from the model itself. "
@@ -258,14 +258,14 @@ def _own_stages(model: Model, asked: Sequence[int]) -> list[int]:
     return [model.stages]
 
 
-def device_for(model: Model, asked: str | None) -> str:
+def device_for(model: Model, device: str | None) -> str:
     """What was asked for, or what the model was compiled for, or this machine's CPU."""
     if not model.path:
-        return asked or "cpu"
+        return device or "cpu"
     from proveout.engine.artifact import device_of
 
     compiled_for = device_of(saved_in(model.path))
-    if asked not in (None, compiled_for):
+    if device not in (None, compiled_for):
         raise UsageError(f"{model.path} was compiled for {compiled_for!r}: leave device_type out, or compile it again.")
     return compiled_for
 
@@ -350,8 +350,8 @@ def check_device(name: str) -> str:
     return find(name).name
 
 
-def check_positive(**given: float | None) -> None:
-    for name, value in given.items():
+def check_positive(**numbers: float | None) -> None:
+    for name, value in numbers.items():
         if value is not None and not (isinstance(value, (int, float)) and 0 < value < math.inf):
             raise UsageError(f"{name} is {value!r}: give a number above 0.")
 

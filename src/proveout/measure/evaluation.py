@@ -81,12 +81,12 @@ def evaluate(
     return [record.report for record in results if record.report is not None]
 
 
-def _models(given: Any, name: str, batch_size: int | None) -> list[Model]:
-    if not (isinstance(given, str | Path) and str(given).endswith(model_index.SUFFIX)):
-        return [model_of(given, name)]
-    index = model_index.filter(given, status="finished", batch_size=batch_size)
+def _models(model: Any, name: str, batch_size: int | None) -> list[Model]:
+    if not (isinstance(model, str | Path) and str(model).endswith(model_index.SUFFIX)):
+        return [model_of(model, name)]
+    index = model_index.filter(model, status="finished", batch_size=batch_size)
     if not index["model_configs"]:
-        raise UsageError(f"no model of the index {given} is compiled for batch size {batch_size}.")
+        raise UsageError(f"no model of the index {model} is compiled for batch size {batch_size}.")
     return [model_of(Path(entry["filename"]), name or index["model_name"]) for entry in index["model_configs"]]
 
 
@@ -123,12 +123,12 @@ def _evaluated(
     items: Iterator[Any],
     judges: Mapping[str, Any],
     eval_target_col: int,
-    asked: str | None,
+    device_type: str | None,
     settings: Mapping[str, Any] | None,
     preprocess_fn: Callable[..., Any] | None,
     postprocess_fn: Callable[[Any], Any] | None,
 ) -> Record:
-    model, device = _made(chosen, asked)
+    model, device = _made(chosen, device_type)
     scored = _Items(items, eval_target_col, judges)
     if scored.first is None:
         raise UsageError("the dataset is empty: evaluate needs at least one item.")
@@ -210,15 +210,15 @@ def _scored(report: Report, judges: Mapping[str, Any]) -> Report:
     return report
 
 
-def _made(chosen: Model, asked: str | None) -> tuple[Any, str]:
+def _made(chosen: Model, device_type: str | None) -> tuple[Any, str]:
     """The model itself, and the device that it runs on: what was asked for, or what it was compiled for."""
     if chosen.path:
         saved: Any = load_pipeline(chosen.path) if chosen.stages > 1 else load_compiled(chosen.path)
-        if asked not in (None, saved.device):
+        if device_type not in (None, saved.device):
             raise UsageError(f"{chosen.path} was compiled for {saved.device!r}: leave device_type out.")
         return saved, saved.device
     made = chosen.made()
-    return made, asked or (made.device if isinstance(made, Compiled) else "cpu")
+    return made, device_type or (made.device if isinstance(made, Compiled) else "cpu")
 
 
 def _ready(model: Any, inputs: tuple[Any, ...], device: str, settings: Mapping[str, Any] | None) -> Callable[..., Any]:
@@ -238,9 +238,9 @@ def _ready(model: Any, inputs: tuple[Any, ...], device: str, settings: Mapping[s
     return called
 
 
-def _without_grad(model: Any, given: Iterable[Any]) -> Any:
+def _without_grad(model: Any, inputs: Iterable[Any]) -> Any:
     with torch.no_grad():
-        return model(*given)
+        return model(*inputs)
 
 
 def _items(dataset: Any, batch_size: int | None, options: dict[str, Any]) -> Iterator[Any]:

@@ -87,8 +87,8 @@ class GraphCall:
         self.model = model
         self._call = tensorflow_here().function(lambda *given: model(*given, training=False))
 
-    def __call__(self, *given: Any) -> Any:
-        return self._call(*given)
+    def __call__(self, *args: Any) -> Any:
+        return self._call(*args)
 
 
 def _signature(loaded: Any) -> Callable[..., Any]:
@@ -96,9 +96,9 @@ def _signature(loaded: Any) -> Callable[..., Any]:
     served = loaded.signatures["serving_default"]
     names = list(served.structured_input_signature[1])
 
-    def call(*given: Any) -> Any:
+    def call(*args: Any) -> Any:
         tensorflow = tensorflow_here()
-        named = given[0] if len(given) == 1 and isinstance(given[0], dict) else dict(zip(names, given))
+        named = args[0] if len(args) == 1 and isinstance(args[0], dict) else dict(zip(names, args))
         return served(**{name: tensorflow.convert_to_tensor(value) for name, value in named.items()})
 
     return call

@@ -42,11 +42,11 @@ def _callers(load: Load, n_models: int) -> int:
     return {"multistream": load.streams, "concurrency": math.ceil(load.concurrency / n_models)}.get(load.mode, 0)
 
 
-def counts(name: str, given: int | Sequence[int] | None, default: Sequence[int]) -> list[int]:
+def counts(name: str, choice: int | Sequence[int] | None, default: Sequence[int]) -> list[int]:
     """A list parameter, which also takes one number."""
-    if given is None:
+    if choice is None:
         return list(default)
-    numbers = [given] if isinstance(given, int) else list(given)
+    numbers = [choice] if isinstance(choice, int) else list(choice)
     for number in numbers:
         if not isinstance(number, int) or isinstance(number, bool) or number < 1:
             raise UsageError(f"{name} has {number!r}: give whole numbers from 1.")
@@ -123,9 +123,9 @@ def check_pipeline(device: str, size: int) -> None:
 MODES = ("closed", "concurrency", "constant", "poisson", "replay", "offline", "multistream")
 
 
-def load_of(given: Load | str) -> Load:
+def load_of(choice: Load | str) -> Load:
     """How calls arrive, checked: each mode's own parameter must be there."""
-    load = given if isinstance(given, Load) else Load(given)  # type: ignore[arg-type]
+    load = choice if isinstance(choice, Load) else Load(choice)  # type: ignore[arg-type]
     if load.mode not in MODES:
         raise unknown("load mode", load.mode, MODES)
     needs = {

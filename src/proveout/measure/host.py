@@ -174,14 +174,14 @@ class Host:
             (lambda: clock()) if task.has_arrivals else None,
         )
 
-    def _warm_up(self, worker: int, given: Arguments) -> int:
+    def _warm_up(self, worker: int, arguments: Arguments) -> int:
         configuration = self.task.configuration
         budget = min(WARMUP_SHARE * configuration.duration_s, WARMUP_MOST_S)
-        return rehearsal.warm_up(self.callers[worker], given, configuration.warmup, budget)
+        return rehearsal.warm_up(self.callers[worker], arguments, configuration.warmup, budget)
 
-    def _preprocessed(self, given: Arguments) -> Arguments:
+    def _preprocessed(self, arguments: Arguments) -> Arguments:
         preprocess = self.task.functions.preprocess_fn
-        return given if preprocess is None else as_arguments(preprocess(*given[0], **given[1]))
+        return arguments if preprocess is None else as_arguments(preprocess(*arguments[0], **arguments[1]))
 
     def _reference(self) -> Any:
         chosen = self.task.reference
@@ -239,10 +239,10 @@ def _copied(output: Any) -> Any:
     return tree_map_only(torch.Tensor, torch.clone, output)
 
 
-def _on_cpu(given: Any) -> Any:
+def _on_cpu(value: Any) -> Any:
     torch = sys.modules.get("torch")
     if torch is None:
-        return given
+        return value
     from torch.utils._pytree import tree_map_only
 
-    return tree_map_only(torch.Tensor, lambda t: t.cpu(), given)
+    return tree_map_only(torch.Tensor, lambda t: t.cpu(), value)

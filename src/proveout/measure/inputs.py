@@ -67,9 +67,9 @@ def input_sets(
     return [Inputs("fixed", each, size, batch_first) for each, size in zip(sets, sizes)]
 
 
-def check_batch(given: Any, batch_size: int) -> None:
+def check_batch(inputs: Any, batch_size: int) -> None:
     """Throughput counts batches, so a batch size that the inputs do not have would make it wrong by their ratio."""
-    found = leading_dimension(given)
+    found = leading_dimension(inputs)
     if found is not None and found != batch_size:
         raise UsageError(
             f"batch size {batch_size}, but the inputs' leading dimension is {found}: give batch_sizes={found}, "
@@ -77,11 +77,11 @@ def check_batch(given: Any, batch_size: int) -> None:
         )
 
 
-def leading_dimension(given: Any) -> int | None:
+def leading_dimension(inputs: Any) -> int | None:
     """Of the first array among a call's inputs; None where there is none."""
-    if isinstance(given, Mapping):
-        given = tuple(given.values())
-    for one in given if isinstance(given, tuple) else (given,):
+    if isinstance(inputs, Mapping):
+        inputs = tuple(inputs.values())
+    for one in inputs if isinstance(inputs, tuple) else (inputs,):
         shape = getattr(one, "shape", None)
         if shape is not None and len(shape) > 0:
             return int(shape[0])

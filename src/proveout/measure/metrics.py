@@ -242,10 +242,10 @@ def list_metrics() -> None:
     print("\n".join(f"{name:<24} {words}" for name, _, words in [("Name", None, "Description"), *_METRICS.values()]))
 
 
-def _add(name: str, found: type[Any], words: str) -> None:
+def _add(name: str, metric_class: type[Any], words: str) -> None:
     if _key(name) in _METRICS:
         raise UsageError(f"there is a metric {_METRICS[_key(name)][0]!r} already. Choose another name.")
-    _METRICS[_key(name)] = (name, found, words)
+    _METRICS[_key(name)] = (name, metric_class, words)
 
 
 def _key(name: str) -> str:

@@ -54,40 +54,40 @@ def saved_in(path: str | Path) -> Path:
     return Path(path) / "stage0" if (Path(path) / PIPELINE).exists() else Path(path)
 
 
-def model_of(given: Any, name: str = "") -> Model:
+def model_of(model: Any, name: str = "") -> Model:
     """What the user gave: a class, a factory, an instance, an import string, a saved Compiled or a framework's file."""
-    if isinstance(given, Path) or (isinstance(given, str) and Path(given).exists()):
-        if any((Path(given) / head).exists() for head in (SAVED, PIPELINE)):
-            return Model(name or str(given), path=str(given))
-        loader = files.loader_of(Path(given))
+    if isinstance(model, Path) or (isinstance(model, str) and Path(model).exists()):
+        if any((Path(model) / head).exists() for head in (SAVED, PIPELINE)):
+            return Model(name or str(model), path=str(model))
+        loader = files.loader_of(Path(model))
         if loader is None:
             raise UsageError(
-                f"{given} is no saved model: give a folder that Compiled.save left, a TorchScript file (.pt), "
+                f"{model} is no saved model: give a folder that Compiled.save left, a TorchScript file (.pt), "
                 "a Keras file (.keras), or a model index."
             )
-        return Model(name or str(given), make=loader)
-    if isinstance(given, str):
-        return model_of(imported(given), name or given)
-    if inspect.isclass(given):
-        if "<locals>" in given.__qualname__:
-            inside = given.__qualname__.partition(".<locals>")[0]
+        return Model(name or str(model), make=loader)
+    if isinstance(model, str):
+        return model_of(imported(model), name or model)
+    if inspect.isclass(model):
+        if "<locals>" in model.__qualname__:
+            inside = model.__qualname__.partition(".<locals>")[0]
             raise UsageError(
-                f"the model class {given.__name__} is defined inside {inside}(): move it to the top level of its "
+                f"the model class {model.__name__} is defined inside {inside}(): move it to the top level of its "
                 "module, where workers find it too."
             )
-        required = _required(given)
+        required = _required(model)
         if required:
             raise UsageError(
-                f"the model class {given.__name__} needs {', '.join(required)}: give a factory without arguments, "
-                f"such as lambda: {given.__name__}(…)."
+                f"the model class {model.__name__} needs {', '.join(required)}: give a factory without arguments, "
+                f"such as lambda: {model.__name__}(…)."
             )
-        return Model(name or given.__name__, make=given)
-    if inspect.isfunction(given) and not _required(given):
-        return Model(name or given.__name__, make=given)
-    if callable(given):
-        return Model(name or getattr(given, "__name__", type(given).__name__), instance=given)
+        return Model(name or model.__name__, make=model)
+    if inspect.isfunction(model) and not _required(model):
+        return Model(name or model.__name__, make=model)
+    if callable(model):
+        return Model(name or getattr(model, "__name__", type(model).__name__), instance=model)
     raise UsageError(
-        f"a model of type {type(given).__name__}: give a class, a factory, a module, an import string "
+        f"a model of type {type(model).__name__}: give a class, a factory, a module, an import string "
         "('package.module:Name') or the path of a saved Compiled or model index."
     )
 
@@ -124,9 +124,9 @@ def device_kind(device: str) -> Literal["measured", "modelled"]:
     return "measured" if is_gpu(device) else "modelled"
 
 
-def _required(given: Callable[..., Any]) -> list[str]:
+def _required(function: Callable[..., Any]) -> list[str]:
     try:
-        parameters = inspect.signature(given).parameters.values()
+        parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return []
     optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -269,8 +269,8 @@ def _cuda(model: Any, device: str, index: int) -> Loaded:
         with torch.no_grad(), torch.cuda.device(place), torch.cuda.stream(torch.cuda.Stream(place)):
             yield
 
-    def to_device(given: Any) -> Any:
-        moved = tree_map_only(torch.Tensor, lambda t: t.to(place), given)
+    def to_device(inputs: Any) -> Any:
+        moved = tree_map_only(torch.Tensor, lambda t: t.to(place), inputs)
         torch.cuda.synchronize(place)  # workers' streams do not wait for the one that copies
         return moved
 

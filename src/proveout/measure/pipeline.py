@@ -156,9 +156,9 @@ def _stages(graph: GraphModule, cut: Node) -> list[GraphModule]:
     return [_part(graph, nodes[:at], inputs, between), _part(graph, nodes[at:], between, list(output.args[0]))]
 
 
-def _part(graph: GraphModule, nodes: Sequence[Node], given: Sequence[Node], wanted: Sequence[Any]) -> GraphModule:
+def _part(graph: GraphModule, nodes: Sequence[Node], inputs: Sequence[Node], wanted: Sequence[Any]) -> GraphModule:
     made = torch.fx.Graph()
-    names = {node: made.placeholder(node.name) for node in given}
+    names = {node: made.placeholder(node.name) for node in inputs}
 
     def name_of(node: Node) -> Node:
         if node not in names:

@@ -48,10 +48,10 @@ def records(
     return [record_of(o, w, r, pcc) for o, w, r in zip(outcomes, workloads, made, strict=True)]
 
 
-def keep(made: Iterable[Record], cache_dir: str | Path | None = None) -> str:
+def keep(results: Iterable[Record], cache_dir: str | Path | None = None) -> str:
     """Write what was run to the store; gives the reason where that cannot be done, which costs no result."""
     try:
-        for record in made:
+        for record in results:
             if record.report is not None and record.report["status"] != "skipped":
                 Store(cache_dir).write(record)
     except ProveoutError as error:

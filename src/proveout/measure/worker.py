@@ -50,8 +50,8 @@ def main() -> int:
     return 0 if finished else 1
 
 
-def _run(told: dict[str, Any], environment: bytes, pickled: bytes, commands: _Commands, tell: _Teller) -> bool:
-    index, folder = told["index"], Path(told["folder"])
+def _run(message: dict[str, Any], environment: bytes, pickled: bytes, commands: _Commands, tell: _Teller) -> bool:
+    index, folder = message["index"], Path(message["folder"])
     env_setup_fn, config = pickle.loads(environment)
     if env_setup_fn is not None:  # before anything that may import torch: it may set what torch reads at import
         env_setup_fn(index, config)
@@ -75,7 +75,7 @@ def _run(told: dict[str, Any], environment: bytes, pickled: bytes, commands: _Co
     gc.freeze()  # what loading left behind is not looked at again while measuring
     tell(event="ready", **asdict(prepared))
     start_ns, deadline_ns = commands.go()
-    finished = host.measure(start_ns, deadline_ns, told["schedule"], lambda: tell(event="measured"))
+    finished = host.measure(start_ns, deadline_ns, message["schedule"], lambda: tell(event="measured"))
     runs = [{"calls": r.calls, "errors": r.errors, "traceback": r.traceback, "reason": r.reason} for r in finished.runs]
     check = None if finished.check is None else asdict(finished.check)
     tell(event="finished", runs=runs, missing_items=finished.missing_items, check=check)

@@ -70,8 +70,8 @@ def samples(rank: int, *flags: bool, half: bool = True) -> Callable[[], Iterator
     """Not all of eager's take bfloat16."""
     size = (2, 3, 4, 5, 6)[: rank + 2]
 
-    def case(name: str, out: Ints, given: Ints, scales: Ints | Sequence[float] = (), **options: Any) -> Sample:
-        return Sample((randn(*size[:2], *out, **options), list(out), list(size), *given, *scales), name=name)
+    def case(name: str, out: Ints, input_shape: Ints, scales: Ints | Sequence[float] = (), **options: Any) -> Sample:
+        return Sample((randn(*size[:2], *out, **options), list(out), list(size), *input_shape, *scales), name=name)
 
     def make() -> Iterator[Sample]:
         for flag in flags or (None,):

@@ -84,11 +84,11 @@ Script = tuple[Path, tuple[str, ...]]
 """A script and the selectors of the models that are meant; none: all."""
 
 
-def sweep(asked: Asked, scripts: Sequence[Script], workers: Workers, listener: Listener) -> list[Result]:
+def sweep(request: Asked, scripts: Sequence[Script], workers: Workers, listener: Listener) -> list[Result]:
     """Results in the order of scripts and models. Ends its workers, whatever happens."""
-    devices = ", ".join(dict.fromkeys(device for device, _ in asked.targets))
-    noted = Noted(listener, asked.store, f"{', '.join(asked.job.do)} on {devices}", len(scripts))
-    state = _Sweep(asked, workers, noted, deque(enumerate(scripts)))
+    devices = ", ".join(dict.fromkeys(device for device, _ in request.targets))
+    noted = Noted(listener, request.store, f"{', '.join(request.job.do)} on {devices}", len(scripts))
+    state = _Sweep(request, workers, noted, deque(enumerate(scripts)))
     finished = False
     try:
         results = state.run()
@@ -221,25 +221,25 @@ def _selected(discovery: Discovery, script: Path, selectors: tuple[str, ...]) ->
     return tuple(w for w in found if not selectors or any(map(w.is_named, selectors)))
 
 
-def _job(asked: Asked, workload: Workload, device: str, settings: Settings) -> Job:
+def _job(request: Asked, workload: Workload, device: str, settings: Settings) -> Job:
     onnx = workload.is_onnx
     return dataclasses.replace(
-        asked.job,
+        request.job,
         workload=workload,
         device="cpu" if onnx else device,
         settings=dataclasses.replace(settings, precision=settings_for(HOST).precision) if onnx else settings,
-        runtime="ort" if onnx else asked.job.runtime,
+        runtime="ort" if onnx else request.job.runtime,
         # Counting processes would disturb what is timed, and the script has shown what it starts.
-        limits=dataclasses.replace(asked.how.limits, processes=0),
+        limits=dataclasses.replace(request.how.limits, processes=0),
     )
 
 
-def _in_folders(job: Job, asked: Asked) -> Job:
+def _in_folders(job: Job, request: Asked) -> Job:
     """The Job with folders of its own below those that the user named."""
     name = file_name(f"{job.workload.name[:120]}-{job.workload.selector}-{job.device}")
     if job.runtime == "ort":
         name = f"{file_name(job.workload.build_name)}/onnx"
-    artifacts, dump = (str(f.absolute() / name) if f else "" for f in (asked.artifacts, asked.dump))
+    artifacts, dump = (str(f.absolute() / name) if f else "" for f in (request.artifacts, request.dump))
     return dataclasses.replace(job, artifacts=artifacts, dump=dump)
 
 

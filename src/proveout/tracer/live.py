@@ -22,15 +22,15 @@ from proveout.types import Settings
 
 
 def trace(
-    found: Found, *, orig: bool, backward: bool, profile: Path | None, device: str, settings: Settings
+    captured: Found, *, orig: bool, backward: bool, profile: Path | None, device: str, settings: Settings
 ) -> raw.Dump:
     """Its raw dump: the original ATen graphs with `orig`, else the compiled Programs' calls. `profile` names a file for
     a Chrome trace of the same work: measured in eager PyTorch with `orig`, else modelled for the chip."""
-    model, kind, note = found.module, "original" if orig else "compiled", ""
+    model, kind, note = captured.module, "original" if orig else "compiled", ""
     stat = Stat()
     compiled = Capture.of(device, settings, keep=True)
     run = torch.compile(model, backend=stat if orig else compiled, dynamic=False)
-    result = _forward(run, found, backward)
+    result = _forward(run, captured, backward)
     if backward:
         note = _backward(result)
     graphs = tuple(stat.graphs) if orig else tuple(map(_graph, compiled.compiled))
@@ -39,16 +39,16 @@ def trace(
     if profile is not None:
         profile.parent.mkdir(parents=True, exist_ok=True)
         if orig or any(graph.plan is None for graph in compiled.compiled):
-            _measured_profile(model if orig else run, found, backward, profile)
+            _measured_profile(model if orig else run, captured, backward, profile)
         else:
             profile.write_text(json.dumps(modelled_profile(compiled.compiled)))
-    workload = found.workload
+    workload = captured.workload
     return raw.Dump(workload.name, Path(workload.script).name, workload.selector, kind, graphs, note)  # type: ignore[arg-type]
 
 
-def _forward(call: Callable[..., Any], found: Found, backward: bool) -> Any:
+def _forward(call: Callable[..., Any], captured: Found, backward: bool) -> Any:
     with torch.enable_grad() if backward else torch.no_grad():
-        return call(*found.args, **found.kwargs)
+        return call(*captured.args, **captured.kwargs)
 
 
 def _backward(result: Any) -> str:
@@ -87,10 +87,10 @@ def _tensor(program: Program, name: str) -> raw.Tensor:
 # ----------------------------------------------------------------------------------------------- profiles
 
 
-def _measured_profile(call: Callable[..., Any], found: Found, backward: bool, path: Path) -> None:
+def _measured_profile(call: Callable[..., Any], captured: Found, backward: bool, path: Path) -> None:
     activity = torch.profiler.ProfilerActivity.CPU
     with _quiet_profiler(), torch.profiler.profile(activities=[activity], record_shapes=True) as profiler:
-        result = _forward(call, found, backward)
+        result = _forward(call, captured, backward)
         if backward:
             _backward(result)
     profiler.add_metadata_json("times", json.dumps("measured on the host"))

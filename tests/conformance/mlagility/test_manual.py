@@ -489,6 +489,9 @@ def test_benchmark_model_gives_a_measured_performance(bench):
     assert perf.throughput == pytest.approx(1e3 / perf.mean_latency)
     assert "Mean Latency" in bench.capsys.readouterr().out
     assert load_from_cache("c", "api") == {}
+    with mlagility_names():
+        from onnxflow.common import build
+    assert build.load_state("c", "api").build_status is build.Status.SUCCESSFUL_BUILD
     with pytest.raises(ValueError, match="only 'local' is served"):
         benchmark_model(torch.nn.Linear(1, 1), {}, backend="remote")
 
@@ -540,7 +543,12 @@ def test_build_model_exports_optimises_and_converts(tmp_path, capsys):
             build_model(object(), {})
 
 
-def test_words_are_spelled_as_ours():
+def test_words_are_spelled_as_ours(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("scripts", "cache"):
+        Path(name).mkdir()
+    assert spelled(["scripts"])[:2] == ["benchmark", "scripts"]
+    assert spelled(["cache", "list"]) == ["cache", "list"]
     assert repeated(["benchmark", "--runtimes", "ort", "torch-eager", "a.py"]) == [
         "benchmark", "--runtimes", "ort", "--runtimes", "torch-eager", "a.py",
     ]  # fmt: skip

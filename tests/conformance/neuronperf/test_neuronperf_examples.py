@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import pickle
+import sys
 import time
 from pathlib import Path
 
@@ -332,12 +333,19 @@ def test_processes(capfd):
         print(f"copy {id} of {config['n_models']} is a {type(model).__name__}")
 
     options = {"n_models": 2, "workers_per_model": 1, "duration": 0.1, "keep": False}
+
+    def env_setup_fn(id, config):
+        loaded = {"torch", "numpy"} & set(sys.modules)
+        print(loaded or "before everything")
+
+    options["env_setup_fn"] = env_setup_fn
     (pair,) = npf.cpu.benchmark(
         npf.DummyModel, np.array([1, 2]), setup_fn=setup_fn, return_timers=True, verbosity=2, **options
     )
     _, results = pair
     told = capfd.readouterr()
-    assert sorted(told.out.splitlines()) == [f"copy {n} of 2 is a DummyModel" for n in (0, 1)]
+    first = ["before everything"] * 2
+    assert sorted(told.out.splitlines()) == [*first, *(f"copy {n} of 2 is a DummyModel" for n in (0, 1))]
     assert len(results["timers"]["setup"]) == 2
     assert all(len(timer) == 1 for timer in results["timers"]["setup"])
     assert len({run.pid for run in pair.outcome.workers}) == 2

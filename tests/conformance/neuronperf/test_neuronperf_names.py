@@ -70,6 +70,11 @@ def test_parameters_stand_in_the_order_of_the_api_page(function, order):
     assert list(inspect.signature(named(function)).parameters)[: len(wanted)] == wanted
 
 
+def test_an_unknown_option_is_refused_with_the_nearest():
+    with pytest.raises(UsageError, match=r"unknown option of benchmark 'n_model'.*Did you mean 'n_models'"):
+        npf.cpu.benchmark(npf.DummyModel, np.array([1]), n_model=2)
+
+
 def test_what_is_proveouts_own_is_there_too_and_nothing_else():
     assert npf.Load("poisson", rate=1).rate == 1
     with pytest.raises(AttributeError, match="no attribute 'telescope'"):

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
+from proveout.cli import verbs
+
 VERBS = ("benchmark", "cache", "models", "report", "version")
 """The verbs that mean something else than `proveout`'s."""
 TIMEOUT_S = "3600"
@@ -48,7 +50,8 @@ def spelled(words: Sequence[str]) -> list[str]:
     if words[0] == "--version":
         return ["version", *words[1:]]
     words = list(words)
-    if is_file(words[0]) or (words[0].startswith("--") and any(map(is_file, words))):
+    folder = words[0] not in verbs.names() and os.path.isdir(words[0])
+    if folder or is_file(words[0]) or (words[0].startswith("--") and any(map(is_file, words))):
         words.insert(0, "benchmark")
     words = [words[0], *(SHORT.get(word, word) for word in words[1:])]
     words = _without_packages(repeated(words))

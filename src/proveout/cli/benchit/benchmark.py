@@ -176,15 +176,15 @@ def analyze(request: Request) -> int:
     return 1 if any(map(discover.gave_nothing, found)) else 0
 
 
-def _opset(given: int | None) -> int | None:
+def _opset(opset: int | None) -> int | None:
     text = os.environ.get(OPSET_VARIABLE)
-    if given is None and text:
+    if opset is None and text:
         if not text.isdecimal():
             raise UsageError(f"the variable {OPSET_VARIABLE} takes a version of ONNX, not {text!r}.")
-        given = int(text)
-    if given is not None and given not in OPSETS:
-        raise UsageError(f"--onnx-opset {given}: PyTorch exports to the versions {OPSETS[0]} to {OPSETS[-1]}.")
-    return given
+        opset = int(text)
+    if opset is not None and opset not in OPSETS:
+        raise UsageError(f"--onnx-opset {opset}: PyTorch exports to the versions {OPSETS[0]} to {OPSETS[-1]}.")
+    return opset
 
 
 def _resumed(request: Request) -> Request:

@@ -80,9 +80,9 @@ def command_line(port: int | None, cache_dir: str | None, weights: Path | None, 
     return [sys.executable, "-m", "proveout.app.serve", "run", spec.origin, *flags, "--", *options]
 
 
-def _free(asked: int | None) -> int:
+def _free(wanted_port: int | None) -> int:
     """The port that was asked for, or the first free one from the usual one on."""
-    for port in [asked] if asked else range(PORT, PORT + 100):
+    for port in [wanted_port] if wanted_port else range(PORT, PORT + 100):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -90,7 +90,7 @@ def _free(asked: int | None) -> int:
             except OSError:
                 continue
             return port
-    raise UsageError(f"port {asked or PORT} is taken. Choose another with --port N.")
+    raise UsageError(f"port {wanted_port or PORT} is taken. Choose another with --port N.")
 
 
 @contextmanager

@@ -113,8 +113,8 @@ def _workload(script: str, search_dirs: list[str], script_args: str, timeout_s: 
 class _Telling:
     """Says each stage as it ends, from what the worker leaves in the folder."""
 
-    def __init__(self, asked: Asked, folder: Path, total: int, marks: Mapping[Status, str]) -> None:
-        self.folder, self.total, self.name, self.marks = folder, total, asked.workload.name, marks
+    def __init__(self, job: Asked, folder: Path, total: int, marks: Mapping[Status, str]) -> None:
+        self.folder, self.total, self.name, self.marks = folder, total, job.workload.name, marks
         self._before = {path: path.stat().st_mtime_ns for path in (folder / "stages").glob("*.json")}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)

@@ -73,7 +73,7 @@ def verb(
     return 0
 
 
-def _list(store: Store, names: list[str], as_json: bool, asked: dict[str, Any]) -> dict[str, Any]:
+def _list(store: Store, names: list[str], as_json: bool, request: dict[str, Any]) -> dict[str, Any]:
     found = chosen(store, names) if names else entries(store)
     if not as_json:
         titles = ("Model", "Device", "Did", "Status", "Made", "Machine", "Size", "Key")
@@ -91,7 +91,7 @@ def _list(store: Store, names: list[str], as_json: bool, asked: dict[str, Any]) 
     return {"records": [{**e.row, "file": str(e.path), "bytes": e.num_bytes} for e in found]}
 
 
-def _print(store: Store, names: list[str], as_json: bool, asked: dict[str, Any]) -> dict[str, Any]:
+def _print(store: Store, names: list[str], as_json: bool, request: dict[str, Any]) -> dict[str, Any]:
     if not names:
         raise UsageError("name a model or a key: proveout cache print linear. All are in: proveout cache list")
     found = chosen(store, names)
@@ -111,26 +111,26 @@ def _in_full(entry: Entry) -> str:
     return "\n".join(lines)
 
 
-def _delete(store: Store, names: list[str], as_json: bool, asked: dict[str, Any]) -> dict[str, Any]:
-    if not names and not asked["all_records"]:
+def _delete(store: Store, names: list[str], as_json: bool, request: dict[str, Any]) -> dict[str, Any]:
+    if not names and not request["all_records"]:
         raise UsageError("name models or keys: proveout cache delete linear. For every Record: --all")
     found = chosen(store, names) if names else entries(store)
     return _told(counted(len(found), "Record"), delete(found), as_json)
 
 
-def _clean(store: Store, names: list[str], as_json: bool, asked: dict[str, Any]) -> dict[str, Any]:
-    removed = clean(store, asked["older_than_days"], asked["unreadable"])
+def _clean(store: Store, names: list[str], as_json: bool, request: dict[str, Any]) -> dict[str, Any]:
+    removed = clean(store, request["older_than_days"], request["unreadable"])
     return _told(counted(len(removed.files), "file"), removed, as_json)
 
 
-def _stats(store: Store, names: list[str], as_json: bool, asked: dict[str, Any]) -> dict[str, Any]:
+def _stats(store: Store, names: list[str], as_json: bool, request: dict[str, Any]) -> dict[str, Any]:
     found = stats(store)
     if not as_json:
         emit("\n".join(f"{key.replace('_', ' '):20}{_shown(key, value)}" for key, value in found.items()))
     return found
 
 
-def _upgrade(store: Store, names: list[str], as_json: bool, asked: dict[str, Any]) -> dict[str, Any]:
+def _upgrade(store: Store, names: list[str], as_json: bool, request: dict[str, Any]) -> dict[str, Any]:
     files = upgrade(store)
     if not as_json:
         emit(f"rewrote {counted(len(files), 'Record')}")

@@ -128,7 +128,7 @@ def _document(discovery: Discovery) -> dict[str, Any]:
     }
 
 
-def _print(found: Sequence[Discovery]) -> None:
+def _print(discoveries: Sequence[Discovery]) -> None:
     rows = [
         (
             w.name,
@@ -141,11 +141,11 @@ def _print(found: Sequence[Discovery]) -> None:
             round(w.seconds, 3),
             w.location,
         )
-        for discovery in found
+        for discovery in discoveries
         for w in discovery.workloads
     ]
     emit(grid(TITLES, rows, colour()) if rows else "No models.")
-    for discovery in found:
+    for discovery in discoveries:
         if discovery.error:
             note(f"{discovery.script}: {discovery.error}")
         for w in discovery.workloads:

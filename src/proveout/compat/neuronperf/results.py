@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,22 +28,6 @@ NOT_STAMPED = {
     "input_avg_ms": "taking an input lies between two calls, and is not stamped",
     "warmup_avg_ms": "warm-up calls are counted (warmup_infs), not stamped",
 }
-
-
-@dataclass(frozen=True)
-class Stamped:
-    """A user's function that leaves in a file when it ran, one line for each copy of the model."""
-
-    function: Any
-    path: str
-
-    def __call__(self, number: int, *rest: Any) -> Any:
-        began = time.perf_counter_ns()
-        try:
-            return self.function(number, *rest)
-        finally:
-            with open(f"{self.path}-{number}", "w") as file:
-                json.dump([began, time.perf_counter_ns()], file)
 
 
 def stamps_of(path: str, n_models: int) -> list[Timer]:

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from proveout.compat.neuronperf import logs, model_index
-from proveout.compat.neuronperf.results import Pair, Stamped, pair, report, stamps_of
-from proveout.errors import UsageError
+from proveout.compat.neuronperf.results import Pair, pair, report, stamps_of
+from proveout.compat.neuronperf.stamped import Stamped
+from proveout.errors import UsageError, unknown
 from proveout.measure import benchmarking, controller, evaluation, records
 from proveout.measure.benchmarking import DURATION_S, Subject, device_for, is_index, subjects_of
 from proveout.measure.grid import counts, max_models
@@ -28,6 +29,8 @@ NEURON = "neuron"
 """NeuronPerf's own device: here the one that a model was compiled for, or the CPU."""
 UNTIMED_S = 86_400.0
 """`duration=0` runs through a whole dataset, for as long as it takes; this is for ever."""
+OWN = {"load", "max_infers", "on_error", "pcc", "recording", "reference", "warmup"}
+"""Options of `proveout.benchmark` that NeuronPerf does not have."""
 Names = str | Sequence[str] | None
 Numbers = int | Sequence[int] | None
 
@@ -116,6 +119,8 @@ def benchmark(
 ) -> list[Any]:
     """NeuronPerf's `benchmark`; `more` are options of `proveout.benchmark` (`load`, `max_infers`, `warmup` …)."""
     logs.set_verbosity(verbosity)
+    if strange := more.keys() - OWN:
+        raise unknown("option of benchmark", min(strange), [*inspect.signature(benchmark).parameters, *OWN])
     given = model_filename if model_filename is not None else model
     device = None if str(device_type).lower() == NEURON else device_type
     if device_type is not None and device is None:

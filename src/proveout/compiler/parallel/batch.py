@@ -191,14 +191,14 @@ def _resized(gm: GraphModule, outcomes: Mapping[Node, OpSplit], batch: int, rows
     return made
 
 
-def _value(made: GraphModule, copy: Node, outcome: OpSplit, batch: int, rows: int, mode: FakeTensorMode) -> Any:
+def _value(graph: GraphModule, copy: Node, outcome: OpSplit, batch: int, rows: int, mode: FakeTensorMode) -> Any:
     value = copy.meta.get("val")
     if copy.op == "get_attr" and outcome.splits[0] is not None:
         (dim,) = outcome.splits
-        tensor = attribute(made, copy.target)
+        tensor = attribute(graph, copy.target)
         copy.target = f"{copy.target}_{rows}_rows".replace(".", "_")
         rest = tensor.narrow(dim, 0, tensor.shape[dim] // batch * rows).contiguous()
-        made.register_buffer(copy.target, rest, persistent=False)
+        graph.register_buffer(copy.target, rest, persistent=False)
     if copy.op != "call_function" or set(outcome.splits) == {None}:
         made_anew = [_remade(v, split, batch, rows, mode) for v, split in zip(_results(value), outcome.splits)]
         return made_anew if isinstance(value, (list, tuple)) else made_anew[0]

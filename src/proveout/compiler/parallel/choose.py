@@ -68,10 +68,10 @@ def over_chips(
     return whole, _one_chip(chip, f"{reason}; {columns}" if isinstance(columns, str) else reason)
 
 
-def _asked(way: str, found: tuple[Built, str] | str, advice: str) -> tuple[Built, str]:
-    if isinstance(found, str):
-        raise CompileError(f"parallel={way!r} cannot be: {found}. {advice}")
-    return found
+def _asked(way: str, built: tuple[Built, str] | str, advice: str) -> tuple[Built, str]:
+    if isinstance(built, str):
+        raise CompileError(f"parallel={way!r} cannot be: {built}. {advice}")
+    return built
 
 
 def _one_chip(chip: DeviceSpec, reason: str) -> str:

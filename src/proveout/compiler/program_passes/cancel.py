@@ -39,9 +39,9 @@ def cancel(program: Program) -> Program:
     return replace(program, body=tuple(body), outputs=outputs, state=state, specs=specs)
 
 
-def _rewritten(step: Step, made: dict[str, Step], specs: Specs) -> Iterator[Step]:
+def _rewritten(step: Step, producers: dict[str, Step], specs: Specs) -> Iterator[Step]:
     """A Step, joined with the one before where both move; or two in its place."""
-    before = made.get(step.uses[0]) if step.uses else None
+    before = producers.get(step.uses[0]) if step.uses else None
     if before is None or step.kernel not in ("ttnn.permute", "ttnn.reshape"):
         yield step
     elif _is_view(before, specs) and _is_view(step, specs):

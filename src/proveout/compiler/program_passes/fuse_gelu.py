@@ -111,11 +111,11 @@ def _product(a: Polynomial, b: Polynomial) -> Polynomial | None:
     return out if all(i <= 3 for i, _ in out) else None
 
 
-def _same(found: Polynomial | None, wanted: Polynomial) -> bool:
+def _same(polynomial: Polynomial | None, wanted: Polynomial) -> bool:
     return (
-        found is not None
-        and found.keys() == wanted.keys()
-        and all(math.isclose(found[k], wanted[k], rel_tol=TOLERANCE) for k in wanted)
+        polynomial is not None
+        and polynomial.keys() == wanted.keys()
+        and all(math.isclose(polynomial[k], wanted[k], rel_tol=TOLERANCE) for k in wanted)
     )
 
 

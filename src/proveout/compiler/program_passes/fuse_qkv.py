@@ -85,9 +85,9 @@ def _cut_from_one(body: Body, step: Step) -> Fusion | None:
     return Fusion(tuple(s for h in found for s in h.steps), (split,), rounds_alike=True) if split else None
 
 
-def _split(body: Body, rows: Ref, found: list[Heads]) -> Step | None:
+def _split(body: Body, rows: Ref, cuts: list[Heads]) -> Step | None:
     """The one call that cuts queries, keys and values, in this order."""
-    query, key, value = found
+    query, key, value = cuts
     batch, length, heads, size = query.shape
     shared = key.shape[2]
     if query.is_transposed or value.is_transposed or not key.shape == value.shape == (batch, length, shared, size):
@@ -95,9 +95,9 @@ def _split(body: Body, rows: Ref, found: list[Heads]) -> Step | None:
     attrs: dict[str, Arg] = {"input_tensor": rows, "num_heads": heads, "transpose_key": key.is_transposed}
     if shared != heads:
         attrs["num_kv_heads"] = shared
-    last = max((h.turn for h in found), key=lambda turn: body.position(turn.outputs[0]))
+    last = max((h.turn for h in cuts), key=lambda turn: body.position(turn.outputs[0]))
     kernel = "ttnn.transformer.split_query_key_value_and_split_heads"
-    return Step(kernel, tuple(attrs.items()), tuple(h.turn.outputs[0] for h in found), last.origin)
+    return Step(kernel, tuple(attrs.items()), tuple(h.turn.outputs[0] for h in cuts), last.origin)
 
 
 def _find_products(body: Body, step: Step) -> Fusion | None:

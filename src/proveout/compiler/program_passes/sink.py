@@ -39,18 +39,18 @@ def sink(program: Program) -> Program:
 
 
 def _below(
-    step: Step, made: dict[str, Step], uses: dict[str, int], specs: dict[str, TensorSpec]
+    step: Step, producers: dict[str, Step], uses: dict[str, int], specs: dict[str, TensorSpec]
 ) -> tuple[Step, Step] | None:
     """The element-wise Step on what was moved, and the move after it; None where that is not the same."""
     if kind_of(step) not in ELEMENTWISE or not step.uses:
         return None
-    moves = [made.get(name) for name in step.uses]
+    moves = [producers.get(name) for name in step.uses]
     first = moves[0]
     if first is None or any(m is None or _kind(m, specs) != _kind(first, specs) for m in moves):
         return None
     if len(step.uses) == 1 and uses[step.uses[0]] > 1 and kind_of(step) != "layout":
         return None  # the move would stay for its other users and be made again here
-    sources = {name: made[name].uses[0] for name in step.uses}
+    sources = {name: producers[name].uses[0] for name in step.uses}
     inner_name = f"{step.outputs[0]}.below"
     attrs = tuple((k, Ref(sources[v.name]) if isinstance(v, Ref) else v) for k, v in step.attrs)
     move_attrs = tuple((k, Ref(inner_name) if isinstance(v, Ref) else v) for k, v in first.attrs)

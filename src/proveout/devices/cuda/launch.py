@@ -89,11 +89,11 @@ def vector_candidates() -> list[Candidate]:
     ]
 
 
-def product(*given: Any) -> tuple[Tensor, Tensor]:
-    a, w, bias, activation, residual, second, a_stats, _, _, r_stats, _, _, _, stats = given
+def product(*operands: Any) -> tuple[Tensor, Tensor]:
+    a, w, bias, activation, residual, second, a_stats, _, _, r_stats, _, _, _, stats = operands
     (m, k), n = a.shape, w.shape[1]
     if not _is_half(a, w, residual, second) or a.stride(1) != 1 or 1 not in w.stride():
-        return ops.product_meaning(*given)
+        return ops.product_meaning(*operands)
     plain = residual is None and second is None and a_stats is None and not stats
     candidates = [LIBRARY]
     if m <= FEW_ROWS and plain:
@@ -111,9 +111,9 @@ def product(*given: Any) -> tuple[Tensor, Tensor]:
     chosen = _known(key, candidates)
     if chosen is None:
         spare = [w, *(w.clone() for _ in range(copies(w.nbytes) - 1))]
-        call = lambda candidate, i: _product(candidate, a, spare[i], *given[2:])  # noqa: E731
+        call = lambda candidate, i: _product(candidate, a, spare[i], *operands[2:])  # noqa: E731
         chosen = _choose(key, candidates, call, w.nbytes)
-    return _product(chosen, *given)
+    return _product(chosen, *operands)
 
 
 _chosen: dict[str, Candidate] = {}
@@ -135,25 +135,25 @@ def _choose(key: str, candidates: list[Candidate], call: Any, weight_bytes: int)
     return _chosen[key]
 
 
-def _product(candidate: Candidate, *given: Any) -> tuple[Tensor, Tensor]:
+def _product(candidate: Candidate, *operands: Any) -> tuple[Tensor, Tensor]:
     name, numbers = candidate
     if name == "library":
-        return _library_product(*given)
+        return _library_product(*operands)
     if name == "vector":
-        return launch_vector(numbers, *given[:4]), given[0].new_empty(0, dtype=torch.float32)
-    return launch_product(numbers, *given)
+        return launch_vector(numbers, *operands[:4]), operands[0].new_empty(0, dtype=torch.float32)
+    return launch_product(numbers, *operands)
 
 
-def _library_product(*given: Any) -> tuple[Tensor, Tensor]:
-    a, w, bias, activation, residual, second, a_stats = given[:7]
-    simple = residual is None and second is None and a_stats is None and not given[13]
+def _library_product(*operands: Any) -> tuple[Tensor, Tensor]:
+    a, w, bias, activation, residual, second, a_stats = operands[:7]
+    simple = residual is None and second is None and a_stats is None and not operands[13]
     if simple and activation == "" and (bias is None or bias.dtype == a.dtype):
         y = torch.mm(a, w) if bias is None else torch.addmm(bias, a, w)
         return y, y.new_empty(0, dtype=torch.float32)
     if simple and activation == "gelu_tanh" and bias is not None and bias.dtype == a.dtype:
         y = torch._addmm_activation(bias, a, w, use_gelu=True)  # cuBLASLt's GELU is the tanh form
         return y, y.new_empty(0, dtype=torch.float32)
-    return ops.product_meaning(*given)
+    return ops.product_meaning(*operands)
 
 
 def launch_product(
@@ -357,8 +357,10 @@ def conv(
     return _conv(chosen, x, w, *given)
 
 
-def _conv(candidate: Candidate, x: Tensor, w: Tensor, *given: Any) -> Tensor:
-    return ops.conv_meaning(x, w, *given) if candidate[0] == "library" else launch_conv(candidate[1], x, w, *given)
+def _conv(candidate: Candidate, x: Tensor, w: Tensor, *operands: Any) -> Tensor:
+    return (
+        ops.conv_meaning(x, w, *operands) if candidate[0] == "library" else launch_conv(candidate[1], x, w, *operands)
+    )
 
 
 def launch_conv(

@@ -206,9 +206,9 @@ def _tanh_gelu(body: Body, x: str) -> list[Step] | None:
     return steps if right and product and alone else None
 
 
-def _near(given: object, wanted: object) -> bool:
-    numbers = isinstance(given, (int, float)) and isinstance(wanted, (int, float))
-    return abs(given - wanted) < 1e-6 if numbers else given == wanted  # type: ignore[operator]
+def _near(actual: object, wanted: object) -> bool:
+    numbers = isinstance(actual, (int, float)) and isinstance(wanted, (int, float))
+    return abs(actual - wanted) < 1e-6 if numbers else actual == wanted  # type: ignore[operator]
 
 
 def _take_in(body: Body, norm: Step, products: dict[str, Product]) -> None:

@@ -121,7 +121,7 @@ def _ops(record: Record) -> Html:
     )
 
 
-def _variations(found: Sequence[Row]) -> Html:
+def _variations(rows: Sequence[Row]) -> Html:
     """How many ways an op was called; unfolded, each with its count and lowest PCC."""
     lines = [
         el(
@@ -130,7 +130,7 @@ def _variations(found: Sequence[Row]) -> Html:
             el("code", v["inputs"]),
             f" PCC {pcc_text(v['pcc'])}" if v["pcc"] is not None else "",
         )
-        for v in found
+        for v in rows
         if v["inputs"]
     ]
     return el("details", el("summary", str(len(lines))), el("ul", *lines)) if lines else Html("")

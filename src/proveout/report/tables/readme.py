@@ -53,8 +53,8 @@ def write_readme(report: Report, template: Path, output: Path, report_folder: Pa
 def fill(source: str, report: Report, pages: str, template: str = "") -> str:
     """The template's text with each marked part replaced; the markers stay, so that the result is a template too."""
 
-    def part(found: re.Match[str]) -> str:
-        name = found.group(1)
+    def part(match: re.Match[str]) -> str:
+        name = match.group(1)
         if name not in PARTS:
             raise unknown("part in the template:", name, PARTS)
         edit = f"; edit {template}" if template else ""

@@ -24,7 +24,7 @@ class Buffer:
 
 
 def captured_graph(
-    step: Step, taken: Sequence[Row], tensors: Sequence[int], made: Sequence[Buffer], chip: DeviceSpec, circular: int
+    step: Step, taken: Sequence[Row], tensors: Sequence[int], buffers: Sequence[Buffer], chip: DeviceSpec, circular: int
 ) -> list[dict[str, Any]]:
     """The call and, nested in it, its device operations with their circular buffers; then what it allocated.
     `circular` is the L1 per core that the call holds while it runs."""
@@ -70,7 +70,7 @@ def captured_graph(
         )
         add("circular_buffer_deallocate_all", 3)
         add("function_end", 2, name=row.code)
-    for buffer in made:
+    for buffer in buffers:
         add(
             "buffer_allocate",
             2,
