@@ -3,6 +3,7 @@ integers, dictionaries. The function so far is run in eager whenever a line is a
 
 from __future__ import annotations
 
+import functools
 import random
 import warnings
 from typing import Any
@@ -94,6 +95,7 @@ def arguments(seed: int, first: int | None = None) -> list[Any]:
     return given
 
 
+@functools.lru_cache(maxsize=256)
 def source(seed: int, length: int = 7) -> str:
     """The text of `def f(a0, a1, …)`."""
     rng = random.Random(seed + 1)

@@ -118,7 +118,7 @@ def test_a_full_disk_is_told_in_our_words(monkeypatch, capsys):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "results.json")
 
     monkeypatch.setattr(devices, "verb", full)
-    monkeypatch.setattr("proveout.cli._command", lambda: full)
+    monkeypatch.setattr("proveout.cli._command", lambda *_: full)
     assert cli.main(["devices"]) == 3
     said = capsys.readouterr().err
     assert "No space left on device (results.json). Free some space and run it again." in said
@@ -131,7 +131,7 @@ def test_a_fault_of_ours_is_a_sentence_with_its_traceback_in_a_file(monkeypatch,
     def broken(*args, **kwargs):
         raise error
 
-    monkeypatch.setattr("proveout.cli._command", lambda: broken)
+    monkeypatch.setattr("proveout.cli._command", lambda *_: broken)
     assert cli.main(["benchmark"]) == 70
     said = capsys.readouterr().err
     assert f"Proveout itself failed ({type(error).__name__}: " in said
