@@ -1,7 +1,8 @@
 """Runs anything risky in a child process: a deadline, a memory limit, a log, and an end for all that it starts.
 
 Between us and such a child stands a small process of ours that inherits whatever the child leaves behind (a child
-subreaper), also what moved to a session of its own: when the child ends, everything below it does.
+subreaper), also what moved to a session of its own: when the child ends, everything below it does. It also looks after
+the disk: a child that would fill it is ended while there is room for everybody else's results.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 LOG_LINES, LOG_BYTES = 40, 1 << 20
+DISK_RESERVE, DISK_LOOK_S, DISK_GRACE_S = 1 << 30, 0.25, 3.0
+"""Bytes that a child leaves free on each disk it may write to, or half of what was free; how often we look; how
+long one that wrote little is not blamed for another's files."""
+FILLED_DISK = 122
+"""The exit code of a child that was ended for the disk."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _libc = ctypes.CDLL(None)
@@ -55,6 +61,8 @@ class ChildExit:
             return f"ran past its limit and was stopped after {self.seconds:.0f} s"
         if self.returncode is None:
             return "could not be started: the system has no process to spare"
+        if self.returncode == FILLED_DISK:
+            return "was stopped because it filled the disk: free some space, or give it a disk of its own (TMPDIR)"
         if self.returncode < 0:
             name = signal.Signals(-self.returncode).name
             hint = " (out of memory?)" if name == "SIGKILL" else ""
@@ -139,8 +147,10 @@ def supervise(parent: int, memory_bytes: int | None) -> None:
         os._exit(128 + number)
 
     signal.signal(signal.SIGTERM, on_end)
-    status = _waited_for(pid)
+    status = _waited_for(pid, Disk.of_this_process())
     kill_below(ours)
+    if status is None:
+        os._exit(FILLED_DISK)
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         signal.signal(-code, signal.SIG_DFL) if -code not in (signal.SIGKILL, signal.SIGSTOP) else None
@@ -149,12 +159,63 @@ def supervise(parent: int, memory_bytes: int | None) -> None:
     os._exit(code if code >= 0 else 1)
 
 
-def _waited_for(pid: int) -> int:
-    """How a child ended; orphans that come to us meanwhile are buried."""
+def supervised(command: Sequence[str]) -> list[str]:
+    """The command line that runs another one as `run_python` does, for a caller that is too large to stay behind as a
+    copy of itself: this file is a program too, of which nothing but the standard library is loaded."""
+    return [sys.executable, "-S", "-P", __file__, str(os.getpid()), *command]
+
+
+def _waited_for(pid: int, disk: Disk) -> int | None:
+    """How a child ended, None where it fills the disk; orphans that come to us meanwhile are buried."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     while True:
-        found, status = os.waitpid(-1, 0)
+        found, status = os.waitpid(-1, os.WNOHANG)
         if found == pid:
             return status
+        if found == 0:
+            if disk.is_filled_by(os.getpid()):
+                return None
+            signal.sigtimedwait({signal.SIGCHLD}, DISK_LOOK_S)
+
+
+@dataclass
+class Disk:
+    """The disks of a child's working folder, temporary files and home, and how much stays free on each."""
+
+    reserves: dict[str, int]
+    low_since: float | None = None
+
+    @staticmethod
+    def of_this_process() -> Disk:
+        places = (os.getcwd(), tempfile.gettempdir(), os.path.expanduser("~"))
+        return Disk({place: min(DISK_RESERVE, _free(place) // 2) for place in places})
+
+    def is_filled_by(self, pid: int) -> bool:
+        """Whether a disk is nearly full, and the processes below this one wrote much or it stays so."""
+        if all(_free(place) >= reserve for place, reserve in self.reserves.items()):
+            self.low_since = None
+            return False
+        now = time.monotonic()
+        self.low_since = self.low_since or now
+        wrote = sum(map(_written, descendants(pid)))
+        return wrote >= min(self.reserves.values()) // 4 or now - self.low_since > DISK_GRACE_S
+
+
+def _free(place: str) -> int:
+    try:
+        about = os.statvfs(place)
+    except OSError:
+        return 1 << 62
+    return about.f_bavail * about.f_frsize
+
+
+def _written(pid: int) -> int:
+    """Bytes that a process and the children it waited for handed to write(2)."""
+    try:
+        with open(f"/proc/{pid}/io", "rb") as lines:
+            return next((int(line.split()[1]) for line in lines if line.startswith(b"wchar")), 0)
+    except OSError:
+        return 0
 
 
 def kill_below(pid: int, patience_s: float = 10.0) -> None:
@@ -258,3 +319,8 @@ def kill_group(pid: int) -> None:
     kill_below(pid)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    supervise(int(sys.argv[1]), None)
+    os.execv(sys.argv[2], sys.argv[2:])

@@ -215,6 +215,10 @@ class Settings:
         return found[-1] if found else self.weights
 
 
+OF_A_CHIP = Settings(precision="bfloat16")
+"""What a proof on a chip starts with; `devices.registry.settings_for` gives those of any target."""
+
+
 def _pairs(given: Any) -> tuple[tuple[str, Weights], ...]:
     """Overrides as a user wrote them: a dict, or a list of pairs."""
     items = given.items() if isinstance(given, dict) else given
@@ -321,7 +325,10 @@ class Limits:
 
 
 Runtime = Literal["proveout", "eager", "inductor", "stat", "ort"]
-Do = Literal["compile", "run", "export", "check", "benchmark", "perf", "serve", "trace", "explain", "minimize"]
+Do = Literal[
+    "compile", "run", "export", "check", "benchmark", "perf", "serve", "evaluate", "generate", "trace", "explain",
+    "minimize",
+]
 
 
 @dataclass(frozen=True)
@@ -363,7 +370,7 @@ class Job:
 
     workload: Workload
     device: str = "sim"
-    settings: Settings = Settings(precision="bfloat16")
+    settings: Settings = OF_A_CHIP
     do: tuple[Do, ...] = ("check", "benchmark")
     """`compile` alone runs nothing on the device; the others compile too."""
     iterations: int = 20

@@ -11,6 +11,7 @@ testing = pytest.importorskip("streamlit.testing.v1", reason="needs the extra `a
 from proveout.app import main, results  # noqa: E402
 from proveout.app.runs import Seen  # noqa: E402
 from proveout.app.tasks import TASKS, Inputs, Request  # noqa: E402
+from proveout.app.worker import with_first_token  # noqa: E402
 from proveout.columns.words import WEAK  # noqa: E402
 from proveout.types import Comparison, Coverage, Job, MemoryUse, OpStatus, Record, Timing, Workload  # noqa: E402
 
@@ -126,5 +127,19 @@ def test_a_device_without_times_is_not_called_measured():
 
 def test_a_modelled_first_token_is_one_of_so_many_equal_calls():
     request = Request("text", Inputs(prompt="a", length=4, new_tokens=10))
-    tiles = {t.name: t for t in results.figures(request, Seen(tokens=10), record("modelled"))}
+    told = with_first_token(record("modelled"), [], request.inputs.new_tokens)
+    tiles = {t.name: t for t in results.figures(request, Seen(tokens=10), told)}
     assert (tiles["Time to first token"].value, tiles["Time to first token"].unit) == ("200", "µs")
+    first, whole = told.timing("first token"), told.timing("compiled")
+    assert (first.kind, first.verdict) == ("modelled", whole.verdict)
+    assert first.interval_ns == tuple(end / 10 for end in whole.interval_ns)
+
+
+def test_a_measured_first_token_has_its_own_samples_interval_and_verdict():
+    times = [1_000_000 + 1000 * (n % 7) for n in range(30)]
+    whole = record("measured")
+    whole = replace(whole, timings=tuple(replace(t, samples_ns=t.samples_ns * 30) for t in whole.timings))
+    first = with_first_token(whole, times, 10).timing("first token")
+    assert (first.kind, first.samples_ns) == ("measured", tuple(times[-len(whole.timing("compiled").samples_ns) :]))
+    assert first.interval_ns is not None
+    assert first.verdict == "too few"

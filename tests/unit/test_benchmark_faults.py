@@ -125,6 +125,30 @@ def test_samples_of_a_worker_that_died_are_kept_with_its_exit_code(how, code, wo
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("how", [lambda: None, kill_hard], ids=["a whole run", "a killed worker"])
+def test_what_a_model_detaches_ends_with_its_worker(tmp_path, how):
+    """A session of its own and a parent that is gone are no way out."""
+    told = tmp_path / "pid"
+
+    def make():
+        def model(x):
+            if not told.exists() and os.fork() == 0:
+                os.setsid()
+                if os.fork() == 0:
+                    told.write_text(str(os.getpid()))
+                    time.sleep(60)
+                os._exit(0)
+            time.sleep(PAUSE_S)
+            if told.exists():
+                how()
+
+        return model
+
+    run(make, duration=0.5, warmup=0)
+    assert gone(int(told.read_text()))
+
+
+@pytest.mark.slow
 def test_a_histogram_survives_its_worker_too():
     (outcome,) = run(dies(kill_hard), duration=5, recording="histogram")
     assert outcome.status == "partial"

@@ -27,6 +27,7 @@ from proveout.cli import main
 from proveout.coding import to_json
 from proveout.errors import CompileError
 from proveout.program import Ref, Step
+from proveout.store import Store
 from proveout.types import Origin, Settings
 
 SCRIPT = """# labels: name::small licence::apache-2.0 task::testing
@@ -104,6 +105,17 @@ def test_every_stage_of_a_small_model_is_done(made):
         "tests/test_modules.py", "tests/test_trace.py", "optimise.md", "report.html", "report.md", "perf/perf.json",
     }  # fmt: skip
     assert expected <= contents(folder).keys()
+
+
+@pytest.mark.slow
+def test_its_time_is_a_record_with_interval_and_verdict(made):
+    (record,), bad = Store(made[1] / "records").records()
+    (timing,) = record.timings
+    assert bad == []
+    assert (timing.what, timing.kind, timing.verdict) == ("device", "modelled", "predicted")  # a cast is the host's
+    low, high = timing.interval_ns
+    assert low < timing.median_ns < high
+    assert record.job.workload == made[0].workload
 
 
 def test_the_card_is_filled(made):

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
+from fractions import Fraction
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from proveout.check import fingerprint
 from proveout.check.fingerprint import fingerprints, probe
 from proveout.cli import main
 from proveout.errors import UsageError
@@ -36,6 +40,41 @@ def test_torch_on_the_cpu_adds_in_float32_one_after_another():
     for found in fingerprints("cpu"):
         assert (found.step, found.destination_bits, found.rounding) == (1, 24, "to even")
         assert found.verdict == "IEEE float32 sums"
+
+
+def tensor_core(a: torch.Tensor, b: torch.Tensor, block: int = 16, bits: int = 25) -> torch.Tensor:
+    """Blocks of 16 products and the running sum aligned to the largest, cut to so many bits, added, and cut again: what
+    others found of recent tensor cores."""
+    terms = (a.double() * b.double().t()).flatten().tolist()
+    if any(not math.isfinite(t) for t in terms):
+        return torch.tensor([[sum(terms)]])
+
+    def cut(x: float, unit: int) -> int:
+        return int(Fraction(x) / Fraction(2) ** unit)
+
+    total = 0.0
+    for first in range(0, len(terms), block):
+        here = [total, *terms[first : first + block]]
+        unit = max(math.frexp(t)[1] for t in here) - bits
+        exact = sum(cut(t, unit) for t in here)
+        drop = max(0, abs(exact).bit_length() - 24)
+        total = math.ldexp(int(math.copysign(abs(exact) >> drop << drop, exact)), unit)
+    return torch.tensor([[total]])
+
+
+def test_a_tensor_core_is_told_from_ieee_sums_and_from_a_tensix():
+    """The way of `cuda`, on tensors of the CPU: an H200 has not been asked yet."""
+    found = probe("it", torch.bfloat16, tensor_core)
+    assert (found.step, found.destination_bits, found.rounding, found.infinity) == (16, 24, "cut", "special")
+    assert found.verdict == "a tensor core: products aligned with the running sum, and cut"
+
+
+def test_the_way_of_a_device_of_torchs_is_told_by_where_its_tensors_lie(monkeypatch):
+    gpu = SimpleNamespace(reason="", target="torch", name="cpu", family="cpu")  # whose tensors lie on the CPU
+    monkeypatch.setattr(fingerprint, "find", lambda name: gpu)
+    found = list(fingerprints("cuda"))
+    assert [f.name for f in found] == ["cuda, torch.matmul", "cuda, torch.matmul"]
+    assert [f.operands for f in found] == ["bfloat16", "float32"]
 
 
 @pytest.mark.slow

@@ -220,7 +220,29 @@ def transfers():
     yield Call("ttnn.to_dtype", {"tensor": host, "dtype": Name("ttnn.float32")}, "row_major", HOST)
 
 
-CALLS = [*unary(), *binary(), *products(), *movement(), *rest(), *transfers()]
+def by_hand():
+    """Kernels that hand-written models call and our compiler does not."""
+    image = t(2, 4, 6, 32, layout="row_major")
+    yield call("upsample", input_tensor=image, scale_factor=2, layout="row_major")
+    yield call("upsample", input_tensor=image, scale_factor=(2, 3), mode="nearest", layout="row_major")
+    yield call("global_avg_pool2d", input_tensor=t(2, 4, 6, 32))
+    yield call("group_norm", input_tensor=t(1, 1, 64, 64), num_groups=8, inplace=False)
+    heads, cache = t(1, 4, 8, 64), t(4, 2, 64, 64)
+    fused = {"input_tensor": t(1, 1, 4, 768), "num_heads": 8, "num_kv_heads": 2}
+    yield call("experimental.nlp_create_qkv_heads_decode", **fused, memory=L1)
+    yield call("experimental.nlp_concat_heads_decode", input_tensor=heads, num_heads=8, memory=L1)
+    yield call(
+        "experimental.rotary_embedding_llama", input_tensor=heads, cos_cache=t(1, 4, 1, 64), sin_cache=t(1, 4, 1, 64),
+        trans_mat=t(1, 1, 32, 32), is_decode_mode=True,
+    )  # fmt: skip
+    at = (5, 5, 5, 5)
+    new = t(1, 4, 2, 64)
+    yield call("experimental.paged_update_cache", cache_tensor=cache, input_tensor=new, update_idxs=at)
+    attend = "transformer.scaled_dot_product_attention_decode"
+    yield call(attend, input_tensor_q=heads, input_tensor_k=cache, input_tensor_v=cache, cur_pos=at)
+
+
+CALLS = [*unary(), *binary(), *products(), *movement(), *rest(), *by_hand(), *transfers()]
 each_call = pytest.mark.parametrize("sample", CALLS, ids=str)
 
 
@@ -269,7 +291,14 @@ def test_the_rule_gives_what_the_meaning_gives(sample):
     assert list(infer(step, specs)) == wanted
 
 
-MOVES = {c.kernel for c in (*movement(), *transfers())} | {"ttnn.embedding"}
+HAND_MOVES = {
+    "ttnn.upsample",
+    *(
+        f"ttnn.experimental.{n}"
+        for n in ("nlp_create_qkv_heads_decode", "nlp_concat_heads_decode", "paged_update_cache")
+    ),
+}
+MOVES = {c.kernel for c in (*movement(), *transfers())} | HAND_MOVES | {"ttnn.embedding"}
 
 
 @each_call

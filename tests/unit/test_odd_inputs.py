@@ -7,6 +7,7 @@ import json
 import os
 import re
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -121,6 +122,24 @@ def test_a_full_disk_is_told_in_our_words(monkeypatch, capsys):
     assert cli.main(["devices"]) == 3
     said = capsys.readouterr().err
     assert "No space left on device (results.json). Free some space and run it again." in said
+
+
+@pytest.mark.parametrize("error", [TypeError("no such thing\nat all"), OSError(errno.ECHILD, "No child"), KeyError(3)])
+def test_a_fault_of_ours_is_a_sentence_with_its_traceback_in_a_file(monkeypatch, capsys, error):
+    """Whatever a command runs into, also when it goes on after a kill: no traceback is its last word."""
+
+    def broken(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr("proveout.cli._command", lambda: broken)
+    assert cli.main(["benchmark"]) == 70
+    said = capsys.readouterr().err
+    assert f"Proveout itself failed ({type(error).__name__}: " in said
+    assert "What was already written is kept." in said
+    assert "Traceback" not in said
+    file = re.search(r"The details are in (\S+): please report", said).group(1)
+    assert "in broken" in Path(file).read_text()
+    os.unlink(file)
 
 
 def test_a_full_disk_while_samples_are_written_has_no_words_of_duckdb(tmp_path):

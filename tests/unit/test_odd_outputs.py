@@ -95,6 +95,20 @@ def test_gradients_pass_through_complex_conjugates(device, function):
     torch.testing.assert_close(ours.grad, theirs.grad, rtol=2e-2, atol=2e-2)
 
 
+@pytest.mark.parametrize("device", ["cpu", "sim"])
+@pytest.mark.parametrize("number", [3, 200, 255])
+def test_bytes_are_combined_with_numbers_as_integers(device, number):
+    torch._dynamo.reset()
+    x = torch.arange(24, dtype=torch.uint8).reshape(4, 6) * 10
+
+    def function(x):
+        return x ^ number, x & number, x | number, x + number, x * 3, x > number
+
+    compiled = proveout.compile(Wrap(function).eval(), x, device=device)
+    for ours, theirs in zip(compiled(x), function(x), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
 def test_a_cast_to_complex_keeps_the_fraction():
     from proveout.kernels.table import kernels
 

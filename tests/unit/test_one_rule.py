@@ -11,13 +11,21 @@ import torch
 from torch import nn
 
 import proveout
+from proveout.api import benchmark_model
+from proveout.app import inputs
 from proveout.capture import Found
 from proveout.check import compare_steps
 from proveout.check.thresholds import step_threshold
+from proveout.cli import request
 from proveout.devices import registry
 from proveout.devices.registry import close_devices, kept_device, settings_for
+from proveout.engine.backend import Capture
 from proveout.engine.compiled import compile
+from proveout.measure import records
 from proveout.prove import prove, prove_here
+from proveout.serving import Configuration
+from proveout.store import Store
+from proveout.sweep import Asked, controller
 from proveout.types import Job, Settings, TensorSpec, Workload
 
 SRC = Path(proveout.__file__).parent
@@ -103,14 +111,72 @@ def test_one_function_gives_the_settings_that_a_target_starts_with(device: str, 
     assert settings_for(device, Settings(seed=3)) == Settings(seed=3)
 
 
+def test_a_live_model_keeps_its_own_precision_on_every_device():
+    for device in ("sim", "cpu"):
+        assert settings_for(device, live=True) == Settings()
+        assert settings_for(device, {"trace": True}, live=True) == Settings(trace=True)
+
+
+DOORS = {
+    "api.py": "proveout.benchmark_model and benchmark_script",
+    "app/inputs.py": "the app's tasks",
+    "cli/request.py": "benchmark, check, compile, benchit",
+    "cli/verbs/bringup.py": "bring-up",
+    "cli/verbs/explain.py": "explain",
+    "compat/agility/model_api.py": "MLAgility's benchit_model",
+    "cli/verbs/run.py": "run",
+    "cli/verbs/trace.py": "trace",
+    "pytest_plugin/proving.py": "the pytest plug-in",
+    "sweep/controller.py": "ONNX files, which run on the host",
+    "app/explorer_program.py": "the command that the explorer shows",
+}
+LIVE = {
+    "engine/backend.py": "proveout.compile, torch.compile, and torch_ttnn, which goes through it",
+    "measure/evaluation.py": "evaluate",
+    "measure/generation.py": "benchmark_generation",
+    "measure/records.py": "NeuronPerf's names: a worker compiles as proveout.compile does",
+}
+
+
+def test_every_door_asks_that_function():
+    asks = {path.relative_to(SRC).as_posix(): path.read_text().count("settings_for(") for path in SRC.rglob("*.py")}
+    assert all(asks[file] for file in (*DOORS, *LIVE))
+    live = {p.relative_to(SRC).as_posix() for p in SRC.rglob("*.py") if "live=True)" in p.read_text()}
+    assert live == LIVE.keys()
+
+
 def test_the_rule_for_the_precision_stands_in_one_place():
-    asks = [
+    makes = [
         path.relative_to(SRC).as_posix()
         for path in SRC.rglob("*.py")
-        if "bfloat16" in path.read_text() and '"ttnn": "bfloat16"' in path.read_text()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "Settings"
+        and any(keyword.arg == "precision" for keyword in node.keywords)
     ]
-    assert asks == ["devices/registry.py"]
-    assert not [path for path in SRC.rglob("*.py") if 'precision="bfloat16" if' in path.read_text()]
+    assert makes == ["types.py"]
+
+
+@pytest.mark.parametrize("device", ["sim:n150", "cpu"])
+def test_doors_that_prove_start_with_the_same_settings_and_those_of_live_models_too(device: str, tmp_path: Path):
+    model, x = nn.Linear(32, 32).eval(), torch.randn(4, 32)
+    by_command = request.check(request.Request(device=device, cache_dir=tmp_path), ("check",)).targets
+    assert by_command == ((device, settings_for(device)),)
+    assert benchmark_model(model, x, device=device, iterations=2).record.job.settings == settings_for(device)
+    usual = settings_for(device)
+    shown = {name: inputs._usual_first(name, values, usual)[0] for name, (_, values, _) in inputs.FIELDS.items()}
+    assert settings_for(device, shown) == settings_for(device)  # the app's page, untouched
+    live = settings_for(device, live=True)
+    assert compile(model, x, device=device).settings == live
+    assert Capture.from_options({"device": device}).settings == live
+    assert records._settings(Configuration("linear", device)) == live
+
+
+def test_an_onnx_file_of_a_sweep_starts_with_the_hosts_precision(tmp_path: Path):
+    asked = Asked(Store(tmp_path), (("sim:n150", settings_for("sim")),), Job(Workload("", "", "")))
+    job = controller._job(asked, Workload("net", "net.onnx", ""), "sim:n150", settings_for("sim"))
+    assert (job.device, job.settings) == ("cpu", settings_for("cpu"))
 
 
 # ----------------------------------------------------------------------------------------------------- devices

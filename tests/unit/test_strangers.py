@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from proveout.capture import discover
-from proveout.isolate import read_answer, run_command, run_python
+from proveout.isolate import FILLED_DISK, read_answer, run_command, run_python
 from proveout.limits import machine_memory
 from proveout.prove import prove
 from proveout.sweep.warm import WarmServer
@@ -204,6 +205,45 @@ def test_memory_and_threads_are_the_scripts_own_failure(tmp_path):
     start = "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
     source = f"import threading, time\nfor _ in range(50): {start}\n"
     assert found_by(tmp_path, source).workloads
+
+
+WRITES = "f = open('big', 'wb')\nwhile True: f.write(bytes(1 << 20)); f.flush(); time.sleep(0.03)\n"
+FILLS = {
+    "one file": WRITES,
+    "many files": "n = 0\nwhile True: open(f'big{n}', 'wb').write(bytes(1 << 20)); n += 1; time.sleep(0.03)\n",
+    "a hole": "os.posix_fallocate(os.open('big', os.O_CREAT | os.O_RDWR), 0, 48 << 20); time.sleep(60)\n",
+    "its log": "while True: print('x' * (1 << 20), flush=True); time.sleep(0.03)\n",
+    "a detached process": "if os.fork(): time.sleep(60)\nos.setsid()\n" + WRITES,
+}
+
+
+@pytest.fixture
+def small_disk(tmp_path, monkeypatch):
+    """A disk of 64 MiB, on which everything happens."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", disk], capture_output=True).returncode:
+        pytest.skip("a small disk cannot be mounted here")
+    (disk / "work").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(disk))
+    monkeypatch.chdir(disk / "work")
+    yield disk
+    monkeypatch.undo()
+    subprocess.run(["umount", "-l", disk], check=True)
+
+
+@pytest.mark.parametrize("what", FILLS)
+def test_a_script_that_fills_the_disk_is_ended_while_there_is_room(tmp_path, small_disk, what):
+    """As quickly as a disk writes, not as quickly as memory does."""
+    outcome = risky(tmp_path, "import os, time\n" + FILLS[what], timeout_s=60)
+    assert outcome.returncode == FILLED_DISK
+    assert "filled the disk" in outcome.story
+    (small_disk / "record.json").write_text("x" * 4096)
+
+
+def test_a_disk_that_was_nearly_full_ends_no_script_that_writes_little(tmp_path, small_disk):
+    (small_disk / "others").write_bytes(bytes(60 << 20))
+    assert risky(tmp_path, "import time; open('small', 'w').write('x'); time.sleep(0.5)").ok
 
 
 # ---- what a child says ----------------------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from proveout.chip import calibration, fit, matmul
 from proveout.chip.families import FORMS, cores_of
 from proveout.chip.fit_page import GATED_ROWS, HIGHEST, LIMITS
-from proveout.chip.matmul import Blocks, Product, blocks_for
+from proveout.chip.matmul import Blocks, Product
+from proveout.chip.program_config import blocks_for
 from proveout.chip.specs import CHIPS
 from proveout.chip.table_cells import tensor
 from proveout.chip.table_rows import gemm_row, op_row
@@ -55,13 +56,13 @@ def tiles(m, k, n, dtype="bfloat16", **other):
     ("product", "wanted"),
     [
         # 8 × 8 cores: 3072 / 32 / 8 = 12 tiles a side. Operands 2·12·12·2048 B each and the output 144·2048 B are
-        # 1,474,560 B, more than 1,393,472: one cut.
-        (tiles(3072, 3072, 3072), Blocks(12, 12, 12, 1, 2, 64, "2d")),
+        # 1,474,560 B, more than 1,393,472: K in shorter steps.
+        (tiles(3072, 3072, 3072), Blocks(12, 12, 6, 1, 1, 64, "2d")),
         # With 8 rows of tiles instead of 12 they are 1,179,648 B: none.
         (tiles(2048, 3072, 3072), Blocks(8, 12, 12, 1, 1, 64, "2d")),
         # Block floats keep partial sums in bfloat16: 313,344 + 417,792 + 208,896 + 393,216 B fit.
         (tiles(3072, 3072, 4096, "bfloat8_b"), Blocks(12, 16, 12, 1, 1, 64, "2d")),
-        (tiles(4096, 4096, 4096), Blocks(16, 16, 16, 2, 2, 64, "2d")),
+        (tiles(4096, 4096, 4096), Blocks(16, 16, 2, 1, 1, 64, "2d")),
         # 24 K tiles over 8 columns: blocks of 3; 25 do not divide: blocks of 1.
         (tiles(256, 768, 768), Blocks(1, 3, 3, 1, 1, 64, "2d")),
         (tiles(256, 800, 768), Blocks(1, 3, 1, 1, 1, 64, "2d")),

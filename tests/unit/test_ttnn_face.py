@@ -440,3 +440,13 @@ def test_the_originals_option_takes_our_settings():
     assert option.proveout_options["settings"].precision == "bfloat16"
     with pytest.raises(ValueError, match="unknown setting 'precison'"):
         torch_ttnn.TorchTtnnOption(precison="bfloat16")
+
+
+def test_every_function_of_one_kernel_has_a_golden_one_and_others_have_none():
+    x = torch.arange(6.0).reshape(2, 3)
+    assert ttnn.get_golden_function(ttnn.reshape)(input_tensor=x, shape=(3, 2)).shape == (3, 2)
+    inside = ttnn.get_golden_function(ttnn.transformer.scaled_dot_product_attention)
+    assert callable(inside)
+    for other in (torch.add, ttnn.open_device):
+        with pytest.raises(RuntimeError, match="does not have a golden function"):
+            ttnn.get_golden_function(other)

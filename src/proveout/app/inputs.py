@@ -15,7 +15,7 @@ from proveout.app import pictures, weights
 from proveout.app.canvas import canvas
 from proveout.app.options import options
 from proveout.app.tasks import Inputs, Request, Task
-from proveout.devices.registry import devices
+from proveout.devices.registry import devices, settings_for
 from proveout.errors import UsageError
 from proveout.types import Settings
 
@@ -192,6 +192,12 @@ FIELDS: dict[str, tuple[str, tuple[Any, ...], str]] = {
 """Settings that the page offers: their label, their values and what they mean."""
 
 
+def _usual_first(name: str, values: tuple[Any, ...], usual: Settings) -> tuple[Any, ...]:
+    """A field's values, with the one that the device starts with first: the page shows that."""
+    first = getattr(usual, name)
+    return (first, *(value for value in values if value != first))
+
+
 def _settings(task: Task) -> Request:
     known = devices()
     usable = [name for name, info in known.items() if info.available]
@@ -206,8 +212,7 @@ def _settings(task: Task) -> Request:
     left, right = st.columns(2)
     chosen: dict[str, Any] = {}
     for number, (name, (label, values, meaning)) in enumerate(FIELDS.items()):
-        if name == "precision" and known[device].target == "torch":
-            values = ("model", "bfloat16")
+        values = _usual_first(name, values, settings_for(device))
         chosen[name] = (left, right)[number % 2].selectbox(
             label, values, key=f"{task.path}-{name}", help=meaning, format_func=lambda v: "default" if v is None else v
         )
@@ -227,7 +232,7 @@ def _settings(task: Task) -> Request:
         task.path,
         Inputs(),
         device=device,
-        settings=Settings.of(chosen),
+        settings=settings_for(device, chosen),
         warmup=int(warmup),
         timeout_s=float(timeout),
         memory_gib=float(memory),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from torch import nn
 
 from proveout.app.tasks import TASKS, Request, Task
 from proveout.app.weights import Loaded, load
+from proveout.clock.pacing import clock
 from proveout.errors import UsageError
 
 SIDE = 32
@@ -124,10 +124,10 @@ def _generate(task: Task, request: Request, loaded: Loaded) -> Prepared:
     start = text_of(prompt)
 
     def iterate(call: Call, tell: Tell) -> dict[str, Any]:
-        tokens, began, first_ns = list(prompt), time.perf_counter_ns(), 0
+        tokens, began, first_ns = list(prompt), clock(), 0
         for _ in range(new):
             tokens.append(int(call(**padded(tokens, length + new))[0].argmax()))
-            first_ns = first_ns or time.perf_counter_ns() - began
+            first_ns = first_ns or clock() - began
             tell({"prompt": start, "text": text_of(tokens[len(prompt) :])})
         return {"prompt": start, "text": text_of(tokens[len(prompt) :]), "first_token_ns": first_ns}
 

@@ -17,6 +17,7 @@ from proveout.app import links, theme
 from proveout.app.runs import Run, Seen, trouble
 from proveout.app.tasks import STAGES, TASKS, Request
 from proveout.app.theme import Tile, badge
+from proveout.clock.timing import FIRST_TOKEN
 from proveout.coding import to_json
 from proveout.columns.words import weakness
 from proveout.store import machine
@@ -181,8 +182,8 @@ def figures(request: Request, seen: Seen, record: Record) -> list[Tile]:
             counted = "new tokens ÷ generation time" if generates else "sequence length ÷ time"
             rate = seen.tokens / (compiled.median_ns / 1e9)
             found.append(Tile("Tokens per second", _number(rate), "", f"{compiled.kind}; {counted}", compiled.kind))
-        if generates:
-            found.append(_first_token(request, seen, compiled))
+        if first := record.timing(FIRST_TOKEN):
+            found.append(Tile("Time to first token", *_duration(first.median_ns), _note(first), first.kind))
     if eager:
         found.append(Tile("CPU, eager mode", *_duration(eager.median_ns), _note(eager), "measured"))
     if compiled and eager:
@@ -217,16 +218,6 @@ def speed_up(record: Record, compiled: Timing, eager: Timing) -> Tile:
     spread = f"{_number(low / most)} to {_number(high / least)}; "
     note = spread + ("measured CPU time ÷ modelled time" if mixed else "both measured in one run")
     return Tile(SPEED_UP, _number(ratio), "modelled ×" if mixed else "×", note, compiled.kind)
-
-
-def _first_token(request: Request, seen: Seen, compiled: Timing) -> Tile:
-    """Every token is one call of the same Program, so a modelled generation is so many equal parts."""
-    if compiled.kind == "modelled":
-        first = compiled.median_ns / max(1, request.inputs.new_tokens)
-    else:
-        times = sorted(seen.first_token_ns.get("device") or [0])
-        first = float(times[len(times) // 2])
-    return Tile("Time to first token", *_duration(first), compiled.kind, compiled.kind)
 
 
 def _note(timing: Timing) -> str:

@@ -34,7 +34,6 @@ class Seen:
     """(what, nanoseconds, whether to warm up)."""
     output: dict[str, Any] = field(default_factory=dict)
     whole: bool = False
-    first_token_ns: dict[str, list[int]] = field(default_factory=dict)
     tokens: int = 0
     job: Job | None = None
     record: Record | None = None
@@ -61,9 +60,6 @@ class Seen:
 
     def _job(self, event: dict[str, Any]) -> None:
         self.job, self.tokens = from_json(Job, event["job"]), event["tokens"]
-
-    def _first_token(self, event: dict[str, Any]) -> None:
-        self.first_token_ns[event["place"]] = event["ns"]
 
     def _record(self, event: dict[str, Any]) -> None:
         self.record = from_json(Record, event["record"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from proveout.types import Settings
+from proveout.types import OF_A_CHIP, Settings
 
 Kind = Literal["answer", "generate", "classify"]
 Source = Literal["pretrained", "folder", "small", "random"]
@@ -112,7 +112,7 @@ class Request:
     inputs: Inputs
     source: Source = "small"
     device: str = "sim:n150"
-    settings: Settings = Settings(precision="bfloat16")
+    settings: Settings = OF_A_CHIP
     iterations: int = 3
     warmup: int = 1
     enough_s: float = 10.0

@@ -14,12 +14,13 @@ from typing import Any
 from proveout.app.tasks import TASKS, Request
 from proveout.capture import Found
 from proveout.capture.identity import workload_of
+from proveout.clock.timing import FIRST_TOKEN, judged
 from proveout.coding import from_json, to_json
 from proveout.errors import ProveoutError
 from proveout.prove import prove_here
 from proveout.store import Store
 from proveout.subject import Watch
-from proveout.types import Job, Workload
+from proveout.types import Job, Record, Timing, Workload
 
 STREAMED_EVERY_S = 0.05
 """Text is told no more often: a page cannot show more."""
@@ -102,10 +103,27 @@ def run(request: Request, folder: Path) -> None:
     events.tell("job", job=to_json(job), tokens=prepared.tokens)
     iterate = _Iteration(prepared.iterate, events)
     record = prove_here(job, Found(workload, prepared.model, (), prepared.inputs, iterate=iterate), watch=events)
-    for place, times in iterate.first_token_ns.items():
-        events.tell("first token", place=place, ns=times[request.warmup :])
+    if TASKS[request.task].kind == "generate":
+        record = with_first_token(record, iterate.first_token_ns[request.warmup :], request.inputs.new_tokens)
     store.write(record)
     events.tell("record", record=to_json(record))
+
+
+def with_first_token(record: Record, times_ns: Sequence[int], new_tokens: int) -> Record:
+    """With the time to the first token. Every token is one call of the same Program, so a modelled generation is so
+    many equal parts; a measured one was stamped inside the calls that the loop timed."""
+    whole = record.timing("compiled")
+    if whole is None:
+        return record
+    if whole.kind == "modelled":
+        parts = max(1, new_tokens)
+        bounds = whole.interval_ns and (whole.interval_ns[0] / parts, whole.interval_ns[1] / parts)
+        samples = tuple(round(ns / parts) for ns in whole.samples_ns)
+        first = dataclasses.replace(whole, what=FIRST_TOKEN, samples_ns=samples, interval_ns=bounds, parts=())
+    else:
+        times = tuple(times_ns[-len(whole.samples_ns) :])
+        first = judged(Timing(FIRST_TOKEN, "measured", whole.device, times, whole.conditions))
+    return dataclasses.replace(record, timings=(*record.timings, first))
 
 
 class _Iteration:
@@ -115,7 +133,8 @@ class _Iteration:
     def __init__(self, iterate: Callable[[Any, Any], dict[str, Any]], events: Events) -> None:
         self._iterate, self._events = iterate, events
         self.shown = False
-        self.first_token_ns: dict[str, list[int]] = {"device": [], "cpu": []}
+        self.first_token_ns: list[int] = []
+        """On the device, of each iteration after the first."""
 
     def __call__(self, call: Any) -> dict[str, Any]:
         from proveout.engine.compiled import Compiled
@@ -126,7 +145,8 @@ class _Iteration:
             self._events.output(output, whole=True)
             return output
         output = self._iterate(call, _nobody)
-        self.first_token_ns["device" if isinstance(call, Compiled) else "cpu"].append(output.get("first_token_ns", 0))
+        if isinstance(call, Compiled) and "first_token_ns" in output:
+            self.first_token_ns.append(output["first_token_ns"])
         return output
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from proveout import recording
 from proveout.bringup.stage import Files, Found
 from proveout.bringup.subject import Subject
+from proveout.clock.timing import modelled
 from proveout.coding import from_json
 from proveout.engine.compiled import compile
 from proveout.errors import CompileError
@@ -17,7 +18,7 @@ from proveout.report.perf import files as perf
 from proveout.report.perf import view as perf_view
 from proveout.report.perf.advice import advise
 from proveout.report.perf.sheet import Sheet, make_sheet
-from proveout.types import Settings
+from proveout.types import Job, Record, Settings, versions
 
 WIDTH = 120
 
@@ -38,6 +39,7 @@ def run(subject: Subject, files: Files) -> Found:
     staging = files.path("perf/perf.json").parent
     written = perf.write(sheet, advice, staging, when)
     files.text("perf/sheet.txt", perf_view.render(sheet, advice, WIDTH))
+    files.json("records/bringup/perf.json", _record(subject, settings, sheet, when))
     lines = perf_view.lines_of(sheet)
     total = sum(line.ns for line in lines) or 1
     rows = [_row(line, sheet, total) for line in lines[:25]]
@@ -56,6 +58,21 @@ def run(subject: Subject, files: Files) -> Found:
             "csv": written["csv"].relative_to(staging.parent).as_posix(),
         },
     )  # fmt: skip
+
+
+def _record(subject: Subject, settings: Settings, sheet: Sheet, when: datetime) -> Record:
+    """The optimised model's time as a Record, or its chip's part of it; `records` is a store like any other."""
+    asked, times = subject.asked, sheet.times
+    what = "device" if perf_view.without_host(sheet) else "compiled"
+    bounds = sum(t.low_ns for t in times), sum(t.high_ns for t in times)
+    backed = sum(t.ns for t in times if t.calibrated) / (sum(t.ns for t in times) or 1)
+    return Record(
+        Job(asked.workload, asked.device, settings, ("perf",), iterations=1, warmup=0, baseline=False),
+        "passed",
+        timings=(modelled(what, asked.device, sheet.total_ns, bounds, backed),),
+        environment=tuple(versions().items()),
+        created=when.isoformat(timespec="seconds"),
+    )
 
 
 def _row(line: perf_view.Line, sheet: Sheet, total: int) -> dict[str, object]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from proveout.coding import digest, from_json, to_json
-from proveout.types import Settings, Workload, versions
+from proveout.types import OF_A_CHIP, Settings, Workload, versions
 
 if TYPE_CHECKING:
     from proveout.bringup.subject import Subject
@@ -31,7 +31,7 @@ class Asked:
 
     workload: Workload
     device: str = "sim:n150"
-    settings: Settings = Settings(precision="bfloat16")
+    settings: Settings = OF_A_CHIP
     float64: bool = False
     """Whether outputs are also held against a float64 reference."""
     tests: bool = True

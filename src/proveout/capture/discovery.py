@@ -17,7 +17,7 @@ from proveout.capture.scripts import takes_small
 from proveout.capture.weights import check_weights
 from proveout.coding import from_json, to_json
 from proveout.errors import EnvironmentFault, UsageError
-from proveout.isolate import ChildExit, Runner, read_answer, run_python
+from proveout.isolate import FILLED_DISK, ChildExit, Runner, read_answer, run_python
 from proveout.types import Limits, Workload
 
 
@@ -110,6 +110,7 @@ def _look(script: Path, asked: dict[str, Any], run: Runner) -> tuple[dict[str, A
         raise EnvironmentFault(found["fault"])
     if not found["error"] and not outcome.ok:
         found |= {"error": _story(script, outcome, ran=bool(found["workloads"])), "failure": outcome.failure}
+        found |= {"lasting": outcome.returncode != FILLED_DISK}  # with more room it may end well
     return {"files": [[script.name, file_digest(script)]], "packages": {}, **found}, outcome
 
 

@@ -58,6 +58,9 @@ KNOWN: dict[str, Callable[[Fingerprint], bool]] = {
     "a Tensix matrix unit, 16-bit destination": lambda f: (f.step, f.group, f.destination_bits) == (16, 8, 8),
     "Wormhole's matrix unit, float32 destination": lambda f: (f.step, f.group, f.minus_one) == (16, 8, -16.0),
     "Blackhole's matrix unit, float32 destination": lambda f: (f.step, f.group) == (16, 8) and f.minus_one != -16.0,
+    "a tensor core: products aligned with the running sum, and cut": lambda f: (
+        f.step > 1 and f.infinity == "special" and f.rounding == "cut"
+    ),
     "IEEE float32 sums": lambda f: f.infinity == "special" and f.kept_bits in (23, 24, "all"),
 }
 
@@ -139,14 +142,19 @@ def fingerprints(device: str) -> Iterator[Fingerprint]:
             raise UsageError(
                 f"{device} is {info.family} by another way, and multiplies as it does: probe {info.family}."
             )
-        for dtype in (torch.bfloat16, torch.float32):
-            yield probe(f"{device}, torch.matmul", dtype, lambda a, b: (a.to(info.family) @ b.to(info.family)).cpu())
+        yield from _of_torch(device, info.family)
     elif info.numerics:
         assert info.spec is not None
         for numerics in ("fast", "faithful"):
             yield from _of_ttnn("proveout.ttnn", f"{info.name} {numerics}", chip=info.spec.name, numerics=numerics)
     else:
         yield from _of_ttnn("ttnn", info.name)
+
+
+def _of_torch(name: str, place: str) -> Iterator[Fingerprint]:
+    """By torch.matmul on tensors that lie there, as PyTorch is set."""
+    for dtype in (torch.bfloat16, torch.float32):
+        yield probe(f"{name}, torch.matmul", dtype, lambda a, b: (a.to(place) @ b.to(place)).cpu())
 
 
 def _of_ttnn(module: str, name: str, **options: Any) -> Iterator[Fingerprint]:

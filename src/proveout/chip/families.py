@@ -14,7 +14,7 @@ from proveout.chip.costs import predict, scaled
 from proveout.chip.device_op import DeviceOp, rows, tile_rows, tiles
 from proveout.chip.forms import elementwise, layout, movement, norms, products, transformer, windows
 from proveout.chip.forms.shared import Features, sharded
-from proveout.chip.matmul import blocks_for
+from proveout.chip.program_config import blocks_for
 from proveout.types import TILE, DeviceSpec
 
 MATMUL = "matmul"

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from proveout.chip.matmul import MODE_PARAMETERS, START, blocks_for, call_ns, features
+from proveout.chip.matmul import MODE_PARAMETERS, START, call_ns, features
+from proveout.chip.program_config import blocks_for
 from proveout.chip.solve import ARCHES, Array
 from proveout.chip.tables import GemmRow
 from proveout.errors import EnvironmentFault

@@ -1,25 +1,21 @@
-"""How ttnn cuts a matrix product over the cores, and how many cycles the cut product takes.
+"""How many cycles a large matrix product takes once it is cut over the cores (`program_config.py` says how).
 
-`blocks_for` chooses the program config: one- or two-dimensional multicast, tiles per core, output blocks and the width
-of a K block, so that the circular buffers fit into L1. `cycles` is the fitted form; its parameters are in
-`data/fit.json`, one set for the configs that ttnn chooses itself and one for hand-tuned ones.
+`cycles` is the fitted form; its parameters are in `data/fit.json`, one set for the configs that ttnn chooses itself and
+one for hand-tuned ones.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from proveout.types import DTYPE_BYTES, TILE, DeviceSpec
+from proveout.types import DTYPE_BYTES, TILE
 
 NARROW = 8
 """Above this ratio of the output's sides ttnn takes one-dimensional multicast."""
-WIDEST_TUNED_BLOCK = 16
-"""K tiles in a block of the published hand-tuned configs, at most."""
 
 
 def tile_bytes(dtype: str) -> float:
@@ -47,7 +43,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Blocks:
-    """A program config: `m` × `n` output tiles a core, cut into `h` × `w` blocks, K in steps of `k` tiles."""
+    """A cut product: `m` × `n` output tiles a core, in `h` × `w` blocks, K in steps of `k` tiles."""
 
     m: int
     n: int
@@ -56,74 +52,6 @@ class Blocks:
     w: int
     cores: int
     kind: str
-
-
-@functools.lru_cache(maxsize=4096)
-def blocks_for(product: Product, chip: DeviceSpec, tuned: bool = False, cores: int | None = None) -> Blocks:
-    """The config that ttnn chooses itself, or one as the published hand-tuned ones. A known core count decides
-    between one- and two-dimensional multicast where the rule is not sure."""
-    candidates = (_grid(product, chip), _tall(product, chip), _wide(product, chip))
-    chosen = candidates[_preferred(product)]
-    if cores is not None and chosen.cores != cores:
-        chosen = next((c for c in candidates if c.cores == cores), chosen)
-    return _tuned(product, chip, chosen) if tuned else _cut(product, chip, chosen)
-
-
-def _preferred(product: Product) -> int:
-    if product.m > NARROW * product.n or product.n == 1 < product.m:
-        return 1
-    if product.n > NARROW * product.m or product.m == 1:
-        return 2
-    return 0
-
-
-def _grid(product: Product, chip: DeviceSpec) -> Blocks:
-    columns, rows = chip.grid
-    m, n = -(-product.m // rows), -(-product.n // columns)
-    k = product.k // columns if product.k % columns == 0 else 1
-    return Blocks(m, n, k, 1, 1, -(-product.m // m) * -(-product.n // n), "2d")
-
-
-def _tall(product: Product, chip: DeviceSpec) -> Blocks:
-    m = -(-product.m // chip.cores)
-    return Blocks(m, product.n, 2 - product.k % 2, 1, 1, -(-product.m // m), "1d tall")
-
-
-def _wide(product: Product, chip: DeviceSpec) -> Blocks:
-    n = -(-product.n // chip.cores)
-    return Blocks(product.m, n, 2 - product.k % 2, 1, 1, -(-product.n // n), "1d wide")
-
-
-def _cut(product: Product, chip: DeviceSpec, blocks: Blocks) -> Blocks:
-    """Halve the output block, sides in turn, until its buffers fit."""
-    while not _fits(product, chip, blocks) and (blocks.h < blocks.m or blocks.w < blocks.n):
-        if (blocks.w <= blocks.h and blocks.w < blocks.n) or blocks.h >= blocks.m:
-            blocks = replace(blocks, w=min(2 * blocks.w, blocks.n))
-        else:
-            blocks = replace(blocks, h=min(2 * blocks.h, blocks.m))
-    return blocks
-
-
-def _tuned(product: Product, chip: DeviceSpec, blocks: Blocks) -> Blocks:
-    """As the published hand-tuned configs: first a narrower K block, then square cuts."""
-    if product.sharded or _fits(product, chip, blocks):
-        return blocks
-    narrower = replace(blocks, k=blocks.k // 2)
-    if blocks.k % 2 == 0 and _fits(product, chip, narrower):
-        return narrower
-    blocks = replace(blocks, k=min(blocks.k, WIDEST_TUNED_BLOCK))
-    while not _fits(product, chip, blocks) and (blocks.h < blocks.m or blocks.w < blocks.n):
-        blocks = replace(blocks, h=min(2 * blocks.h, blocks.m), w=min(2 * blocks.w, blocks.n))
-    return blocks
-
-
-def _fits(product: Product, chip: DeviceSpec, blocks: Blocks) -> bool:
-    """Whether the circular buffers fit: both operands double-buffered, the output, and partial sums in bfloat16
-    where the output's dtype is another."""
-    m, n = -(-blocks.m // blocks.h), -(-blocks.n // blocks.w)
-    in0, in1, out, partial = (tile_bytes(d) for d in (product.in0, product.in1, product.out, "bfloat16"))
-    held = 2 * m * blocks.k * in0 + 2 * n * blocks.k * in1 + m * n * out
-    return held + (m * n * partial if product.out != "bfloat16" else 0) <= chip.l1_allocatable
 
 
 def features(product: Product, blocks: Blocks) -> dict[str, float]:

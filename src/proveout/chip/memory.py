@@ -30,8 +30,10 @@ def shard_refusal(spec: TensorSpec, chip: DeviceSpec) -> str | None:
     if shard is None:
         return f"{kind} sharding needs the shape of a shard and a grid of cores"
     (height, width), (columns, rows) = shard.shape, shard.grid
-    if columns > chip.grid[0] or rows > chip.grid[1]:
-        return f"a shard grid of {columns}x{rows} cores does not fit {chip.name}'s {chip.grid[0]}x{chip.grid[1]}"
+    held = (chip.dram_banks, 1) if spec.memory.buffer == "dram" else chip.grid
+    if columns > held[0] or rows > held[1]:
+        where = "banks" if spec.memory.buffer == "dram" else "cores"
+        return f"a shard grid of {columns}x{rows} {where} does not fit {chip.name}'s {held[0]}x{held[1]}"
     if spec.layout == "tile" and (height % TILE or width % TILE):
         return f"shards in tile layout are whole tiles, not {height}x{width}"
     padded = spec.padded_shape

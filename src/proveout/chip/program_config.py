@@ -1,4 +1,5 @@
-"""Which program config ttnn builds for a matrix product when it is given none, and the circular buffers it then holds.
+"""Which program config ttnn builds for a matrix product when it is given none, and the circular buffers it then holds:
+the one rule that time, memory and numerics follow.
 
 Told apart as ttnn does: products that lie in DRAM alone spread over the whole grid, others over blocks of up to 16 x 16
 tiles; narrow ones are cut along one side; what fits neither way runs tile by tile.
@@ -6,17 +7,21 @@ tiles; narrow ones are cut along one side; what fits neither way runs tile by ti
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from proveout.chip.matmul import NARROW, Product, tile_bytes
+from proveout.chip.matmul import NARROW, Blocks, Product, tile_bytes
 from proveout.types import DeviceSpec
 
 LARGEST_BLOCK = 16
 """Tiles on a side of an output block where a tensor lies in L1; halved until the buffers fit."""
 PARTIAL = "bfloat16"
 """What partial sums are kept in, unless the destination registers hold float32."""
+
+WIDEST_TUNED_BLOCK = 16
+"""K tiles in a block of the published hand-tuned configs, at most."""
 
 Size = Callable[[int, int, int], float]
 
@@ -112,3 +117,92 @@ def _cut(kind: Literal["1d", "2d"], m: int, n: int, k: int, size: Size, chip: De
 
 def _divisors(n: int) -> list[int]:
     return [n, *([1] if n > 1 else []), *(d for d in range(n // 2, 1, -1) if n % d == 0)]
+
+
+# ---- as blocks of the cores' work ------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=4096)
+def blocks_for(product: Product, chip: DeviceSpec, tuned: bool = False, cores: int | None = None) -> Blocks:
+    """What the cores do under the config that ttnn chooses itself, or under one as the published hand-tuned ones. Where
+    a table tells how many cores ran, that decides between one- and two-dimensional multicast."""
+    if not tuned and cores is None and not product.sharded:
+        return _chosen(product, chip)
+    candidates = (_grid(product, chip), _tall(product, chip), _wide(product, chip))
+    chosen = candidates[_preferred(product)]
+    if cores is not None and chosen.cores != cores:
+        chosen = next((c for c in candidates if c.cores == cores), chosen)
+    return _tuned(product, chip, chosen) if tuned else _halved(product, chip, chosen)
+
+
+def _chosen(product: Product, chip: DeviceSpec) -> Blocks:
+    config = program_config(product, chip)
+    if config.kind == "tiles":
+        return Blocks(1, 1, 1, 1, 1, min(chip.cores, product.batch * product.m * product.n), "tiles")
+    down, across = -(-product.m // config.m), -(-product.n // config.n)
+    kind = "2d" if config.kind == "2d" else "1d wide" if across >= down else "1d tall"
+    high, wide = -(-config.m // config.block_m), -(-config.n // config.block_n)
+    return Blocks(config.m, config.n, config.k, high, wide, down * across, kind)
+
+
+def spread(product: Product, chip: DeviceSpec) -> Blocks:
+    """Over all cores, wherever the tensors lie: along the longer side where the other is short, else over the grid."""
+    candidates = (_grid(product, chip), _tall(product, chip), _wide(product, chip))
+    return _halved(product, chip, candidates[_preferred(product)])
+
+
+def _preferred(product: Product) -> int:
+    if product.m > NARROW * product.n or product.n == 1 < product.m:
+        return 1
+    if product.n > NARROW * product.m or product.m == 1:
+        return 2
+    return 0
+
+
+def _grid(product: Product, chip: DeviceSpec) -> Blocks:
+    columns, rows = chip.grid
+    m, n = -(-product.m // rows), -(-product.n // columns)
+    k = product.k // columns if product.k % columns == 0 else 1
+    return Blocks(m, n, k, 1, 1, -(-product.m // m) * -(-product.n // n), "2d")
+
+
+def _tall(product: Product, chip: DeviceSpec) -> Blocks:
+    m = -(-product.m // chip.cores)
+    return Blocks(m, product.n, 2 - product.k % 2, 1, 1, -(-product.m // m), "1d tall")
+
+
+def _wide(product: Product, chip: DeviceSpec) -> Blocks:
+    n = -(-product.n // chip.cores)
+    return Blocks(product.m, n, 2 - product.k % 2, 1, 1, -(-product.n // n), "1d wide")
+
+
+def _halved(product: Product, chip: DeviceSpec, blocks: Blocks) -> Blocks:
+    """Halve the output block, sides in turn, until its buffers fit."""
+    while not _fits(product, chip, blocks) and (blocks.h < blocks.m or blocks.w < blocks.n):
+        if (blocks.w <= blocks.h and blocks.w < blocks.n) or blocks.h >= blocks.m:
+            blocks = replace(blocks, w=min(2 * blocks.w, blocks.n))
+        else:
+            blocks = replace(blocks, h=min(2 * blocks.h, blocks.m))
+    return blocks
+
+
+def _tuned(product: Product, chip: DeviceSpec, blocks: Blocks) -> Blocks:
+    """As the published hand-tuned configs: first a narrower K block, then square cuts."""
+    if product.sharded or _fits(product, chip, blocks):
+        return blocks
+    narrower = replace(blocks, k=blocks.k // 2)
+    if blocks.k % 2 == 0 and _fits(product, chip, narrower):
+        return narrower
+    blocks = replace(blocks, k=min(blocks.k, WIDEST_TUNED_BLOCK))
+    while not _fits(product, chip, blocks) and (blocks.h < blocks.m or blocks.w < blocks.n):
+        blocks = replace(blocks, h=min(2 * blocks.h, blocks.m), w=min(2 * blocks.w, blocks.n))
+    return blocks
+
+
+def _fits(product: Product, chip: DeviceSpec, blocks: Blocks) -> bool:
+    """Whether the circular buffers fit: both operands double-buffered, the output, and partial sums in bfloat16
+    where the output's dtype is another."""
+    m, n = -(-blocks.m // blocks.h), -(-blocks.n // blocks.w)
+    in0, in1, out, partial = (tile_bytes(d) for d in (product.in0, product.in1, product.out, "bfloat16"))
+    held = 2 * m * blocks.k * in0 + 2 * n * blocks.k * in1 + m * n * out
+    return held + (m * n * partial if product.out != "bfloat16" else 0) <= chip.l1_allocatable

@@ -16,6 +16,7 @@ from proveout.chip.device_op import MATRIX, POOL, REDUCE, VECTOR, DeviceOp, Work
 from proveout.chip.families import cores_of, features_of, form_of, predict
 from proveout.chip.fidelity import PHASES, default_fidelity
 from proveout.chip.forms.products import product_of
+from proveout.chip.program_config import blocks_for
 from proveout.types import DeviceSpec, TensorSpec
 
 __all__ = [
@@ -98,7 +99,7 @@ def kernel_time(
 def device_op_time(op: DeviceOp, chip: DeviceSpec) -> Estimate:
     """The predicted kernel time of one device operation; of a call that the host timed, the call's."""
     form = form_of(op, chip)
-    if form == "2D product":
+    if form == "2D product" and op.cores is None:  # a profile that tells its cores is judged by its own form
         wide = _wide_product_time(op, chip)
         if wide is not None:
             return wide
@@ -112,7 +113,7 @@ def _wide_product_time(op: DeviceOp, chip: DeviceSpec) -> Estimate | None:
     """Two-dimensional multicast with whole K blocks, cut as ttnn does, of sizes in the published tables of large
     products; None for others."""
     product, config = product_of(op), op.param("config")
-    blocks = matmul.blocks_for(product, chip, cores=op.cores)
+    blocks = blocks_for(product, chip, cores=op.cores)
     if blocks.kind != "2d" or blocks.k < 2 or product.batch > 1:
         return None
     if config is not None and (config.per_core_m, config.per_core_n, config.block_w) != (blocks.m, blocks.n, blocks.k):
@@ -129,7 +130,7 @@ def _wide_product_time(op: DeviceOp, chip: DeviceSpec) -> Estimate | None:
 def product_call_time(product: matmul.Product, chip: DeviceSpec, tuned: bool, traced: bool) -> Estimate:
     """One call of a matrix product among many, as tables of products time it: with the gap, or the host's pace."""
     mode = "tuned" if tuned else "out of the box"
-    features = matmul.features(product, matmul.blocks_for(product, chip, tuned))
+    features = matmul.features(product, blocks_for(product, chip, tuned))
     features |= {"ghz": chip.clock_ghz, "traced": float(traced)}
     found = float(matmul.call_ns(features, calibration.matmul_parameters(chip.arch, mode)))
     backing = calibration.backing("matmul", chip, mode)

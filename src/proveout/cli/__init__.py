@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import tempfile
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from proveout.errors import ProveoutError
 
 NAMES = ("proveout", BENCHIT := "benchit")
 INTERRUPTED = 130
+OWN_FAULT = 70
 DISK = {
     errno.ENOSPC: "Free some space and run it again.",
     errno.EDQUOT: "Free some space and run it again.",
@@ -62,20 +65,34 @@ def main(argv: Sequence[str] | None = None, program: str = "") -> int:
         return fail(f"{message}{'' if message.endswith('?') else '.'} See: {where} --help", 2)
     except OSError as error:
         if error.errno not in DISK:
-            raise
+            return fail(f"{_own_fault(error)} What was already written is kept.", OWN_FAULT)
         where = f" ({error.filename})" if error.filename else ""
         return fail(f"{os.strerror(error.errno)}{where}. {DISK[error.errno]} What was already written is kept.", 3)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
+    except Exception as error:  # a fault of ours, wherever it is: a sentence, and all of it in a file
+        return fail(f"{_own_fault(error)} What was already written is kept.", OWN_FAULT)
     if code == INTERRUPTED:
         return fail("interrupted; what was already written is kept.", INTERRUPTED)
     return int(code)
 
 
+def _own_fault(error: Exception) -> str:
+    """A fault of Proveout itself in a sentence; the traceback goes to a file."""
+    first = (str(error).strip().splitlines() or ["no message"])[0][:300]
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="proveout-fault-", suffix=".txt", delete=False) as file:
+            file.write("".join(traceback.format_exception(error)))
+        where = f"The details are in {file.name}"
+    except OSError:
+        where = f"It was raised at {traceback.extract_tb(error.__traceback__)[-1]}"
+    return f"Proveout itself failed ({type(error).__name__}: {first}). {where}: please report them."
+
+
 def invoke(words: Sequence[str], program: str = NAMES[0]) -> int:
     """Run one command line; what is wrong with it, or with this machine, is raised."""
     spelled = benchit.spelled(words) if program == BENCHIT else _expand(list(words))
-    return _command()(args=spelled, prog_name=program, standalone_mode=False) or 0
+    return _command(program)(args=spelled, prog_name=program, standalone_mode=False) or 0
 
 
 def _in_the_name_of(program: str, text: str) -> str:
@@ -156,9 +173,9 @@ PLAIN: dict[str, Any] = {
 }
 
 
-def _command() -> Callable[..., Any]:
+def _command(program: str) -> Callable[..., Any]:
     app = typer.Typer(cls=_Verbs, **{**PLAIN, "add_completion": True})
-    app.callback()(_root)
+    app.callback(help=benchit.HELP if program == BENCHIT else _root.__doc__)(_root)
     return typer.main.get_command(app)
 
 

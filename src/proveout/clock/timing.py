@@ -29,6 +29,9 @@ NEVER = 1 << 62
 MORE_WOULD_HELP = {"too few samples", "high variance"}
 """Problems of samples that are level as far as they go."""
 
+FIRST_TOKEN = "first token"
+"""What the Timing is of: from the start of a generation to its first token."""
+
 Note = Callable[[int, bool], None]
 
 

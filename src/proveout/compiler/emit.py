@@ -15,11 +15,13 @@ import torch
 from proveout.compiler.profile import Profile
 from proveout.kernels.row import Kernel
 from proveout.kernels.table import LAYOUT_NAMES, dtype_name, infer, kernels, refusal, specs_of
-from proveout.ops.table import INT32, Builder, Range, Refused, Value
+from proveout.ops.table import INT32, WIDE, Builder, Range, Refused, Value
 from proveout.program import FROM_TORCH, TO_TORCH, Arg, Constant, Name, Ref, Step
-from proveout.reasons import NO_ELEMENTS, Reason
+from proveout.reasons import NO_ELEMENTS, UNPROVEN, Reason
 from proveout.types import DRAM, Layout, Origin, TensorSpec
 
+CAST_ON_THE_WAY = {"float32": "float32", "bfloat16": "bfloat16", "bool": "float32"}
+"""Casts of int64 that a transfer can make: as what it crosses. No int64 but 0 is 0 in floating point."""
 EAGER_STRIDES = "eager's strides"
 """The reason of a host Step that only lays a tensor out in memory as eager does."""
 Form = tuple[str, str, str]
@@ -40,6 +42,10 @@ class Emitter(Builder):
         self.outs: Sequence[Value | None] = ()
         self.used_outputs: frozenset[int] = frozenset()
         self.origin = Origin()
+        self.proven: Mapping[torch.fx.Node, Range] = {}
+        """Bounds of integers that follow from how the graph uses them."""
+        self.wraps_to: Range | None = None
+        """Those of the node that is lowered now, if its low bits are all that counts."""
         self._taken: dict[str, int] = {}
         self._by_content: dict[tuple[torch.dtype, torch.Size, bytes], Value] = {}
         """Constants, one for each content."""
@@ -157,7 +163,7 @@ class Emitter(Builder):
                 raise Refused(reason)
         specs = infer(step, self.specs, self.profile.target)
         dtypes = [dtype or values[0].dtype for dtype in gives]
-        bounds = [_bounds(dtype, range) for dtype, range in zip(dtypes, ranges, strict=True)]
+        bounds = [self._bounds(dtype, range) for dtype, range in zip(dtypes, ranges, strict=True)]
         wanted = [self.profile.device_dtype(dtype, known) for dtype, known in zip(dtypes, bounds)]
         if self.profile.target == "ttnn" and any(0 in spec.shape for spec in specs):
             raise Refused(NO_ELEMENTS())
@@ -168,6 +174,12 @@ class Emitter(Builder):
             results.append(Value(held, spec.shape, dtypes[index], bounds[index]))
             self._add_device_form(results[-1], held)
         return tuple(results)
+
+    def _bounds(self, dtype: str, range: Range | None) -> Range | None:
+        bounds = _bounds(dtype, range)
+        if dtype == "int64" and self.wraps_to is not None and (bounds is None or not _within(bounds, self.wraps_to)):
+            return self.wraps_to
+        return bounds
 
     def refuses(self, kernel: str, **attrs: Any) -> Reason | None:
         if self.profile.target == "torch":
@@ -183,10 +195,17 @@ class Emitter(Builder):
         return refusal(row, {k: spec(v) for k, v in attrs.items()})
 
     def cast(self, x: Value, dtype: str) -> Value:
+        if dtype == WIDE and self.profile.precision == "model":
+            dtype = "float32"
         if x.dtype == dtype:
             return x
+        if x.constant is not None and dtype == WIDE:
+            return self._relabel(self._to_device(self.on_host(x), "float32", "tile"), dtype, None)
         if x.constant is not None:
             return self.constant(x.constant.to(getattr(torch, dtype)))
+        if x.dtype == "int64" and x.range is None and self.profile.target == "ttnn" and dtype in CAST_ON_THE_WAY:
+            x = self._cast_on_the_way(x, CAST_ON_THE_WAY[dtype])
+            return x if x.dtype == dtype else self.cast(x, dtype)
         if dtype == "bool":
             return self.call("ttnn.ne", input_tensor_a=x, input_tensor_b=0, dtype=self.dtype("bool"), gives="bool")
         bounds = _bounds(dtype, x.range)
@@ -195,6 +214,17 @@ class Emitter(Builder):
         if self.specs[source].dtype != wanted:
             source = self._typecast(self._on_device(x, "tile"), wanted)
         return self._relabel(source, dtype, bounds)
+
+    def _cast_on_the_way(self, x: Value, dtype: str) -> Value:
+        """A host's int64 as floating point: torch casts it before it is sent, whatever its size."""
+        host = self.forms[x.name].get(("host", x.dtype, "row_major"))
+        wanted = self.profile.device_dtype(dtype)
+        if host is None:
+            raise Refused(UNPROVEN(dtype=x.dtype))
+        form: Form = ("device", wanted, "tile")
+        if form not in self.forms[x.name]:
+            self.add_form(x.name, form, self._to_device(host, wanted, "tile"))
+        return self._relabel(self.forms[x.name][form], dtype, None)
 
     def as_indices(self, x: Value) -> Value:
         if self.profile.target == "torch":
@@ -339,6 +369,10 @@ def _bounds(dtype: str, range: Range | None) -> Range | None:
     if dtype == "bool":
         return (0, 1)
     return INT32 if dtype == "int32" and range is None else range
+
+
+def _within(inner: Range, outer: Range) -> bool:
+    return outer[0] <= inner[0] and inner[1] <= outer[1]
 
 
 def values_in(arg: Any) -> Iterator[Value]:

@@ -16,6 +16,7 @@ from torch.fx import GraphModule, Node
 from proveout.compiler.emit import Emitter, values_in
 from proveout.compiler.memo import Memo
 from proveout.compiler.profile import Profile
+from proveout.compiler.ranges import keeps_low_bits, proven_ranges
 from proveout.errors import CompileError
 from proveout.kernels.table import dtype_name
 from proveout.ops.host import why_on_host
@@ -78,6 +79,7 @@ def lower(
     `on_host` names nodes that stay on the host, each with the reason; `state` says which of the weights calls write
     to, and which of the last outputs is the new value: it stays on the device, and is not among the Program's."""
     emitter = Emitter(profile)
+    emitter.proven = proven_ranges(gm.graph) if profile.target == "ttnn" else {}
     memo = Memo(emitter)
     env: dict[Node, Any] = {}
     statuses: list[OpStatus] = []
@@ -91,7 +93,7 @@ def lower(
             position += 1
             value = node.meta.get("val")
             if isinstance(value, torch.Tensor):
-                env[node] = emitter.torch_value(emitter.fresh(node.name), value)
+                env[node] = emitter.torch_value(emitter.fresh(node.name), value, emitter.proven.get(node))
                 (resident if position in weights else inputs).append((position, env[node].name))
             elif isinstance(value, (int, float, bool)) or value is None:
                 env[node] = value
@@ -164,6 +166,7 @@ def _lower_node(
     tensors = _output_tensors(node)
     emitter.outs = [None if t is None else Value("", tuple(t.shape), dtype_name(t.dtype)) for t in tensors]
     emitter.used_outputs = _used_outputs(node)
+    emitter.wraps_to = emitter.proven.get(node) if keeps_low_bits(node) else None
     before = len(emitter.steps)
     reason: Reason | None = None
     try:
@@ -227,7 +230,8 @@ def _fall_back(
     attrs = {name: _host_arg(emitter, value, nodes[name]) for name, value in arguments.items()}
     specs = [TensorSpec(tuple(t.shape), dtype_name(t.dtype)) for t in tensors if t is not None]
     names = iter(emitter.step(str(node.target), attrs, specs, reason))
-    values = [None if t is None else emitter.torch_value(next(names), t) for t in tensors]
+    known = emitter.proven.get(node)
+    values = [None if t is None else emitter.torch_value(next(names), t, known) for t in tensors]
     return values[0] if isinstance(node.meta.get("val"), torch.Tensor) else tuple(values)
 
 

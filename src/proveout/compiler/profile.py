@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from proveout.ops.table import INT32, Range, Refused
+from proveout.ops.table import INT32, WIDE, Range, Refused
 from proveout.program import Name
 from proveout.reasons import NOT_A_DTYPE, TOO_LARGE, UNPROVEN
 from proveout.types import Precision
@@ -28,6 +28,8 @@ class Profile:
 
     def device_dtype(self, dtype: str, range: Range | None = None) -> str:
         """The device dtype for eager's, given what is proven about the values; Refused says why there is none."""
+        if dtype == WIDE:
+            return "float32"
         if dtype == "float32" and self.precision == "bfloat16":
             return "bfloat16"
         if self.target == "torch" or dtype in ("float32", "bfloat16", "int32", "uint32"):

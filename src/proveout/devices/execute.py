@@ -14,7 +14,7 @@ from typing import Any
 from proveout.errors import DeviceError
 from proveout.kernels.accept import host_op
 from proveout.kernels.pieces import Pieces
-from proveout.kernels.table import PLACEMENT, call_meaning, kernels, kind_of, meaning_on, resolve, storing, torch_dtype
+from proveout.kernels.table import call_meaning, kernels, kind_of, meaning_on, resolve, sees, storing, torch_dtype
 from proveout.program import DEALLOCATE, FROM_TORCH, Arg, Program, Ref, Step
 
 
@@ -67,8 +67,7 @@ def on_chips(meanings: Meanings, chips: int) -> Meanings:
 
 def run_step(step: Step, values: Mapping[str, Any], meanings: Meanings = unrounded) -> tuple[Any, ...]:
     """One Step, now: its outputs."""
-    skip = frozenset() if step.on_host else PLACEMENT
-    attrs = {k: _concrete(v, values) for k, v in step.attrs if k not in skip}
+    attrs = {k: _concrete(v, values) for k, v in step.attrs if step.on_host or sees(kernels()[step.kernel], k)}
     if step.on_host:
         out = aten_op(step.kernel)(**attrs)
     else:
@@ -143,8 +142,7 @@ def body_function(
         meaning = aten_op(step.kernel) if step.on_host else meanings(step)
         if meaning not in functions:
             functions[meaning] = bind(transfers.counted(meaning) if step.is_transfer else meaning)
-        skip = frozenset() if step.on_host else PLACEMENT
-        texts = [(k, text(v)) for k, v in step.attrs if k not in skip]
+        texts = [(k, text(v)) for k, v in step.attrs if step.on_host or sees(kernels()[step.kernel], k)]
         arguments = ", ".join(f"{k}={v}" if is_plain_name(k) else f"**{{{k!r}: {v}}}" for k, v in texts)
         target = f"{outputs[0]} = " if len(outputs) == 1 else f"{', '.join(outputs)}, = " if outputs else ""
         call = f"{functions[meaning]}({arguments})"

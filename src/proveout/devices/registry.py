@@ -17,7 +17,7 @@ from proveout import compat
 from proveout.chip.specs import CHIPS
 from proveout.errors import EnvironmentFault, unknown
 from proveout.program import Device
-from proveout.types import DeviceSpec, Settings
+from proveout.types import OF_A_CHIP, DeviceSpec, Settings
 
 GROUP = "proveout.devices"
 Times = Literal["measured", "modelled", "none"]
@@ -198,16 +198,20 @@ def find(name: str) -> DeviceInfo:
     return info
 
 
-def settings_for(device: str, chosen: Settings | Mapping[str, Any] | None = None) -> Settings:
+def settings_for(device: str, chosen: Settings | Mapping[str, Any] | None = None, *, live: bool = False) -> Settings:
     """The settings that a target starts with, with what its user chose; whole Settings are taken as they are.
 
-    A chip computes in bfloat16; everything else in the model's own precision.
+    A proof on a chip is in bfloat16, which chips compute in; on anything else it is in the model's own precision. So is
+    a `live` model, whose outputs its user's program goes on with: what `proveout.compile`, `torch.compile` and workers
+    of a benchmark under load call.
     """
     if isinstance(chosen, Settings):
         return chosen
+    if live:
+        return Settings.of(None if chosen is None else dict(chosen) if isinstance(chosen, Mapping) else chosen)
     info = describe(device) or find(device)  # it need not be here
-    precision = {"ttnn": "bfloat16", "torch": "model"}[info.target]
-    return Settings.of({"precision": precision, **(chosen or {})})
+    first = {"ttnn": OF_A_CHIP, "torch": Settings()}[info.target]
+    return Settings.of({"precision": first.precision, **(chosen or {})})
 
 
 @functools.cache

@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from proveout.compiler import CompiledGraph
 from proveout.compiler.decompositions import decompositions, kept_whole
 from proveout.compiler.dump import Dump
-from proveout.devices.registry import DeviceInfo, find, info_of, kept_device
+from proveout.devices.registry import DeviceInfo, find, info_of, kept_device, settings_for
 from proveout.engine.graph import GraphFunction, Tally
 from proveout.engine.recorder import Recorder
 from proveout.errors import UsageError, unknown
@@ -64,10 +64,10 @@ class Capture:
     @staticmethod
     def of(device: str | Device = "sim", settings: Settings | dict[str, Any] | None = None, **rest: Any) -> Capture:
         """Check what a user gave, before any work."""
-        chosen = Settings.of(settings)
         if not isinstance(device, str) and not hasattr(device, "load"):
             raise UsageError(f"device must be a name or an open device, not {type(device).__name__}.")
         info = find(device) if isinstance(device, str) else info_of(device)
+        chosen = settings_for(info.name, settings, live=True)
         _check_numbers(info, chosen)
         return Capture(kept_device(device) if isinstance(device, str) else device, info, chosen, **rest)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
+
+from proveout.program import Construct, Name
 
 Tensor = torch.Tensor
 
@@ -17,3 +20,19 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
     "sigmoid": torch.sigmoid,
 }
+
+
+def fused_in(config: Any) -> str | None:
+    """The activation that a conv or program config has its kernel run on each result, by its name here; None for none,
+    and for those that run as calls of their own."""
+    told = config.by_name if isinstance(config, Construct) else {}
+    unary = told.get("activation") or told.get("fused_activation")
+    first = unary.by_place[0] if isinstance(unary, Construct) and unary.by_place else unary
+    name = first.text.rpartition(".")[2].lower() if isinstance(first, Name) else ""
+    return name if name in ACTIVATIONS else None
+
+
+def after(config: Any, result: Tensor) -> Tensor:
+    """A result as the activation in its config leaves it."""
+    name = fused_in(config)
+    return ACTIVATIONS[name](result) if name else result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,9 +13,10 @@ import torch.nn.functional as F
 from proveout.chip.device_op import MATRIX, POOL, REDUCE, DeviceOp, Work
 from proveout.chip.profile_text import ProductConfig
 from proveout.kernels import cuts
+from proveout.kernels.activations import after
 from proveout.kernels.device_ops import SHARDED, cores_in, tilize_ops
-from proveout.kernels.faithful.products import convolution
-from proveout.kernels.faithful.settings import for_product
+from proveout.kernels.faithful.products import convolution, transposed_convolution
+from proveout.kernels.faithful.settings import for_convolution
 from proveout.kernels.row import FLOAT, Call, Faithful, Kernel, Params, Specs, Weight
 from proveout.kernels.windows import Window
 from proveout.program import Construct
@@ -58,6 +58,7 @@ def conv2d(
     groups: int = 1,
     dtype: torch.dtype | None = None,
     bias_tensor: Tensor | None = None,
+    conv_config: Construct | None = None,
 ) -> Tensor:
     x = _unflatten(input_tensor, batch_size, input_height, input_width, in_channels)
     bias = bias_tensor.reshape(-1).to(x.dtype) if bias_tensor is not None else None
@@ -65,6 +66,7 @@ def conv2d(
         top, bottom, left, right = padding
         x, padding = F.pad(x, (left, right, top, bottom)), (0, 0)
     y = F.conv2d(x, weight_tensor.to(x.dtype), bias, tuple(stride), tuple(padding), tuple(dilation), groups)
+    y = after(conv_config, y)
     return _flatten(y if dtype is None else y.to(dtype))
 
 
@@ -356,11 +358,11 @@ def _pool(name: str, meaning: Callable[..., Tensor]) -> Kernel:
     )
 
 
-by_columns = Faithful(convolution, functools.partial(for_product, ("input_tensor", "weight_tensor")))
+by_columns, turned = (Faithful(rule, for_convolution) for rule in (convolution, transposed_convolution))
 
 KERNELS = [
     _convolution("ttnn.conv2d", conv2d, (2, 3, 1, 0), cut=cuts.convolution, faithful=by_columns),
-    _convolution("ttnn.conv_transpose2d", conv_transpose2d, (2, 3, 0, 1)),
+    _convolution("ttnn.conv_transpose2d", conv_transpose2d, (2, 3, 0, 1), faithful=turned),
     _pool("ttnn.max_pool2d", max_pool2d),
     _pool("ttnn.avg_pool2d", avg_pool2d),
     Kernel(

@@ -12,8 +12,9 @@ import torch.nn.functional as F
 
 from proveout.chip.device_op import DeviceOp, Work
 from proveout.kernels import circular, cuts
-from proveout.kernels.arithmetic.functions import FUNCTIONS
+from proveout.kernels.arithmetic.table import FUNCTIONS
 from proveout.kernels.device_ops import typecast_op
+from proveout.kernels.faithful import elements
 from proveout.kernels.faithful.elements import binary
 from proveout.kernels.faithful.functions import unary
 from proveout.kernels.faithful.settings import plain
@@ -166,13 +167,13 @@ BINARY = [
     _binary("add", torch.add, writes_shards=True, faithful=chips_own),
     _binary("subtract", torch.sub, writes_shards=True, faithful=chips_own),
     _binary("multiply", torch.mul, work=multiply_work, writes_shards=True, faithful=chips_own),
-    _binary("div", torch.true_divide, FLOAT, scalar="value", work=multiply_work),
+    _binary("div", torch.true_divide, FLOAT, scalar="value", work=multiply_work, faithful=chips_own),
     _binary("rsub", torch.rsub, scalar="input_b", faithful=chips_own),
-    _binary("maximum", lambda a, b: torch.maximum(a, _like(b, a)), scalar="input_b"),
-    _binary("minimum", lambda a, b: torch.minimum(a, _like(b, a)), scalar="input_b"),
+    _binary("maximum", lambda a, b: torch.maximum(a, _like(b, a)), scalar="input_b", faithful=chips_own),
+    _binary("minimum", lambda a, b: torch.minimum(a, _like(b, a)), scalar="input_b", faithful=chips_own),
     _binary("remainder", torch.remainder, FLOAT),
     _binary("fmod", torch.fmod, FLOAT, scalar="scalar"),
-    _binary("atan2", torch.atan2, FLOAT),
+    _binary("atan2", torch.atan2, FLOAT, faithful=chips_own),
     _binary("eq", torch.eq),
     _binary("ne", torch.ne),
     _binary("lt", torch.lt),
@@ -225,6 +226,15 @@ def where_ops(call: Call) -> list[DeviceOp]:
 KERNELS = [
     *UNARY,
     *BINARY,
-    Kernel("ttnn.pow", power, multiply_work, "binary", power_ops, FLOAT, cut=cuts.elementwise),
+    Kernel(
+        "ttnn.pow",
+        power,
+        multiply_work,
+        "binary",
+        power_ops,
+        FLOAT,
+        Faithful(elements.power, plain()),
+        cut=cuts.elementwise,
+    ),
     Kernel("ttnn.where", where, vector_work, "ternary", where_ops, refuse=_where_refuses, cut=cuts.elementwise),
 ]

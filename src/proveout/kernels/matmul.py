@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,9 +15,9 @@ from proveout.chip.forms.products import grid_config, product_of
 from proveout.chip.matmul import Product
 from proveout.chip.profile_text import CONFIGS, ProductConfig
 from proveout.kernels import cuts
-from proveout.kernels.activations import ACTIVATIONS
+from proveout.kernels.activations import ACTIVATIONS, after
 from proveout.kernels.faithful.products import product
-from proveout.kernels.faithful.settings import PRODUCT, for_product
+from proveout.kernels.faithful.settings import for_product
 from proveout.kernels.row import FLOAT, Call, Faithful, Kernel, Params, Specs, Weight
 from proveout.program import Construct
 from proveout.types import DRAM, TensorSpec
@@ -33,13 +32,14 @@ def matmul(
     transpose_b: bool = False,
     dtype: torch.dtype | None = None,
     activation: str | None = None,
+    program_config: Construct | None = None,
 ) -> Tensor:
     a = input_tensor_a.transpose(-1, -2) if transpose_a else input_tensor_a
     b = input_tensor_b.transpose(-1, -2) if transpose_b else input_tensor_b
     if dtype == torch.float32 and a.dtype != torch.float32:
         a = a.float()  # the accumulator as it is, not rounded to the operands' dtype first
     b = b if b.dtype == a.dtype else b.to(a.dtype)  # the result has the first operand's dtype
-    out = torch.matmul(a, b)
+    out = after(program_config, torch.matmul(a, b))
     out = ACTIVATIONS[activation](out) if activation else out
     return out.to(dtype) if dtype is not None else out
 
@@ -52,6 +52,7 @@ def linear(
     transpose_b: bool = False,
     dtype: torch.dtype | None = None,
     activation: str | None = None,
+    program_config: Construct | None = None,
 ) -> Tensor:
     a = input_tensor_a.transpose(-1, -2) if transpose_a else input_tensor_a
     if input_tensor_b.dtype != a.dtype:  # the result has the first operand's dtype
@@ -61,6 +62,7 @@ def linear(
     else:
         out = matmul(a, input_tensor_b, transpose_b=transpose_b)
         out = out + bias if bias is not None else out
+    out = after(program_config, out)
     out = ACTIVATIONS[activation](out) if activation else out
     return out.to(dtype) if dtype is not None else out
 
@@ -72,20 +74,22 @@ def matmul_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
 
 
 def product_ops(call: Call) -> list[DeviceOp]:
-    """Without a program config ttnn runs the activation as an operation of its own, and the bias too where a factor or
-    the product lies in L1."""
+    """ttnn runs the activation as an operation of its own unless a `core_grid` is given, and without a program config
+    the bias too where a factor or the product lies in L1."""
     factors = tuple(call.specs[f"input_tensor_{side}"] for side in "ab")
     bias = call.specs.get("bias")
     configured = call.specs.get("program_config") is not None
-    apart = bias is not None and not configured and any(t.memory.buffer == "l1" for t in (*factors, call.out))
+    told = configured or call.specs.get("core_grid") is not None
+    apart = bias is not None and not told and any(t.memory.buffer == "l1" for t in (*factors, call.out))
     params: Params = (("bias", bias.dtype),) if bias is not None and not apart else ()
-    params += told_config(call.specs.get("program_config")) or _on_grid(call, factors)
+    gridded = _on_grid(call, factors) if not configured else ()
+    params += told_config(call.specs.get("program_config")) or gridded
     product = (replace(call.out),) if apart else call.outputs
     ops = [DeviceOp("matmul", factors, product, call.work, call.fidelity, params=params)]
     if apart:
         assert bias is not None
         ops.append(DeviceOp("binary", (*product, bias), call.outputs))
-    if call.specs.get("activation"):
+    if call.specs.get("activation") and not gridded:
         called = (("called", str(call.specs["activation"])),)
         ops.append(DeviceOp("unary", call.outputs, call.outputs, params=called))
     return ops
@@ -118,7 +122,9 @@ def _on_grid(call: Call, factors: tuple[TensorSpec, ...]) -> Params:
     if not isinstance(grid, Construct) or not grid.by_name:
         return ()
     columns, rows = (int(str(grid.by_name[side])) for side in "xy")
-    return (("config", grid_config(product_in_tiles(call, factors), columns, rows)),)
+    config = grid_config(product_in_tiles(call, factors), columns, rows)
+    activation = str(call.specs.get("activation") or "").upper().removesuffix("_TANH")
+    return (("config", config), *((("fused", (("fused", activation),)),) if activation else ()))
 
 
 def product_in_tiles(call: Call, factors: tuple[TensorSpec, ...]) -> Product:
@@ -150,7 +156,7 @@ def _product(name: str, meaning: Callable[..., Tensor]) -> Kernel:
         out_memory=DRAM,
         weight=Weight("input_tensor_b"),
         cut=cuts.product,
-        faithful=Faithful(product, functools.partial(for_product, PRODUCT)),
+        faithful=Faithful(product, for_product),
     )
 
 

@@ -220,6 +220,7 @@ KERNELS = [
         "batch norm",
         one_op("binary", "BatchNorm", buffers=circular.batch_norm),
         FLOAT,
+        faithful=Faithful(norms.batch_norm, plain()),
         refuse=batch_norm_refuses,
         cut=cuts.rows_of("input", 1, 2, 3),
     ),

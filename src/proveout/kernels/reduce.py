@@ -12,7 +12,7 @@ import torch
 from proveout.chip.device_op import REDUCE, DeviceOp, Work
 from proveout.kernels import circular, cuts
 from proveout.kernels.device_ops import typecast_op
-from proveout.kernels.faithful.reductions import summing
+from proveout.kernels.faithful.reductions import extreme, summing
 from proveout.kernels.faithful.settings import plain
 from proveout.kernels.row import FLOAT, INT, Call, DeviceOps, Faithful, Kernel, Params, Specs, one_op
 from proveout.types import TensorSpec
@@ -134,9 +134,8 @@ def _reduction(
         dims = tuple(range(input_tensor.dim())) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
         return function(input_tensor, dims, keepdim).to(input_tensor.dtype)
 
-    return Kernel(
-        f"ttnn.{name}", meaning, reduce_work, "reduction", device_ops, dtypes - {"bfloat4_b"}, cut=cuts.reduction
-    )
+    taken = dtypes - {"bfloat4_b"}
+    return Kernel(f"ttnn.{name}", meaning, reduce_work, "reduction", device_ops, taken, faithful, cut=cuts.reduction)
 
 
 chips_own = Faithful(summing, plain(wide=True))
@@ -146,8 +145,8 @@ BFLOAT16 = frozenset({"bfloat16"})
 KERNELS = [
     _reduction("sum", lambda x, d, k: torch.sum(x, d, k), FLOAT | INT, sum_ops, chips_own),
     _reduction("mean", lambda x, d, k: torch.mean(x, d, k), FLOAT, faithful=chips_own),
-    _reduction("max", torch.amax, FLOAT | INT),
-    _reduction("min", torch.amin, FLOAT | INT),
+    _reduction("max", torch.amax, FLOAT | INT, faithful=Faithful(extreme, plain(wide=True))),
+    _reduction("min", torch.amin, FLOAT | INT, faithful=Faithful(extreme, plain(wide=True))),
     Kernel(
         "ttnn.argmax",
         argmax,

@@ -35,7 +35,7 @@ PLACEMENT = frozenset(
         "applied_shard_scheme",
     }
 )
-"""Attributes that say where or how, never what: a meaning does not see them."""
+"""Attributes that say where or how: a meaning does not see them unless it asks."""
 
 
 @functools.cache
@@ -76,7 +76,7 @@ def infer(step: Step, specs: Mapping[str, TensorSpec], target: str = "ttnn", chi
 @functools.lru_cache(maxsize=4096)
 def _infer(kernel: Kernel, attrs: tuple[tuple[str, Any], ...], target: str, chips: int) -> tuple[TensorSpec, ...]:
     given = dict(attrs)
-    metas = {k: _meta(v) for k, v in attrs if k not in PLACEMENT}
+    metas = {k: _meta(v) for k, v in attrs if sees(kernel, k)}
     if chips > 1 and kernel.across is not None:
         # A host tensor is whole, and so is the one chip's piece that a to_torch without composer takes.
         whole = kernel.name == FROM_TORCH or (kernel.name == TO_TORCH and "mesh_composer" not in given)
@@ -167,7 +167,13 @@ def _meta(value: Any) -> Any:
 def call_meaning(kernel: Kernel, attrs: Mapping[str, Any], meaning: Callable[..., Any] | None = None) -> Any:
     """Run a kernel's meaning, or another with the same arguments, on torch tensors; names (`ttnn.bfloat16`) are
     resolved, placement is dropped."""
-    return (meaning or kernel.meaning)(**{k: _resolve_deep(v) for k, v in attrs.items() if k not in PLACEMENT})
+    return (meaning or kernel.meaning)(**{k: _resolve_deep(v) for k, v in attrs.items() if sees(kernel, k)})
+
+
+def sees(kernel: Kernel, name: str) -> bool:
+    """Whether a meaning is given an attribute: placement only where it asks for it, since a config may hold an
+    activation."""
+    return name not in PLACEMENT or name in kernel.parameters
 
 
 @functools.cache

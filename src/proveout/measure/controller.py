@@ -86,6 +86,8 @@ class _Worker:
     reason: str = ""
     checks_since: int = 0
     shown: int = 0
+    pid: int = 0
+    """Of the process that holds the model, which is a child of the one that we started."""
 
 
 def pickled(task: Task) -> tuple[bytes, bytes]:
@@ -146,8 +148,11 @@ class _Controller:
         self._start()
         self._wait("loading")
         if any(w.state == "ready" for w in self.workers):
-            pids = [w.process.pid for w in self.workers if w.state == "ready"]
-            with Resources(pids, self.stats_interval, gpus=is_gpu(self.task.configuration.device)) as self.resources:
+            ready = [w for w in self.workers if w.state == "ready"]
+            for worker in ready:
+                worker.pid = _model_process(worker)
+            pids, gpus = [w.pid for w in ready], is_gpu(self.task.configuration.device)
+            with Resources(pids, self.stats_interval, gpus=gpus) as self.resources:
                 self._go()
                 self._wait("measuring")
             for worker in self.workers:
@@ -174,7 +179,6 @@ class _Controller:
             told = {
                 "index": index,
                 "folder": str(self.folder),
-                "controller": os.getpid(),
                 "memory_bytes": self.limits.memory_bytes,
                 "path": [p or os.getcwd() for p in sys.path],
                 "pipe": writing,
@@ -183,7 +187,7 @@ class _Controller:
             }
             with log_path(self.folder, index).open("wb") as log, output_path(self.folder, index).open("wb") as output:
                 process = subprocess.Popen(
-                    [sys.executable, "-m", "proveout.measure.worker"],
+                    isolate.supervised([sys.executable, "-m", "proveout.measure.worker"]),
                     stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=log,
@@ -315,7 +319,7 @@ class _Controller:
         worker.reason = worker.reason or reason
         if stacks:
             with suppress(ProcessLookupError):
-                worker.process.send_signal(STACK_SIGNAL)
+                os.kill(_model_process(worker), STACK_SIGNAL)
             time.sleep(STACK_S)
         isolate.kill_group(worker.process.pid)
         self._gone(worker)
@@ -375,11 +379,16 @@ def _told(run: WorkerRun, worker: _Worker, folder: Path) -> WorkerRun:
         warmup_calls=warm[run.worker] if warm else 0,
         errors=said.get("errors", 0),
         missing_items=worker.finished["missing_items"][run.worker] if worker.finished else 0,
-        pid=worker.process.pid,
+        pid=worker.pid or worker.process.pid,
         exit_code=worker.process.poll(),
         reason=reason,
         log=log,
     )
+
+
+def _model_process(worker: _Worker) -> int:
+    """The process below the one that we started; that itself where it is gone, or not there yet."""
+    return next(iter(isolate.descendants(worker.process.pid)), worker.process.pid)
 
 
 def _send(process: subprocess.Popen[bytes], payload: tuple[bytes, ...]) -> None:

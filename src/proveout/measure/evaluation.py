@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 import datetime
-import time
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from proveout.capture.identity import selector_of, workload_of
+from proveout.capture.inputs import named_tensors, specs_of
+from proveout.clock import loops
 from proveout.clock.conditions import conditions
+from proveout.clock.loops import Arguments, Caller
+from proveout.clock.stamps import MemoryWriter
 from proveout.clock.statistics import Estimate
+from proveout.clock.timing import NEVER
+from proveout.coding import digest
 from proveout.compat.neuronperf import model_index
+from proveout.devices.registry import settings_for
 from proveout.engine.artifact import load_compiled
 from proveout.engine.compiled import Compiled, compile
 from proveout.errors import UsageError
+from proveout.measure import records
 from proveout.measure.benchmarking import check_device
 from proveout.measure.files import compilable
 from proveout.measure.metrics import metric
-from proveout.measure.models import Model, is_bare, is_gpu, model_of
+from proveout.measure.models import Model, is_bare, is_gpu, model_of, on_device
 from proveout.measure.outcome import Outcome, WorkerRun
 from proveout.measure.pipeline import load_pipeline
 from proveout.measure.reports import reports
 from proveout.measure.sheet import Report
 from proveout.serving import Configuration
+from proveout.types import Record, Workload
+
+log = logging.getLogger(__name__)
 
 
 def evaluate(
@@ -41,13 +54,16 @@ def evaluate(
     postprocess_fn: Callable[[Any], Any] | None = None,
     dataloader_kwargs: Mapping[str, Any] | None = None,
     model_name: str = "",
+    keep: bool = True,
+    cache_dir: str | Path | None = None,
 ) -> list[Report]:
     """Run every item of a dataset of `(*inputs, target)` once and report each metric beside times and throughput.
 
     `model` is a module, a Compiled or the path of a saved one, a class or function that makes one, an import string,
     or a model index, whose every model for this `batch_size` gets a report. A module is compiled for a `device_type`
     other than `cpu`. A torch Dataset is batched by `batch_size` (1); any other iterable gives batches as they are, and
-    must be one that can be gone through again where there are several models.
+    must be one that can be gone through again where there are several models. Each is kept as a Record in the cache,
+    unless `keep` is False.
     """
     names = [metrics] if isinstance(metrics, str) else list(metrics)
     if not names:
@@ -55,12 +71,14 @@ def evaluate(
     options = dict(dataloader_kwargs or {})
     functions = (preprocess_fn, postprocess_fn)
     device = None if device_type is None else check_device(device_type)
-    found = []
+    results = []
     for chosen in _models(model, model_name, batch_size):
         judges = {name: metric(name)() for name in names}
         items = _items(dataset, batch_size, options)
-        found.append(_evaluated(chosen, items, judges, eval_target_col, device, settings, *functions))
-    return found
+        results.append(_evaluated(chosen, items, judges, eval_target_col, device, settings, *functions))
+    if keep and (reason := records.keep(results, cache_dir)):
+        log.warning("Not kept: %s", reason)
+    return [record.report for record in results if record.report is not None]
 
 
 def _models(given: Any, name: str, batch_size: int | None) -> list[Model]:
@@ -72,6 +90,34 @@ def _models(given: Any, name: str, batch_size: int | None) -> list[Model]:
     return [model_of(Path(entry["filename"]), name or index["model_name"]) for entry in index["model_configs"]]
 
 
+class _Items:
+    """Inputs for the clock's loop. Outputs are scored between two calls, outside of any call's time."""
+
+    def __init__(self, items: Iterator[Any], target_column: int, judges: Mapping[str, Any]) -> None:
+        self.num_items, self.output = 0, None
+        self._items, self._column, self._judges = items, target_column, judges
+        self.first = self._next(0)
+
+    def _next(self, number: int) -> tuple[tuple[Any, ...], Any] | None:
+        item = next(self._items, self)
+        return None if item is self else _split(item, self._column, number)
+
+    def inputs(self) -> Iterator[Arguments]:
+        """Each item's inputs, once."""
+        number, item = 0, self.first
+        while item is not None:
+            inputs, target = item
+            yield inputs, {}
+            self.num_items += _count(target)
+            for judge in self._judges.values():
+                judge.process_record(self.output, target)
+            number += 1
+            item = self._next(number)
+
+    def keep(self, output: Any) -> None:
+        self.output = output
+
+
 def _evaluated(
     chosen: Model,
     items: Iterator[Any],
@@ -81,48 +127,74 @@ def _evaluated(
     settings: Mapping[str, Any] | None,
     preprocess_fn: Callable[..., Any] | None,
     postprocess_fn: Callable[[Any], Any] | None,
-) -> Report:
-    made, device = _made(chosen, asked)
-    spent, inferred, num_items = [], [], 0
-    call: Callable[..., Any] | None = None
-    for number, item in enumerate(items):
-        inputs, target = _split(item, eval_target_col, number)
-        if call is None:
-            call = _ready(made, _arguments(preprocess_fn, inputs), device, settings)
-        started = time.perf_counter_ns()
-        given = _arguments(preprocess_fn, inputs)
-        before = time.perf_counter_ns()
-        output = call(*given)
-        after = time.perf_counter_ns()
-        output = postprocess_fn(output) if postprocess_fn else _plain(output)
-        spent.append(time.perf_counter_ns() - started)
-        inferred.append(after - before)
-        num_items += _count(target)
-        for judge in judges.values():
-            judge.process_record(output, target)
-    if not spent:
+) -> Record:
+    model, device = _made(chosen, asked)
+    scored = _Items(items, eval_target_col, judges)
+    if scored.first is None:
         raise UsageError("the dataset is empty: evaluate needs at least one item.")
-    size = max(1, round(num_items / len(spent)))
+    ready = _ready(model, _arguments(preprocess_fn, scored.first[0]), device, settings)
+    loaded = on_device(ready) if hasattr(ready, "modelled") or hasattr(ready, "interval_ns") else None
+    call, device_ns = loaded.per_thread() if loaded else (ready, None)
+    finish = postprocess_fn or _plain
+    caller = Caller(
+        call,
+        None,
+        source=scored.inputs(),
+        preprocess=preprocess_fn and (lambda *inputs: _arguments(preprocess_fn, inputs)),
+        postprocess=lambda output: scored.keep(finish(output)),
+        device_ns=device_ns,
+    )
+    writer = MemoryWriter(caller.columns)
+    ran = loops.measure(caller, writer, start_ns=0, deadline_ns=NEVER)
+    if ran.error is not None:
+        raise ran.error
+    calls = writer.calls()
+    spent = calls.ends_ns - calls.starts_ns
+    size = max(1, round(scored.num_items / len(spent)))
     ends = np.cumsum(spent)  # one call after the other: scoring lies between them and is not the model's time
     run = WorkerRun(
         worker=0,
         model=0,
-        starts_ns=ends - np.array(spent),
+        starts_ns=ends - spent,
         ends_ns=ends,
-        infer_ns=np.array(inferred),
-        missing_items=len(spent) * size - num_items,
+        infer_ns=calls.infer_ns,
+        device_ns=calls.device_ns,
+        missing_items=len(spent) * size - scored.num_items,
     )
-    threads = torch.get_num_threads()
-    told = {"batch_size": size, "multiprocess": False, "threads": threads, "model_filename": chosen.path}
+    configuration = Configuration(
+        chosen.name,
+        device,
+        batch_size=size,
+        multiprocess=False,
+        threads=torch.get_num_threads(),
+        model_filename=chosen.path,
+    )
     outcome = Outcome(
-        Configuration(chosen.name, device, **told),  # type: ignore[arg-type]
+        configuration,
         "passed",
         workers=(run,),
         ended_ns=int(ends[-1]),
-        conditions=conditions(gpu=is_gpu(device)),
+        device_kind="modelled" if device_ns is not None else "",
+        conditions=(*conditions(gpu=is_gpu(device)), *(loaded.notes.items() if loaded else ())),
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
-    return _scored(reports([outcome])[0], judges)
+    compiled = isinstance(model, Compiled)
+    record = records.record_of(
+        outcome,
+        _workload(chosen, model, scored.first[0]),
+        reports([outcome])[0],
+        do="evaluate",
+        settings=None if chosen.path else model.settings if compiled else settings_for(device, settings, live=True),
+        compiled=compiled,
+    )
+    return replace(record, report=_scored(dict(record.report or {}), judges))
+
+
+def _workload(chosen: Model, model: Any, inputs: tuple[Any, ...]) -> Workload:
+    if isinstance(model, torch.nn.Module):
+        return workload_of(model, inputs, {}, chosen.name)
+    specs = specs_of(named_tensors(inputs, {}))
+    return Workload(chosen.name, "", selector_of(digest([chosen.name, chosen.path]), specs), chosen.path, specs)
 
 
 def _scored(report: Report, judges: Mapping[str, Any]) -> Report:

@@ -9,20 +9,30 @@ A token's time is when it was handed over: `generate` gives each to a streamer o
 from __future__ import annotations
 
 import datetime
-import time
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from proveout.clock.conditions import conditions
+from proveout.clock.pacing import clock
 from proveout.clock.stamps import Stamps
 from proveout.clock.statistics import Estimate, mean, summarise
 from proveout.clock.steady import judge
-from proveout.errors import UsageError
+from proveout.clock.timing import FIRST_TOKEN, judged, measured
+from proveout.coding import digest, to_json
+from proveout.devices.registry import settings_for
+from proveout.errors import ProveoutError, UsageError
 from proveout.measure.models import is_gpu
 from proveout.measure.sheet import MS, Report, Sheet
+from proveout.serving import Configuration
+from proveout.store import Store
+from proveout.types import Job, Record, Timing, Workload
+
+log = logging.getLogger(__name__)
 
 RUNS = 10
 WARMUP = 1
@@ -59,7 +69,7 @@ class TokenTimer:
         self._prompt_seen = False
 
     def put(self, value: Any) -> None:
-        now = time.perf_counter_ns()
+        now = clock()
         if self._prompt_seen:
             self.stamps.append(now)
             return
@@ -76,7 +86,7 @@ def time_generate(model: Any, inputs: Any, **options: Any) -> Generated:
     """One call of `model.generate(inputs)`, timed token by token; `inputs` is a tensor of ids or a dict of tensors."""
     timer = TokenTimer()
     given = {"inputs": inputs} if not isinstance(inputs, Mapping) else dict(inputs)
-    started = time.perf_counter_ns()
+    started = clock()
     model.generate(**given, streamer=timer, **options)
     return _generated(started, timer.stamps, timer.batch, timer.prompt_tokens)
 
@@ -84,9 +94,9 @@ def time_generate(model: Any, inputs: Any, **options: Any) -> Generated:
 def time_tokens(tokens: Iterable[Any]) -> Generated:
     """One pass over an iterator that yields a token at a time; the clock starts before its first step."""
     stamps: list[int] = []
-    started = time.perf_counter_ns()
+    started = clock()
     for _ in tokens:
-        stamps.append(time.perf_counter_ns())
+        stamps.append(clock())
     return _generated(started, stamps, 1, None)
 
 
@@ -98,20 +108,60 @@ def benchmark_generation(
     warmup: int = WARMUP,
     device_type: str = "cpu",
     model_name: str = "",
+    keep: bool = True,
+    cache_dir: str | Path | None = None,
     **options: Any,
 ) -> list[Report]:
     """Generate `runs` times after `warmup` times that are not counted; `options` are those of `generate`.
 
-    `model` has a `generate` that takes a streamer, or is a function that gives a fresh iterator of tokens.
+    `model` has a `generate` that takes a streamer, or is a function that gives a fresh iterator of tokens. What it took
+    is kept as a Record in the cache, unless `keep` is False.
     """
     if runs < 1 or warmup < 0:
         raise UsageError(f"{runs} runs after {warmup} of warm-up: give at least 1 run and no less than 0 of warm-up.")
     once = _once(model, inputs, options)
-    for _ in range(warmup):
-        once()
-    made = [once() for _ in range(runs)]
+    generations: list[Generated] = []
+    whole = measured("generation", device_type, lambda: generations.append(once()), iterations=runs, warmup=warmup)
+    generations = generations[-runs:]
     name = model_name or getattr(model, "__name__", type(model).__name__)
-    return [generation_report(made, model_name=name, device_type=device_type, warmup=warmup)]
+    report = generation_report(generations, model_name=name, device_type=device_type, warmup=warmup)
+    record = _record(report, whole, generations, options)
+    if keep:
+        try:
+            Store(cache_dir).write(record)
+        except ProveoutError as error:  # which costs no result
+            log.warning("Not kept: %s", error)
+    return [report]
+
+
+def _record(report: Report, whole: Timing, generations: Sequence[Generated], options: Mapping[str, Any]) -> Record:
+    """The generations' times as a Record: of the whole, to the first token, and between two tokens."""
+    name, device = report["model_name"], report["device_type"]
+    firsts = tuple(g.first_ns for g in generations)
+    gaps = tuple(int(gap) for g in generations for gap in g.gaps_ns)
+    timings = [whole, judged(Timing(FIRST_TOKEN, "measured", device, firsts, whole.conditions))]
+    timings += [judged(Timing("token gap", "measured", device, gaps, whole.conditions))] if gaps else []
+    chosen = {key: repr(value) for key, value in sorted(options.items())}
+    job = Job(
+        Workload(name, "", digest([name, report["prompt_tokens"], chosen])[:12]),
+        device,
+        settings_for(device, live=True),
+        ("generate",),
+        iterations=len(generations),
+        warmup=report["warmup_runs"],
+        runtime="eager",
+        baseline=False,
+        serve=Configuration(name, device, report["batch_size"], multiprocess=False),
+    )
+    environment = tuple(report["conditions"].items())
+    return Record(
+        job,
+        "passed",
+        timings=tuple(timings),
+        environment=environment,
+        created=report["created"],
+        report=to_json(report),
+    )
 
 
 def generation_report(

@@ -181,6 +181,11 @@ def load(model: Model, device: str, index: int, pipeline_size: int, example: Arg
     return _compiled(made, compile(made, device=device, call=example), made)
 
 
+def on_device(compiled: Any) -> Loaded:
+    """A compiled model, or a pipeline of several, that lives in this process."""
+    return _pipelined(None, compiled) if hasattr(compiled, "interval_ns") else _compiled(compiled, compiled, None)
+
+
 def _compiled(model: Any, compiled: Any, reference: Any) -> Loaded:
     """A chip runs one call at a time; its time for each is modelled, the simulation's own is measured."""
     import torch

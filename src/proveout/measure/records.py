@@ -20,6 +20,7 @@ from proveout.clock.stamps import Stamps
 from proveout.clock.steady import Problem
 from proveout.clock.timing import judged, word
 from proveout.coding import digest, to_json
+from proveout.devices.registry import settings_for
 from proveout.errors import ProveoutError
 from proveout.measure import series
 from proveout.measure.models import is_bare, saved_in
@@ -44,7 +45,7 @@ def records(
 ) -> list[Record]:
     """One Record for each Outcome, in their order."""
     made = reports(outcomes, cost_per_hour)
-    return [_record(o, w, r, pcc) for o, w, r in zip(outcomes, workloads, made, strict=True)]
+    return [record_of(o, w, r, pcc) for o, w, r in zip(outcomes, workloads, made, strict=True)]
 
 
 def keep(made: Iterable[Record], cache_dir: str | Path | None = None) -> str:
@@ -75,14 +76,24 @@ def named(configuration: Configuration) -> Workload:
     return Workload(configuration.model_name, "", digest([configuration.model_name])[:12])
 
 
-def _record(outcome: Outcome, workload: Workload, report: Report, pcc: float) -> Record:
+def record_of(
+    outcome: Outcome,
+    workload: Workload,
+    report: Report,
+    pcc: float = 0.99,
+    do: Literal["serve", "evaluate"] = "serve",
+    settings: Settings | None = None,
+    compiled: bool = False,
+) -> Record:
+    """An Outcome with its report; without `settings`, those of the saved model or a live one's. `compiled` says that a
+    model was, also where the device would run it as it is."""
     configuration = outcome.configuration
-    as_it_is = not configuration.model_filename and is_bare(configuration.device)
+    as_it_is = not (compiled or configuration.model_filename) and is_bare(configuration.device)
     job = Job(
         workload,
         configuration.device,
-        _settings(configuration),
-        ("serve",),
+        settings or _settings(configuration),
+        (do,),
         iterations=0,
         warmup=configuration.warmup or 0,
         duration_s=configuration.duration_s,
@@ -109,9 +120,9 @@ def _record(outcome: Outcome, workload: Workload, report: Report, pcc: float) ->
 
 
 def _settings(configuration: Configuration) -> Settings:
-    """Those that a saved model was compiled with; a worker compiles with the defaults of `proveout.compile`."""
+    """Those that a saved model was compiled with, or those that a worker compiles a live one with."""
     if not configuration.model_filename:
-        return Settings()
+        return settings_for(configuration.device, live=True)
     # Not at the top: it imports torch.
     from proveout.engine.artifact import settings_of
 

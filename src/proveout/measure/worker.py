@@ -6,7 +6,6 @@ tells what it did in lines of JSON over a pipe. It ends when stdin does: without
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import gc
 import importlib
@@ -26,7 +25,6 @@ from typing import Any
 
 STACK_SIGNAL = signal.SIGUSR2
 """Makes a worker write the stacks of its threads to stderr, even while it holds the interpreter's lock."""
-PR_SET_PDEATHSIG = 1
 ORPHANED = 4
 DONE_S = 5.0
 
@@ -36,7 +34,6 @@ def main() -> int:
     faulthandler.register(STACK_SIGNAL, all_threads=True)
     stdin = open(0, "rb", buffering=0)  # noqa: SIM115  a buffer's lock, held by a thread that waits, would spoil the exit
     told = json.loads(stdin.readline())
-    _die_with(told["controller"])
     if told["memory_bytes"]:
         resource.setrlimit(resource.RLIMIT_DATA, (told["memory_bytes"], told["memory_bytes"]))
     sys.path[:] = told["path"]
@@ -155,14 +152,6 @@ def _fill_main() -> None:
 
 def _nothing() -> None:
     """What a stop means before there is anything to stop."""
-
-
-def _die_with(controller: int) -> None:
-    """Even a worker that is stuck ends with its controller: the kernel sees to it (Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != controller:
-        os._exit(ORPHANED)
 
 
 if __name__ == "__main__":

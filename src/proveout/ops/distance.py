@@ -10,7 +10,7 @@ import torch
 from proveout.ops.indexing import take
 from proveout.ops.reduce import Dims, reduced
 from proveout.ops.samples import randn
-from proveout.ops.table import Builder, Op, Refused, Sample, Value
+from proveout.ops.table import WIDE, Builder, Op, Refused, Sample, Value
 from proveout.reasons import NO_ELEMENTS
 
 MANY = 25
@@ -42,7 +42,7 @@ def lower_vector_norm(
     b: Builder, self: Value, ord: float = 2, dim: Dims = None, keepdim: bool = False, dtype: str | None = None
 ) -> Value:
     """In float32, as eager has it inside."""
-    return b.cast(_norm(b, b.cast(self, "float32"), ord, dim, keepdim), b.out.dtype)
+    return b.cast(_norm(b, b.cast(self, WIDE), ord, dim, keepdim), b.out.dtype)
 
 
 def _norm(b: Builder, x: Value, p: float, dim: Dims = -1, keepdim: bool = False) -> Value:

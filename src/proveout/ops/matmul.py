@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 
 from proveout.ops.samples import ints, randn
-from proveout.ops.table import Builder, Op, Refused, Sample, Value
+from proveout.ops.table import WIDE, Builder, Op, Refused, Sample, Value
 from proveout.reasons import Kind
 
 INEXACT_PRODUCT = Kind("matrix-product-dtype", "a matrix product of {dtype} has no exact kernel")
@@ -24,7 +24,7 @@ def _wide_product(b: Builder, a: Value, c: Value) -> Value:
     """In float32, so that what is added to it is rounded once, as in eager."""
     if not a.is_float:
         raise Refused(INEXACT_PRODUCT(dtype=a.dtype))
-    return b.call("ttnn.matmul", input_tensor_a=a, input_tensor_b=c, dtype=b.dtype("float32"), gives="float32")
+    return b.call("ttnn.matmul", input_tensor_a=a, input_tensor_b=c, dtype=b.dtype(WIDE), gives=WIDE)
 
 
 def lower_mm(b: Builder, self: Value, mat2: Value) -> Value:
@@ -57,7 +57,7 @@ def _add_scaled(b: Builder, product: Value, x: Value, beta: float, alpha: float)
     if alpha != 1:
         product = b.call("ttnn.multiply", input_tensor_a=product, input_tensor_b=float(alpha))
     if beta != 0:
-        wide = b.cast(x, "float32")
+        wide = b.cast(x, WIDE)
         if beta != 1:
             wide = b.call("ttnn.multiply", input_tensor_a=wide, input_tensor_b=float(beta))
         product = b.call("ttnn.add", input_tensor_a=product, input_tensor_b=wide)

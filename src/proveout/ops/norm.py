@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from proveout.ops.samples import ODD, randn, uniform
-from proveout.ops.table import Builder, Op, Refused, Sample, Value, normal_dim
+from proveout.ops.table import WIDE, Builder, Op, Refused, Sample, Value, normal_dim
 from proveout.reasons import Kind
 
 SINGLE_NUMBER = Kind("softmax-of-one", "{op} of a single number")
@@ -29,14 +29,14 @@ def lower_log_softmax(b: Builder, self: Value, dim: int, half_to_float: bool) ->
     if self.rank == 0:
         raise Refused(SINGLE_NUMBER(op="log_softmax"))
     dims = (normal_dim(dim, self.rank),)
-    x = b.cast(self, "float32")
+    x = b.cast(self, WIDE)
     peak = b.call("ttnn.max", input_tensor=x, dim=dims, keepdim=True)
     shifted = b.call("ttnn.subtract", input_tensor_a=x, input_tensor_b=peak)
     total = b.call("ttnn.sum", input_tensor=b.call("ttnn.exp", input_tensor=shifted), dim=dims, keepdim=True)
     in_rows = math.prod(self.shape[dims[0] + 1 :]) == 1  # there, and only there, eager keeps sums in the input's dtype
     for kernel in (None, "ttnn.log"):
         total = b.call(kernel, input_tensor=total) if kernel else total
-        total = b.cast(b.cast(total, self.dtype), "float32") if in_rows and self.is_float else total
+        total = b.cast(b.cast(total, self.dtype), WIDE) if in_rows and self.is_float else total
     out = b.call("ttnn.subtract", input_tensor_a=shifted, input_tensor_b=total)
     return b.cast(out, b.out.dtype)
 
@@ -49,7 +49,8 @@ def lower_layer_norm(
     bias: Value | None,
     eps: float,
 ) -> tuple[Value | None, ...]:
-    """Several normalised dimensions are one to the kernel; the statistics are made only where training reads them."""
+    """Several normalised dimensions are one to the kernel; the statistics are made only where training reads them, in
+    float32 as eager makes them, whatever it stores them as."""
     size = math.prod(normalized_shape)
     lead = input.shape[: input.rank - len(normalized_shape)]
     x = b.reshape(input, (*lead, size)) if len(normalized_shape) > 1 else input
@@ -61,14 +62,15 @@ def lower_layer_norm(
         return out, None, None
     statistics = b.outs[1]
     assert statistics is not None
-    wide = b.cast(x, statistics.dtype)
+    wide = b.cast(x, WIDE)
     last = (wide.rank - 1,)
     mean = b.call("ttnn.mean", input_tensor=wide, dim=last, keepdim=True)
     distance = b.call("ttnn.subtract", input_tensor_a=wide, input_tensor_b=mean)
     variance = b.call("ttnn.mean", input_tensor=b.call("ttnn.square", input_tensor=distance), dim=last, keepdim=True)
     safe = b.call("ttnn.add", input_tensor_a=variance, input_tensor_b=float(eps))
     rstd = b.call("ttnn.rsqrt", input_tensor=safe)
-    return out, b.reshape(mean, statistics.shape), b.reshape(rstd, statistics.shape)
+    mean, rstd = (b.reshape(b.cast(v, statistics.dtype), statistics.shape) for v in (mean, rstd))
+    return out, mean, rstd
 
 
 def lower_batch_norm(
@@ -92,7 +94,7 @@ def lower_batch_norm(
         scale = _inverse_root(b, _row(b, running_var), eps)
         if weight is not None:
             scale = b.call("ttnn.multiply", input_tensor_a=scale, input_tensor_b=_row(b, weight))
-        rows = b.call("ttnn.subtract", input_tensor_a=b.cast(input, "float32"), input_tensor_b=_row(b, running_mean))
+        rows = b.call("ttnn.subtract", input_tensor_a=b.cast(input, WIDE), input_tensor_b=_row(b, running_mean))
         rows = b.call("ttnn.multiply", input_tensor_a=rows, input_tensor_b=scale)
         if bias is not None:
             rows = b.call("ttnn.add", input_tensor_a=rows, input_tensor_b=_row(b, bias))
@@ -116,7 +118,7 @@ def lower_group_norm(
     eps: float,
 ) -> tuple[Value | None, ...]:
     """A group is a row to ttnn.layer_norm; scale and shift are the channels'. In float32, as eager has it inside."""
-    x = b.reshape(b.cast(input, "float32"), (N, group, C // group * HxW))
+    x = b.reshape(b.cast(input, WIDE), (N, group, C // group * HxW))
     out = b.call("ttnn.layer_norm", input_tensor=x, epsilon=eps)
     out = _affine(b, b.reshape(out, (N, C, HxW)), weight, bias)
     out = b.cast(b.reshape(out, input.shape), input.dtype)
@@ -139,13 +141,13 @@ def lower_batch_norm_no_stats(
     if not training:
         raise Refused(NO_STATISTICS())
     n, c, *rest = input.shape
-    x = b.reshape(b.cast(input, "float32"), (n, c, math.prod(rest)))
+    x = b.reshape(b.cast(input, WIDE), (n, c, math.prod(rest)))
     mean, variance = _moments(b, x, (0, 2))
     rstd = _inverse_root(b, variance, eps)
     if input.dtype == "bfloat16" and (weight is None or weight.dtype == "bfloat16"):
         if b.used(1) or b.used(2):
             raise Refused(STATISTICS_DTYPE())
-        mean, rstd = (b.cast(b.cast(v, "bfloat16"), "float32") for v in (mean, rstd))  # as eager stores them
+        mean, rstd = (b.cast(b.cast(v, "bfloat16"), WIDE) for v in (mean, rstd))  # as eager stores them
     distance = b.call("ttnn.subtract", input_tensor_a=x, input_tensor_b=mean)
     out = _affine(b, b.call("ttnn.multiply", input_tensor_a=distance, input_tensor_b=rstd), weight, bias)
     out = b.cast(b.reshape(out, input.shape), input.dtype)
@@ -165,7 +167,7 @@ def _inverse_root(b: Builder, variance: Value, eps: float) -> Value:
 
 
 def _row(b: Builder, parameter: Value) -> Value:
-    return b.reshape(b.cast(parameter, "float32"), (1, *parameter.shape))
+    return b.reshape(b.cast(parameter, WIDE), (1, *parameter.shape))
 
 
 def _affine(b: Builder, x_NCL: Value, weight: Value | None, bias: Value | None) -> Value:

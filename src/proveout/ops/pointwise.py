@@ -37,7 +37,7 @@ def _as(b: Builder, x: Operand, dtype: str) -> Operand:
         return b.cast(x, dtype)
     if isinstance(x, complex):
         raise Refused(COMPLEX_NUMBER())
-    if dtype.startswith("int"):
+    if dtype.startswith(("int", "uint")):
         if not -(2**31) <= x < 2**31:
             raise Refused(LARGE_NUMBER(number=str(x)))
         return int(x)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from proveout.ops.samples import each, randn
 from proveout.ops.shape import cut, lower_pad
-from proveout.ops.table import Builder, Op, Refused, Sample, Value
+from proveout.ops.table import WIDE, Builder, Op, Refused, Sample, Value
 from proveout.reasons import Kind
 
 WINDOW_ROUNDING = Kind("pool-rounding", "eager sums a window over three dimensions in bfloat16, rounding each time")
@@ -28,7 +28,7 @@ def lower_adaptive_avg_pool(b: Builder, self: Value, output_size: Ints) -> Value
     """The mean of a window is the mean of its rows' means; in float32, as eager sums two dimensions."""
     if self.dtype == "bfloat16" and len(output_size) == 3:
         raise Refused(WINDOW_ROUNDING())
-    x = b.cast(self, "float32")
+    x = b.cast(self, WIDE)
     return b.cast(_adaptive(b, "ttnn.mean", x, len(output_size)), b.out.dtype)
 
 

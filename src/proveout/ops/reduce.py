@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from proveout.ops.samples import ODD, bools, ints, randn
-from proveout.ops.table import Builder, Op, Range, Refused, Sample, Value, normal_dim
+from proveout.ops.table import WIDE, Builder, Op, Range, Refused, Sample, Value, normal_dim
 from proveout.reasons import Kind
 
 TRUTH_OF_UINT8 = Kind("truth-of-uint8", "any and all of uint8 give uint8")
@@ -78,23 +78,26 @@ def truth(kernel: str) -> Callable[..., Value]:
 def lower_var(
     b: Builder, self: Value, dim: Dims = None, correction: float | None = None, keepdim: bool = False
 ) -> Value:
-    """Mean of squared distances, scaled for the correction; two passes, as eager's own result is the exact one."""
+    """Mean of squared distances, scaled for the correction; two passes, as eager's own result is the exact one. In
+    float32, as eager has it inside."""
+    x = b.cast(self, WIDE)
     n = _size(self, dim)
     count = n - (1 if correction is None else correction)
     if count <= 0:
         raise Refused(TOO_FEW())
-    mean = reduced(b, "ttnn.mean", self, dim, True)
-    distance = b.call("ttnn.subtract", input_tensor_a=self, input_tensor_b=mean)
+    mean = reduced(b, "ttnn.mean", x, dim, True)
+    distance = b.call("ttnn.subtract", input_tensor_a=x, input_tensor_b=mean)
     squares = b.call("ttnn.square", input_tensor=distance)
     out = reduced(b, "ttnn.mean", squares, dim, keepdim)
-    return out if count == n else b.call("ttnn.multiply", input_tensor_a=out, input_tensor_b=n / count)
+    out = out if count == n else b.call("ttnn.multiply", input_tensor_a=out, input_tensor_b=n / count)
+    return b.cast(out, self.dtype)
 
 
 def lower_var_mean(
     b: Builder, self: Value, dim: Dims = None, correction: float | None = None, keepdim: bool = False
 ) -> tuple[Value, ...]:
     """In float32, as eager has both inside."""
-    x = b.cast(self, "float32")
+    x = b.cast(self, WIDE)
     both = lower_var(b, x, dim, correction, keepdim), reduced(b, "ttnn.mean", x, dim, keepdim)
     return tuple(b.cast(v, self.dtype) for v in both)
 

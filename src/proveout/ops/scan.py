@@ -10,7 +10,7 @@ import torch
 
 from proveout.ops.reduce import reduced
 from proveout.ops.samples import ODD, bools, each, ints, randn, uniform
-from proveout.ops.table import INT32, Builder, Op, Refused, Sample, Value, normal_dim
+from proveout.ops.table import INT32, WIDE, Builder, Op, Refused, Sample, Value, normal_dim
 from proveout.reasons import KERNEL_DTYPE, PRODUCTS_OF_INTEGERS, Kind
 
 SMALLEST = Kind("argmin-of-smallest", "the smallest int32 has no negative, and ttnn has no argmin")
@@ -26,7 +26,7 @@ def lower_cumsum(b: Builder, self: Value, dim: int, dtype: str | None = None) ->
     if x.range:
         n = x.shape[dim]
         bounds = (min(x.range[0] * n, x.range[0]), max(x.range[1] * n, x.range[1]))
-    wide = b.cast(x, "float32") if x.is_float else x
+    wide = b.cast(x, WIDE) if x.is_float else x
     return b.cast(b.call("ttnn.cumsum", input=wide, dim=dim, range=bounds), b.out.dtype)
 
 
@@ -36,7 +36,7 @@ def lower_cumprod(b: Builder, self: Value, dim: int, dtype: str | None = None) -
     x = b.cast(self, b.out.dtype)
     if self.rank == 0:
         return x
-    out = b.call("ttnn.cumprod", input_tensor=b.cast(x, "float32"), dim=normal_dim(dim, self.rank))
+    out = b.call("ttnn.cumprod", input_tensor=b.cast(x, WIDE), dim=normal_dim(dim, self.rank))
     return b.cast(out, b.out.dtype)
 
 
@@ -93,7 +93,7 @@ def lower_prod(
 ) -> Value:
     if b.out.dtype not in ("float32", "bfloat16"):
         raise Refused(PRODUCTS_OF_INTEGERS())
-    x = b.cast(b.cast(self, b.out.dtype), "float32")
+    x = b.cast(b.cast(self, b.out.dtype), WIDE)
     if dim is None or x.rank == 0:
         x, dim = b.reshape(x, (math.prod(x.shape),)), 0
     out = b.call("ttnn.prod", input_tensor=x, dim=normal_dim(dim, x.rank), keepdim=keepdim and self.rank > 0)

@@ -16,6 +16,8 @@ from proveout.types import Layout
 
 Range = tuple[int, int]
 INT32: Range = (-(2**31), 2**31 - 1)
+WIDE = "wide"
+"""The dtype inside an op that eager computes in float32, whatever its operands: float32 under every precision."""
 
 
 class Refused(Exception):
@@ -44,7 +46,7 @@ class Value:
 
     @property
     def is_float(self) -> bool:
-        return self.dtype in ("float32", "bfloat16", "float16", "float64")
+        return self.dtype in ("float32", "bfloat16", "float16", "float64", WIDE)
 
 
 class Builder(Protocol):

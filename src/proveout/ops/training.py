@@ -10,7 +10,7 @@ import torch
 
 from proveout.ops.samples import randn, uniform
 from proveout.ops.shape import lower_pad
-from proveout.ops.table import Builder, Op, Refused, Sample, Value
+from proveout.ops.table import WIDE, Builder, Op, Refused, Sample, Value
 from proveout.reasons import Kind
 
 RUNNING_STATISTICS = Kind("norm-running-statistics", "batch norm with running statistics has a row of its own")
@@ -37,7 +37,7 @@ def lower_batch_norm(
     count = n * math.prod(rest)
     if count < 2:
         raise Refused(ONE_ELEMENT())
-    x = b.cast(b.reshape(input, (n, c, math.prod(rest))), "float32")
+    x = b.cast(b.reshape(input, (n, c, math.prod(rest))), WIDE)
     mean = b.call("ttnn.mean", input_tensor=x, dim=(0, 2), keepdim=True)
     distance = b.call("ttnn.subtract", input_tensor_a=x, input_tensor_b=mean)
     squares = b.call("ttnn.square", input_tensor=distance)
@@ -45,12 +45,12 @@ def lower_batch_norm(
     safe = b.call("ttnn.add", input_tensor_a=variance, input_tensor_b=float(eps))
     rstd = b.call("ttnn.rsqrt", input_tensor=safe)
     if running_mean.dtype != "float32":  # eager then takes both as it keeps them
-        mean, rstd = (b.cast(b.cast(v, running_mean.dtype), "float32") for v in (mean, rstd))
+        mean, rstd = (b.cast(b.cast(v, running_mean.dtype), WIDE) for v in (mean, rstd))
         distance = b.call("ttnn.subtract", input_tensor_a=x, input_tensor_b=mean)
     out = b.call("ttnn.multiply", input_tensor_a=distance, input_tensor_b=rstd)
     for kernel, parameter in (("ttnn.multiply", weight), ("ttnn.add", bias)):
         if parameter is not None:
-            wide = b.reshape(b.cast(parameter, "float32"), (1, c, 1))
+            wide = b.reshape(b.cast(parameter, WIDE), (1, c, 1))
             out = b.call(kernel, input_tensor_a=out, input_tensor_b=wide)
     unbiased = b.call("ttnn.multiply", input_tensor_a=variance, input_tensor_b=count / (count - 1))
     results = (
@@ -68,7 +68,7 @@ def lower_batch_norm(
 
 def _moved(b: Builder, running: Value, batch: Value, momentum: float) -> Value:
     """(1 - momentum) · running + momentum · batch"""
-    old = b.reshape(b.cast(running, "float32"), batch.shape)
+    old = b.reshape(b.cast(running, WIDE), batch.shape)
     old = b.call("ttnn.multiply", input_tensor_a=old, input_tensor_b=1.0 - momentum)
     new = b.call("ttnn.multiply", input_tensor_a=batch, input_tensor_b=float(momentum))
     return b.call("ttnn.add", input_tensor_a=old, input_tensor_b=new)

@@ -10,7 +10,7 @@ import torch
 
 from proveout.ops.indexing import take
 from proveout.ops.samples import randn
-from proveout.ops.table import Builder, Op, Refused, Sample, Value
+from proveout.ops.table import WIDE, Builder, Op, Refused, Sample, Value
 from proveout.reasons import Kind
 
 LARGE_DIMENSION = Kind(
@@ -54,7 +54,7 @@ def weighted(along: Along, rounds_at_the_end: bool = False) -> Callable[..., Val
         source, scales = _source(arguments)
         if source.dtype == "bfloat16" and not rounds_at_the_end:
             raise Refused(STEPWISE_ROUNDING())
-        x = b.cast(source, "float32")
+        x = b.cast(source, WIDE)
         for dim, scale in enumerate(scales, start=2):
             unit = torch.eye(x.shape[dim])
             x = mixed(b, x, dim, along(unit, b.out.shape[dim], arguments["align_corners"], scale))
@@ -68,7 +68,8 @@ def mixed(b: Builder, x: Value, dim: int, matrix: torch.Tensor) -> Value:
     if matrix.shape[0] == matrix.shape[1] and torch.equal(matrix, torch.eye(len(matrix))):
         return x
     order = [*(d for d in range(x.rank) if d != dim), dim]
-    turned = b.call("ttnn.matmul", input_tensor_a=b.permute(x, order), input_tensor_b=b.constant(matrix))
+    shares = b.cast(b.constant(matrix), WIDE) if x.dtype == WIDE else b.constant(matrix)
+    turned = b.call("ttnn.matmul", input_tensor_a=b.permute(x, order), input_tensor_b=shares)
     return b.permute(turned, [order.index(d) for d in range(x.rank)])
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from proveout.capture import How
+from proveout.devices.registry import HOST, settings_for
 from proveout.errors import ProveoutError, UsageError
 from proveout.folders import file_name
 from proveout.store import Store
@@ -226,7 +227,7 @@ def _job(asked: Asked, workload: Workload, device: str, settings: Settings) -> J
         asked.job,
         workload=workload,
         device="cpu" if onnx else device,
-        settings=dataclasses.replace(settings, precision="model") if onnx else settings,
+        settings=dataclasses.replace(settings, precision=settings_for(HOST).precision) if onnx else settings,
         runtime="ort" if onnx else asked.job.runtime,
         # Counting processes would disturb what is timed, and the script has shown what it starts.
         limits=dataclasses.replace(asked.how.limits, processes=0),

@@ -9,14 +9,15 @@ from typing import Any
 
 import torch
 
+from proveout.kernels.activations import fused_in
 from proveout.kernels.cost import step_time
 from proveout.kernels.faithful import faithful
 from proveout.kernels.memory_config import memory_arg
 from proveout.kernels.pieces import Pieces
 from proveout.kernels.row import Kernel, flat_specs
 from proveout.kernels.signatures import Parameter, parameters, signatures
-from proveout.kernels.table import PLACEMENT, call_meaning, infer, kernels, meaning_on, refusal, storing
-from proveout.program import FROM_DEVICE, FROM_TORCH, TO_DEVICE, Arg, Name, Ref, Step
+from proveout.kernels.table import call_meaning, infer, kernels, meaning_on, refusal, sees, storing
+from proveout.program import FROM_DEVICE, FROM_TORCH, TO_DEVICE, Arg, Construct, Name, Ref, Step
 from proveout.ttnn import graph, recording
 from proveout.ttnn.buffers import Buffer
 from proveout.ttnn.configs import Config, UnaryWithParam
@@ -128,13 +129,23 @@ def _activations(
         after.append(_unary(bound.pop("activation")))
     for key, field in (("conv_config", "activation"), ("program_config", "fused_activation")):
         config = bound.get(key)
-        if isinstance(config, Config) and config.fields.get(field) is not None:
+        if not isinstance(config, Config) or not config.fields.get(field):
+            continue
+        if key not in kernel.parameters or fused_in(_unary_config(config, field)) is None:
             after.append(_unary(config.fields[field]))
             bound[key] = config.without(field)
     return bound, before, after
 
 
+def _unary_config(config: Config, field: str) -> Construct:
+    """The config with its activation as Steps hold it, whichever way it was given."""
+    setattr(config, field, _unary(config.fields[field]))
+    return config.arg
+
+
 def _unary(value: Any) -> UnaryWithParam:
+    if isinstance(value, tuple):
+        return UnaryWithParam(value)
     if isinstance(value, str):
         raise TypeError(f"an activation inside a config or a list is a ttnn.UnaryWithParam, not {value!r}")
     return value if isinstance(value, UnaryWithParam) else UnaryWithParam(value)
@@ -253,7 +264,7 @@ def _computing(
     if device is not None and device.numerics == "faithful":
         meaning = faithful(step, specs, device.spec, None)
     meaning = meaning_on(kernel, chips, meaning)
-    attrs = {k: v for k, v in step.attrs if k not in PLACEMENT}
+    attrs = {k: v for k, v in step.attrs if sees(kernel, k)}
 
     def compute(values: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         sent = step.kernel == FROM_TORCH  # a copy: the host may change its tensor afterwards

@@ -18,7 +18,7 @@ NARROW = frozenset(f"ttnn.{dtype}" for dtype in ("bfloat16", "bfloat8_b", "bfloa
 
 def get_golden_function(operation: Callable[..., Any]) -> Callable[..., Any]:
     """The meaning of one of our functions on torch tensors, given by name; formats that round are float32 in it."""
-    name = getattr(operation, "args", (None,))[0]
+    name = f"{getattr(operation, '__module__', '')}.{getattr(operation, '__name__', '')}"
     if name not in kernels():
         raise RuntimeError(f"{operation} does not have a golden function")
     kernel = kernels()[name]

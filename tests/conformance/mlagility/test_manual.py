@@ -267,6 +267,34 @@ def test_errors_are_in_benchits_own_name(bench):
     assert bench.capsys.readouterr().err.startswith("proveout: error: ")
 
 
+def test_a_library_s_module_without_parameters_is_a_model_where_a_script_calls_it(bench):
+    """As in models/graph_convolutions/skip/appnp.py and lgconv.py."""
+    pytest.importorskip("torch_geometric", reason="needs the extra `corpora`")
+    Path("lgconv.py").write_text(
+        "import torch\nfrom torch_geometric.nn import APPNP, LGConv\n"
+        "x, edges = torch.ones(6, 4), torch.ones(2, 6, dtype=torch.long)\n"
+        "LGConv()(x=x, edge_index=edges)\nAPPNP(2, 0.5)(x, edges)\ntorch.nn.GELU()(x)\n"
+    )
+    bench("lgconv.py", *EAGER)
+    assert [(job.workload.class_name, job.workload.parameters) for job in bench.proven] == [("LGConv", 0), ("APPNP", 0)]
+
+
+def test_scripts_of_its_models_folder_import_one_another(bench):
+    """As in models/llm_layer/llama_7b_layer.py."""
+    layers = Path("models", "llm_layer")
+    layers.mkdir(parents=True)
+    (layers / "prototype.py").write_text("import torch\n\ndef call(n):\n    torch.nn.Linear(n, n)(torch.ones(1, n))\n")
+    (layers / "seven.py").write_text("from mlagility_models.llm_layer.prototype import call\n\ncall(7)\n")
+    bench("models/llm_layer/seven.py", *EAGER)
+    assert bench.proven[0].workload.parameters == 56
+
+
+def test_a_script_beside_a_folder_named_mlagility_works(bench):
+    Path("scripts/mlagility").mkdir()
+    bench("scripts/parsed.py", *EAGER)
+    assert len(bench.proven) == 1
+
+
 # ------------------------------------------------------------------------------------------------ options
 
 
@@ -520,3 +548,8 @@ def test_words_are_spelled_as_ours():
     assert script_arguments("--batch_size=8,--max_seq_len=128") == "--batch_size=8 --max_seq_len=128"
     assert script_arguments("--shape 1,2") == "--shape 1,2"
     assert spelled([]) == ["--help"]
+    assert spelled(["selftest/__init__.py", "selftest/linear.py"])[:3] == [
+        "benchmark",
+        "selftest/linear.py",
+        "--device",
+    ]

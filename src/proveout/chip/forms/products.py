@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from proveout.chip.device_op import DeviceOp, tiles
 from proveout.chip.fidelity import PHASES
 from proveout.chip.forms.shared import Features, attribute, conflict, in_dram, memory, per_core, sharded, tile_bytes
-from proveout.chip.matmul import NARROW, Product, blocks_for
+from proveout.chip.matmul import NARROW, Product
 from proveout.chip.profile_text import ProductConfig
+from proveout.chip.program_config import blocks_for
 from proveout.types import TILE, DeviceSpec, TensorSpec
 
 BANKS = {"wormhole_b0": 12, "blackhole": 8}
@@ -113,6 +114,8 @@ def form_of(op: DeviceOp, chip: DeviceSpec) -> str:
     blocks = blocks_for(product, chip, cores=op.cores)
     if blocks.kind == "2d":
         return "2D product"
+    if blocks.kind == "tiles":
+        return "batched product"
     return "1D decode product" if product.m == 1 else "1D product"
 
 

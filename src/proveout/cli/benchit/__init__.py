@@ -17,6 +17,18 @@ TIMEOUT_S = "3600"
 TIMEOUT_VARIABLE = "MLAGILITY_TIMEOUT_SECONDS"
 CACHE_VARIABLE = "MLAGILITY_CACHE_DIR"
 
+HELP = """Benchmark the models of scripts and ONNX files, as MLAgility's benchit does.
+
+\b
+benchit hello_world.py                     its models on this machine's CPU
+benchit hello_world.py --runtimes ort torch-eager torch-compiled
+benchit cache list                         the builds in the cache
+benchit report -d selftest_results         a table of them as CSV
+
+Results are kept in a cache folder (`-d`, or the variables MLAGILITY_CACHE_DIR and PROVEOUT_CACHE) and are not
+made twice. Exit codes: 0 all passed, 1 some failed, 2 usage, 3 environment.
+"""
+
 FILES = (".py", ".onnx")
 SHORT = {"-d": "--cache-dir", "-r": "--report-dir"}
 SEVERAL = ("--labels", "--runtimes", "--runtime", "--cache-dir", "--groq-compiler-flags", "--groq-assembler-flags")
@@ -39,13 +51,19 @@ def spelled(words: Sequence[str]) -> list[str]:
     if is_file(words[0]) or (words[0].startswith("--") and any(map(is_file, words))):
         words.insert(0, "benchmark")
     words = [words[0], *(SHORT.get(word, word) for word in words[1:])]
-    words = repeated(words)
+    words = _without_packages(repeated(words))
     if words[0] == "benchmark" and "--help" not in words:
         words += _unless_given(words, "--device", "x86")
         words += _unless_given(words, "--timeout", os.environ.get(TIMEOUT_VARIABLE) or TIMEOUT_S)
     if words[0] in ("benchmark", "cache", "report") and "--help" not in words and os.environ.get(CACHE_VARIABLE):
         words += _unless_given(words, "--cache-dir", os.environ[CACHE_VARIABLE])
     return words
+
+
+def _without_packages(words: Sequence[str]) -> list[str]:
+    """`*.py` also means the `__init__.py` of a folder, which holds no model."""
+    scripts = [word for word in words if is_file(word) and not word.endswith("__init__.py")]
+    return [word for word in words if not (scripts and is_file(word) and word.endswith("__init__.py"))]
 
 
 def is_file(word: str) -> bool:

@@ -100,6 +100,7 @@ def compile_index(
 ) -> str:
     """Compile a model for each of its inputs, pipeline sizes and casts; gives the file name of a model index, which
     `benchmark` takes. What cannot be compiled is told and left out; if that is everything, the error is raised."""
+    logs.set_verbosity(verbosity)
     asked = _device(compiler_target, device_type)
     settings, sizes, casts = _flags(compiler_args or {}, settings or {}, pipeline_sizes, cast_modes)
     chosen = model_of(model, model_name or "")
@@ -115,7 +116,7 @@ def compile_index(
         return path, {"device": device}
 
     variants = _variants(inputs, batch_sizes, sizes, casts, performance_levels)
-    return _index(build, variants, chosen.name, models_dir, filename, verbosity)
+    return _index(build, variants, chosen.name, models_dir, filename)
 
 
 def compile(
@@ -136,6 +137,7 @@ def compile(
 ) -> str:
     """NeuronPerf's generic `compile`: `compile_fn(model, inputs, models_dir, model_name, compiler_args=…, **more)`
     compiles each variant and gives the file that it left."""
+    logs.set_verbosity(verbosity)
     if not callable(compile_fn) or inputs is None:
         raise UsageError(
             "compile takes a compile_fn, a model and inputs; a framework's own is neuronperf.torch.compile."
@@ -152,7 +154,7 @@ def compile(
         return compile_fn(model, variant.given.value, str(folder), called, compiler_args=told, **more), {}
 
     variants = _variants(inputs, batch_sizes, pipeline_sizes, cast_modes, performance_levels)
-    return _index(build, variants, Path(str(name)).name, models_dir, filename, verbosity)
+    return _index(build, variants, Path(str(name)).name, models_dir, filename)
 
 
 Build = Callable[[Variant, Path, str], tuple[Any, dict[str, Any]]]
@@ -164,9 +166,7 @@ def _index(
     model_name: str,
     models_dir: str | Path,
     filename: str | None,
-    verbosity: int,
 ) -> str:
-    logs.set_verbosity(verbosity)
     entries: list[model_index.Index] = []
     failures: list[Exception] = []
     every = list(variants)
@@ -252,7 +252,7 @@ def _device(target: str | None, asked: str | None) -> str | None:
     if target is None or target.lower() in TARGETS:
         if target is not None:
             log.warning(
-                "There is no model of %s here: compiled for %s. Name a card with compiler_target.",
+                "There is no %s here: compiled for %s. Name another card with compiler_target, such as n300.",
                 target,
                 asked or DEFAULT,
             )

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from proveout.compat.neuronperf import logs
+from proveout.compat.neuronperf import logs, model_index
 from proveout.compat.neuronperf.results import Pair, Stamped, pair, report, stamps_of
 from proveout.errors import UsageError
 from proveout.measure import benchmarking, controller, evaluation, records
-from proveout.measure.benchmarking import DURATION_S, Subject, device_for, subjects_of
+from proveout.measure.benchmarking import DURATION_S, Subject, device_for, is_index, subjects_of
 from proveout.measure.grid import counts, max_models
 from proveout.measure.inputs import DatasetOptions, is_dataset
 from proveout.measure.models import Model, is_bare, model_of
@@ -228,17 +228,29 @@ def evaluate(
     logs.set_verbosity(verbosity)
     if any(count not in (None, 1, [1], (1,)) for count in (n_models, workers_per_model)) or duration:
         log.debug("Outputs do not depend on copies, workers or duration: one copy goes once through the dataset.")
-    sizes: list[int | None] = [batch_size]
-    if batch_sizes is not None:
-        sizes = list(counts("batch_sizes", batch_sizes, ()))
+    asked = batch_sizes if batch_size is None else batch_size
+    sizes = [] if asked is None else counts("batch_sizes", asked, ())
     device = None if str(device_type).lower() == NEURON else device_type
     log.info("Evaluating '%s'.", _shown(model_filename))
-    found = []
-    for size in sizes:
-        own: dict[str, Any] = {"batch_size": size, "device_type": device, "model_name": model_name or ""}
-        found += evaluation.evaluate(model_filename, dataset, metrics, eval_target_col=eval_target_col, **own, **more)
+    found: list[Report] = []
+    for which, name, size in _evaluated(model_filename, sizes, is_dataset(dataset)):
+        own: dict[str, Any] = {"batch_size": size, "device_type": device, "model_name": model_name or name}
+        found += evaluation.evaluate(which, dataset, metrics, eval_target_col=eval_target_col, **own, **more)
     words = {"passed": "finished"}
     return [r | {"status": words.get(r["status"], "error"), "outcome": r["status"]} for r in found]
+
+
+def _evaluated(model: Any, sizes: Sequence[int], batched: bool) -> list[tuple[Any, str, int | None]]:
+    """What is evaluated: (model, name, batch size). Of an index, batch sizes choose; only a Dataset is put in batches
+    of that size, any other one gives batches itself."""
+    if batched or not sizes:
+        return [(model, "", size) for size in sizes] or [(model, "", None)]
+    if not is_index(model):
+        return [(model, "", None)]
+    index = model_index.filter(model, status="finished", batch_size=sizes)
+    if not index["model_configs"]:
+        raise UsageError(f"no model of the index {model} is compiled for batch sizes {list(sizes)}.")
+    return [(Path(entry["filename"]), index["model_name"], None) for entry in index["model_configs"]]
 
 
 def _tasks(

@@ -4,6 +4,7 @@ A node that a pass puts in another's place carries that one's name in `meta["rep
 One that prepares weights carries `meta["prepares"]`: it runs on the host, in `setup`, and is no op of the model's.
 """
 
+from proveout.compiler.graph_passes.cast_first import cast_first
 from proveout.compiler.graph_passes.draw_in_order import draw_in_order
 from proveout.compiler.graph_passes.eager_dtypes import eager_dtypes
 from proveout.compiler.graph_passes.fold_batch_norm import fold_batch_norm
@@ -20,6 +21,7 @@ GRAPH_PASSES = (
     fold_empty,
     strided_views,
     simplify_index,
+    cast_first,
     share_repeated,
     fold_batch_norm,
 )

@@ -1,6 +1,7 @@
-"""Gives products with a bias a program config where that is quicker.
+"""Gives products a program config where that is quicker.
 
-Without one ttnn adds the bias by an operation of its own as soon as a factor or the product lies in L1.
+Without one ttnn cuts a product into blocks of up to 16 × 16 tiles, for few cores, as soon as a factor or the product
+lies in L1, and adds a bias by an operation of its own. The config spreads it over all cores.
 """
 
 from __future__ import annotations
@@ -8,9 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from proveout.chip.features import product_of
-from proveout.chip.matmul import Blocks, blocks_for
+from proveout.chip.matmul import Blocks
+from proveout.chip.program_config import spread
 from proveout.kernels.cost import step_device_ops, step_time
 from proveout.kernels.memory_config import core
+from proveout.kernels.table import kind_of
 from proveout.program import Arg, Construct, Program, Step
 from proveout.types import DeviceSpec, Settings
 
@@ -24,12 +27,16 @@ def configure_products(program: Program, chip: DeviceSpec, settings: Settings) -
 
 
 def _configured(step: Step, program: Program, chip: DeviceSpec, settings: Settings) -> Step:
-    if step.kernel != "ttnn.linear" or step.attr("bias") is None or step.attr("program_config") is not None:
+    if kind_of(step) != "product" or step.attr("program_config") is not None or step.attr("transpose_a"):
+        return step
+    if step.attr("bias") is None and not any(
+        program.specs[n].memory.buffer == "l1" for n in (*step.uses, *step.outputs)
+    ):
         return step
     product = product_of(step_device_ops(step, program.specs, chip, settings)[0])
     if product.batch > 1:
         return step
-    config = config_of(blocks_for(product, chip), chip)
+    config = config_of(spread(product, chip), chip)
     changed = replace(step, attrs=(*step.attrs, ("program_config", config)))
     before, after = (step_time(s, program.specs, chip, settings).ns for s in (step, changed))
     return changed if after < before else step

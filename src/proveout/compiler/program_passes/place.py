@@ -1,6 +1,8 @@
-"""Puts results of the body into L1 where they fit while they live, and into DRAM where they do not.
+"""Puts results of the body into L1 where they fit while they live and the modelled time says that it pays, and into
+DRAM where not.
 
-Where L1 is short, results that lie there give way to a new one if the modelled time says that it pays.
+A product of tensors in L1 is cut otherwise, and may take longer than from DRAM. Where L1 is short, results that lie
+there give way to a new one, again if that pays.
 """
 
 from __future__ import annotations
@@ -101,6 +103,8 @@ class _Placement:
         movable = "memory_config" in parameters(step.kernel)
         default = infer(step, self.specs, chips=self.program.chips)
         in_l1 = self.to_dram.isdisjoint(step.outputs) if movable else default[0].memory == L1
+        if in_l1 and movable and self._near_products(index, step):
+            in_l1 = sum(self._gain(index, name, step) for name in step.outputs) >= 0
         for name, spec in zip(step.outputs, default):
             size, limit = bytes_per_bank(replace(spec, memory=L1), self.chip), self._limit(index, name)
             if in_l1 and self.arena.largest_below(limit) < size:
@@ -115,6 +119,13 @@ class _Placement:
             step = replace(step, attrs=(*step.attrs, ("memory_config", MEMORY_NAMES[L1 if in_l1 else DRAM])))
         self.specs.update(zip(step.outputs, infer(step, self.specs, chips=self.program.chips)))
         return step
+
+    def _near_products(self, index: int, step: Step) -> bool:
+        """Whether a product that ttnn cuts itself makes or reads its results: nothing else is slower from L1."""
+        if self.settings.products == "configured":
+            return False
+        readers = (self.program.body[i] for name in step.outputs for i in self.readers.get(name, ()) if i > index)
+        return any(kind_of(s) == "product" for s in (step, *readers))
 
     def _make_room(self, index: int, step: Step, size: int, limit: int, busy: tuple[str, ...]) -> None:
         """Move neighbours in L1 to DRAM if that takes less time than the new result saves by lying there."""

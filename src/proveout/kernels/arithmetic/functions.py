@@ -27,7 +27,7 @@ class Sfpu:
     wide: bool
 
     def mad(self, x: Number, y: Number, z: Number) -> Tensor:
-        return vector.mad(_value(x), _value(y), _value(z), self.arch)
+        return vector.mad(value(x), value(y), value(z), self.arch)
 
     def mul(self, x: Number, y: Number) -> Tensor:
         return self.mad(x, y, 0.0)
@@ -40,7 +40,7 @@ class Sfpu:
         out: Number = ascending[-1]
         for c in reversed(ascending[:-1]):
             out = self.mad(x, out, c)
-        return _value(out)
+        return value(out)
 
     def stored(self, x: Tensor) -> Tensor:
         """What a kernel that rounds leaves in the destination."""
@@ -51,7 +51,7 @@ class Sfpu:
         return vector.store_float32(x) if self.wide else vector.store_bfloat16(x)
 
 
-def _value(x: Number) -> Tensor:
+def value(x: Number) -> Tensor:
     return x if isinstance(x, Tensor) else torch.tensor(x, dtype=torch.float32)
 
 
@@ -79,10 +79,10 @@ LOG2_E = 1.4426950216293334961
 def exp_21(sfpu: Sfpu, x: Tensor, c0: float = 1.0017248) -> Tensor:
     """e^x by 2^(whole)·(polynomial of the fraction), about 21 bits (Moroz et al. 2022); not rounded."""
     z = sfpu.mad(x, LOG2_E, 127.0).clamp(0.0, 255.0)
-    return _two_to(sfpu, z, c0)
+    return two_to(sfpu, z, c0)
 
 
-def _two_to(sfpu: Sfpu, z: Tensor, c0: float) -> Tensor:
+def two_to(sfpu: Sfpu, z: Tensor, c0: float) -> Tensor:
     """2^(z - 127) for 0 <= z < 256."""
     pattern = bits(z)
     shift = exponent(pattern) - 127
@@ -100,7 +100,7 @@ def exp_accurate(sfpu: Sfpu, x: Tensor) -> Tensor:
     whole = to_integer(sfpu.mul(1.442695, x), 32767)
     j = whole.float()
     f = sfpu.mad(j, -1.42860677e-6, sfpu.mad(j, -6.93145752e-1, x))
-    r = _value(1.37805939e-3)
+    r = value(1.37805939e-3)
     for c in (8.37312452e-3, 4.16695364e-2, 1.66664720e-1, 4.99999851e-1, 1.0, 1.0):
         r = sfpu.mad(r, f, c)
     field = exponent(bits(r)) + whole
@@ -122,13 +122,13 @@ def expm1_body(sfpu: Sfpu, a: Tensor) -> Tensor:
     shifted = sfpu.mad(1.442695, a, bias)
     i = bits(shifted)
     j = sfpu.add(shifted, -bias)
-    scale = floats((i << 23) + bits(_value(0.5)))
+    scale = floats((i << 23) + bits(value(0.5)))
     tail = to_integer(sfpu.add(j, -2.0).abs(), 127) >= 127
     ends = torch.where(j < 2, -0.5, math.inf)
     if not sfpu.wide:
         f = sfpu.mad(j, -0.6931471805599453, a)
         s = sfpu.mul(f, f)
-        r = _value(8.361816406e-03)
+        r = value(8.361816406e-03)
         for c in (4.177856445e-02, 1.666259766e-01, 0.5):
             r = sfpu.mad(r, f, c)
         r = sfpu.mad(r, s, f)
@@ -136,8 +136,8 @@ def expm1_body(sfpu: Sfpu, a: Tensor) -> Tensor:
         return torch.where(j == 0, r, sfpu.mul(far, 2.0))
     f = sfpu.mad(j, -1.42860677e-6, sfpu.mad(j, -0.693145752, a))
     s = sfpu.mul(f, f)
-    r = _value(1.974105835e-04)
-    below_half = floats(bits(_value(0.5)) - 1)
+    r = value(1.974105835e-04)
+    below_half = floats(bits(value(0.5)) - 1)
     for c in (1.393107930e-3, 8.333439939e-3, 4.166680202e-2, 1.666667163e-1):
         r = sfpu.mad(r, f, c)
     r = sfpu.mad(r, f, below_half)
@@ -150,6 +150,11 @@ def expm1_body(sfpu: Sfpu, a: Tensor) -> Tensor:
 
 
 def elu(sfpu: Sfpu, x: Tensor, alpha: float = 1.0) -> Tensor:
+    return sfpu.stored(torch.where(x >= 0, x, sfpu.mul(alpha, elu_body(sfpu, x))))
+
+
+def elu_body(sfpu: Sfpu, x: Tensor) -> Tensor:
+    """e^x - 1 from -87 on, as elu, selu and celu compute it."""
     below = x.clamp(min=-87.0)
     bias = floats(torch.tensor(0x4B400000))
     shifted = sfpu.mad(below, 1.4426950408889634, bias)
@@ -158,9 +163,8 @@ def elu(sfpu: Sfpu, x: Tensor, alpha: float = 1.0) -> Tensor:
     wide = (1.0, 0.5, 1.6666504741e-01, 4.1666239500e-02, 8.3691505715e-03, 1.3948583510e-03)
     short = (1.0, 4.9999371171e-01, 1.6666433215e-01, 4.1875664145e-02, 8.3751315251e-03)
     h = sfpu.mul(r, sfpu.poly(r, *(wide if sfpu.wide else short)))
-    two_k = set_exponent(_value(1.0), bits(shifted) - 0x4B3FFF81)
-    out = sfpu.mul(alpha, sfpu.mad(two_k, h, sfpu.add(two_k, -1.0)))
-    return sfpu.stored(torch.where(x >= 0, x, out))
+    two_k = set_exponent(value(1.0), bits(shifted) - 0x4B3FFF81)
+    return sfpu.mad(two_k, h, sfpu.add(two_k, -1.0))
 
 
 # ---- reciprocal and roots -------------------------------------------------------------------------------------------
@@ -174,7 +178,7 @@ def reciprocal_body(sfpu: Sfpu, x: Tensor, rounds: int) -> Tensor:
             t = sfpu.mad(x, y, -2.0)
             y = torch.where(t < 0, sfpu.mad(y, -t, -0.0), y)
         return y
-    negative = floats(bits(x) & MANTISSA | bits(_value(-1.0)))
+    negative = floats(bits(x) & MANTISSA | bits(value(-1.0)))
     y = sfpu.mad(0.3232325017452239990234375, negative, 1.4545459747314453125)
     y = sfpu.mad(y, negative, 2.121212482452392578125)
     scale = sfpu.mul(floats(~bits(x) & ~MANTISSA), 0.5)
@@ -238,13 +242,16 @@ def silu(sfpu: Sfpu, x: Tensor) -> Tensor:
 
 
 def tanh(sfpu: Sfpu, x: Tensor) -> Tensor:
-    if sfpu.wide:
-        return sfpu.stored(tanh_accurate(sfpu, x))
+    return sfpu.stored(tanh_accurate(sfpu, x) if sfpu.wide else tanh_short(sfpu, x))
+
+
+def tanh_short(sfpu: Sfpu, x: Tensor) -> Tensor:
+    """A polynomial, at most 1."""
     coefficients = (
         0.0, 0.999004364013671875, 3.0897438526153564453125e-2, -0.4890659749507904052734375,
         0.281917631626129150390625, -6.6649019718170166015625e-2, 5.876733921468257904052734375e-3,
     )  # fmt: skip
-    return sfpu.stored(copy_sign(sfpu.poly(x.abs(), *coefficients).clamp(max=1.0), x))
+    return copy_sign(sfpu.poly(x.abs(), *coefficients).clamp(max=1.0), x)
 
 
 def tanh_accurate(sfpu: Sfpu, x: Tensor) -> Tensor:
@@ -252,7 +259,7 @@ def tanh_accurate(sfpu: Sfpu, x: Tensor) -> Tensor:
     i = to_integer(sfpu.mul(x, 2 * 1.442695).abs(), 255)
     a = sfpu.add(x, x).abs()
     f = sfpu.mad(i.float(), -0.6931471805599453, a)
-    r = _value(1.974105835e-04)
+    r = value(1.974105835e-04)
     for c in (1.393318176e-3, 8.331298828e-3, 4.166680202e-2, 1.666667163e-1, 0.5):
         r = sfpu.mad(r, f, c)
     r = sfpu.mad(r, sfpu.mul(f, f), f)
@@ -310,7 +317,7 @@ def gelu(sfpu: Sfpu, x: Tensor) -> Tensor:
         out = torch.where(y == -1, sfpu.mul(x, 2.0**-25), out)
         return sfpu.stored(torch.where(x > -5.54259443, out, 0.0))
     square = sfpu.mul(x, x)
-    tail = _two_to(sfpu, sfpu.mad(square, -0.72134752044, 127.0).clamp(0.0, 255.0), 1.0017248)
+    tail = two_to(sfpu, sfpu.mad(square, -0.72134752044, 127.0).clamp(0.0, 255.0), 1.0017248)
     tail = sfpu.mul(tail, sfpu.poly(x, 3.0369991064e-01, 9.5413386822e-02, 1.3809983619e-02, 7.5950479368e-04))
     out = sfpu.mul(x, sfpu.add(sfpu.add(tail, 0.375), -0.375))
     odd = sfpu.poly(
@@ -348,11 +355,41 @@ def log10(sfpu: Sfpu, x: Tensor) -> Tensor:
     return sfpu.stored(log_body(sfpu, x, 1 / math.log(10)))
 
 
+def log1p(sfpu: Sfpu, x: Tensor) -> Tensor:
+    return sfpu.stored(log1p_body(sfpu, x))
+
+
+def log1p_body(sfpu: Sfpu, x: Tensor) -> Tensor:
+    """1 + x = m·2^k with m from 0.75 to 1.5; x is scaled by 2^-k and what that leaves out of m - 1 is added."""
+    u = sfpu.add(x, 1.0)
+    k = (bits(u) - bits(value(0.75))) & ~MANTISSA
+    scale = floats(bits(value(-4.0)) - k)
+    m = sfpu.add(floats(bits(x) - k), sfpu.mad(-0.25, scale, -1.0))
+    r = sfpu.mad(_log_terms(sfpu, m), sfpu.mul(m, m), m)
+    out = sfpu.mad(k.float(), float(value(0.693147182)) * 2.0**-23, r)
+    out = torch.where(u == math.inf, math.inf, out)
+    return torch.where(u >= 0, torch.where(u == 0, -math.inf, out), math.nan)
+
+
 def log_body(sfpu: Sfpu, x: Tensor, scale: float | None = None, exact_powers: bool = False) -> Tensor:
     """x = m·2^k with m from 0.75 to 1.5; a polynomial of m - 1 and k·ln 2."""
     a = sfpu.mad(x, 1.0, 0.0)
-    k = (bits(x) - bits(_value(0.75))) & ~MANTISSA
+    k = (bits(x) - bits(value(0.75))) & ~MANTISSA
     m = sfpu.add(floats(bits(a) - k), -1.0)
+    r = sfpu.mad(_log_terms(sfpu, m), sfpu.mul(m, m), m)
+    whole = k.float()
+    if exact_powers:
+        assert scale is not None
+        out = sfpu.mad(whole, 2.0**-23, sfpu.mul(r, scale))
+    else:
+        out = sfpu.mad(whole, float(value(0.693147182)) * 2.0**-23, r)
+        out = out if scale is None else sfpu.mul(out, scale)
+    out = torch.where(a == 0, -math.inf, torch.where(a == math.inf, math.inf, out))
+    return torch.where(a >= 0, out, math.nan)
+
+
+def _log_terms(sfpu: Sfpu, m: Tensor) -> Tensor:
+    """What ln(1 + m) - m is over m²."""
     if sfpu.wide:
         first, *terms = (
             "-0x1.92cp-5", "0x1.b84p-4", "-0x1.0c4p-3", "0x1.274p-3", "-0x1.55p-3", "0x1.998p-3", "-0x1.00001ap-2",
@@ -360,25 +397,20 @@ def log_body(sfpu: Sfpu, x: Tensor, scale: float | None = None, exact_powers: bo
         )  # fmt: skip
     else:
         first, *terms = ("-0x1p-2", "0x1.744p-2", "-0x1.008p-1")
-    r = _value(float.fromhex(first))
+    r = value(float.fromhex(first))
     for term in terms:
         r = sfpu.mad(r, m, float.fromhex(term))
-    r = sfpu.mad(r, sfpu.mul(m, m), m)
-    whole = k.float()
-    if exact_powers:
-        assert scale is not None
-        out = sfpu.mad(whole, 2.0**-23, sfpu.mul(r, scale))
-    else:
-        out = sfpu.mad(whole, float(_value(0.693147182)) * 2.0**-23, r)
-        out = out if scale is None else sfpu.mul(out, scale)
-    out = torch.where(a == 0, -math.inf, torch.where(a == math.inf, math.inf, out))
-    return torch.where(a >= 0, out, math.nan)
+    return r
 
 
 PI_PARTS = ("-0x1.92p+1", "-0x1.fbp-11", "-0x1.51p-21", "-0x1.0b4612p-33")
 
 
 def sin(sfpu: Sfpu, x: Tensor) -> Tensor:
+    return sine_body(sfpu, x)
+
+
+def sine_body(sfpu: Sfpu, x: Tensor) -> Tensor:
     """x less the nearest multiple of pi in four parts, then a polynomial; far out nothing is left of it."""
     shifted = sfpu.mad(x, float.fromhex("0x1.45f306p-2"), 12582912.0)
     j = sfpu.add(shifted, -12582912.0)
@@ -411,11 +443,10 @@ def square(sfpu: Sfpu, x: Tensor) -> Tensor:
     return sfpu.cut(sfpu.mul(x, x))
 
 
-FUNCTIONS: dict[str, Callable[..., Tensor]] = {
+ELEMENTARY: dict[str, Callable[..., Tensor]] = {
     f.__name__: f
     for f in (
-        exp, expm1, elu, reciprocal, sqrt, rsqrt, sigmoid, silu, tanh, erf, gelu, gelu_tanh, softsign, log, log2, log10,
-        sin, cos, square,
+        exp, expm1, elu, reciprocal, sqrt, rsqrt, sigmoid, silu, tanh, erf, gelu, gelu_tanh, softsign, log, log1p, log2,
+        log10, sin, cos, square,
     )
 }  # fmt: skip
-"""By ttnn's name: (Sfpu, values, parameters) -> what the destination holds afterwards."""

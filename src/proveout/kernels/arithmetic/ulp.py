@@ -2,8 +2,8 @@
 
 The float64 result is rounded to the format; |found - that| is divided by the distance from it to the next number away
 from zero. Denormals count as 0 on both sides; left out are infinities, NaN, results of 0 where the exact one is
-not, and errors that float32 cannot hold. bfloat16 is swept whole, float32 by 128 numbers an exponent and sign: its
-maximum is a lower bound.
+not, and errors that float32 cannot hold. bfloat16 is swept whole, float32 by 128 numbers an exponent and sign, more
+between 1/16 and 32, and the neighbours of every bfloat16 there: its maximum is a lower bound.
 """
 
 from __future__ import annotations
@@ -29,33 +29,109 @@ class Wrong:
     worst_at: float
 
 
-def measure(function: Callable[[Tensor], Tensor], exact: Callable[[Tensor], Tensor], dtype: str) -> Wrong:
-    """`function` of float32 values (bfloat16 among them) against `exact` of float64 ones."""
-    x = numbers(dtype)
-    found = _flushed(function(x).double())
+def measure(function: Callable[..., Tensor], exact: Callable[..., Tensor], dtype: str, operands: int = 1) -> Wrong:
+    """`function` of float32 values (bfloat16 among them) against `exact` of float64 ones. The mean is that of the
+    first numbers; around the worst of them, where not all were taken, the maximum is looked for again and again."""
+    given = tuples(dtype, operands)
+    error = errors(function, exact, dtype, given)
+    inexact = error[error > 0]
+    mean = float(inexact.mean()) if inexact.numel() else None
+    largest, worst_at = _worst(error, given)
+    if operands > 1 or dtype == "float32":
+        for reach in REACHES[dtype]:
+            given = _around(given, error, reach, dtype)
+            error = errors(function, exact, dtype, given)
+            found = _worst(error, given)
+            if found[0] > largest:
+                largest, worst_at = found
+    return Wrong(largest, mean, worst_at)
+
+
+WORST, BESIDE = 128, 128
+"""So many of the worst numbers, and so many beside each, are looked at in every round."""
+REACHES = {"bfloat16": (32, 8, 2, 2), "float32": (1 << 20, 1 << 14, 1 << 8, 1 << 4, 4)}
+"""How far from the worst numbers each round looks, in units in the last place."""
+
+
+def _worst(error: Tensor, given: tuple[Tensor, ...]) -> tuple[float, float]:
+    index = int(error.argmax())
+    return float(error[index]), float(given[0][index])
+
+
+def _around(given: tuple[Tensor, ...], error: Tensor, reach: int, dtype: str) -> tuple[Tensor, ...]:
+    at = error.topk(min(WORST, error.numel())).indices
+    unit = 1 << 16 if dtype == "bfloat16" else 1
+    generator = torch.Generator().manual_seed(reach)
+    near = []
+    for operand in given:
+        pattern = bits(operand[at]).repeat_interleave(BESIDE)
+        moved = torch.randint(-reach, reach + 1, pattern.shape, generator=generator, dtype=torch.int32) * unit
+        there = pattern + moved
+        field = there & 0x7F800000
+        near.append(floats(torch.where((field == 0) | (field == 0x7F800000) | (there ^ pattern < 0), pattern, there)))
+    return tuple(near)
+
+
+def errors(
+    function: Callable[..., Tensor], exact: Callable[..., Tensor], dtype: str, given: tuple[Tensor, ...]
+) -> Tensor:
+    """In units in the last place; 0 where the report leaves a number out."""
+    found = _flushed(function(*given).double())
     with torch.no_grad():
-        wanted = exact(x.double())
+        wanted = exact(*(t.double() for t in given))
     near = _flushed(_rounded(wanted, dtype))
     last = _last_place(near, dtype)
     known = torch.isfinite(near) & torch.isfinite(found) & torch.isfinite(wanted)
     known &= (found != 0) | (near == 0)
     error = torch.where(known, (found - near).abs() / last, 0.0)
-    error = torch.where(error < torch.finfo(torch.float32).max, error, 0.0)  # the report keeps errors in float32
-    worst = int(error.argmax())
-    inexact = error[error > 0]
-    mean = float(inexact.mean()) if inexact.numel() else None
-    return Wrong(float(error[worst]), mean, float(x[worst]))
+    return torch.where(error < torch.finfo(torch.float32).max, error, 0.0)  # the report keeps errors in float32
 
 
 @functools.cache
 def numbers(dtype: str) -> Tensor:
-    """Every normal bfloat16, or the same exponents with drawn bits after the point."""
+    """Every normal bfloat16; or the same with drawn bits below, and between 1/16 and 32, where most functions have
+    their edges, 8 more draws and the neighbours of every bfloat16."""
     short = torch.arange(1 << 16, dtype=torch.int32) << 16
     if dtype == "float32":
-        drawn = torch.randint(0, 1 << 16, (1, 1 << 16), generator=torch.Generator().manual_seed(0), dtype=torch.int32)
-        short = (short | drawn).reshape(-1)
+        generator = torch.Generator().manual_seed(0)
+        field = short >> 23 & 255
+        edges = short[(field >= 123) & (field < 132)]
+        draws = [short, *([edges] * 8)]
+        drawn = [s | torch.randint(0, 1 << 16, s.shape, generator=generator, dtype=torch.int32) for s in draws]
+        short = torch.cat([*drawn, *(edges + by for by in range(-3, 4))])
     x = floats(short)
     return x[torch.isfinite(x) & (x.abs() >= SMALLEST) | (x == 0)]
+
+
+DRAWS = {"bfloat16": 4, "float32": 1}
+"""Of orders of further operands."""
+
+
+@functools.cache
+def tuples(dtype: str, operands: int) -> tuple[Tensor, ...]:
+    """All numbers; beside them, where there are several operands, a third of any exponent, a third near the first
+    one's, and a third, first operand too, between 1/16 and 32."""
+    x = numbers(dtype)
+    if operands == 1:
+        return (x,)
+    generator = torch.Generator().manual_seed(1)
+    draws = DRAWS[dtype]
+    middle = x[(x.abs() >= 2.0**-4) & (x.abs() < 32)]
+
+    def picked(among: Tensor, count: int) -> Tensor:
+        return among[torch.randint(0, among.numel(), (count,), generator=generator)]
+
+    first = x.repeat(draws)
+    which = torch.randint(0, 3, first.shape, generator=generator)
+    first = torch.where(which == 2, picked(middle, first.numel()), first)
+    others = []
+    for _ in range(operands - 1):
+        pattern = bits(first) + torch.randint(-64, 65, first.shape, generator=generator, dtype=torch.int32) * (1 << 16)
+        near = floats(torch.where(pattern & 0x7F800000 == 0, 0, pattern))
+        anything = picked(x, first.numel())
+        other = torch.where((which == 1) & torch.isfinite(near), near, anything)
+        others.append(torch.where(which == 2, picked(middle, first.numel()), other))
+    return first, *others
 
 
 def _rounded(x: Tensor, dtype: str) -> Tensor:

@@ -7,26 +7,56 @@ from typing import Any
 import torch
 
 from proveout.kernels.arithmetic import formats, products, vector
+from proveout.kernels.arithmetic.functions import Sfpu
+from proveout.kernels.arithmetic.pairs import PAIRS, nearest_even
 from proveout.kernels.faithful.settings import Compute, dtypes_of
 
 Tensor = torch.Tensor
 
 
 def binary(name: str, compute: Compute, input_tensor_a: Any, dtype: torch.dtype | None = None, **other: Any) -> Tensor:
-    """add, subtract, rsub: the matrix unit, unless both are float32. multiply: the vector unit, whose float32 product
-    is rounded to nearest even (tt-metal#35077)."""
+    """add, subtract, rsub: the matrix unit, unless both are float32. All others: the vector unit, where products and
+    quotients are rounded to nearest even (tt-metal#35077)."""
     b = next(iter(other.values()))
     tensors = [t for t in (input_tensor_a, b) if isinstance(t, Tensor)]
     kept = dtypes_of(tensors)
     a, b = (t if isinstance(t, Tensor) else torch.tensor(t, dtype=kept) for t in (input_tensor_a, b))
     if name == "ttnn.rsub":
         a, b = b, a
+    if name.removeprefix("ttnn.") in VECTOR:
+        return _on_vector_unit(name.removeprefix("ttnn."), a, b, compute, dtype or kept)
     if name == "ttnn.multiply":
         return _vector_product(a, b, compute, dtype or kept)
     if a.dtype == b.dtype == torch.float32:
         negative = b if name == "ttnn.add" else -b
         return _kept(vector.add(a, negative, compute.arch), dtype or kept)
     return compute.pack(products.add(a, b, compute.unit, subtract=name != "ttnn.add"), dtype or kept)
+
+
+VECTOR = ("div", "maximum", "minimum", "atan2", "pow")
+CHUNK = 1 << 16
+"""Values computed at a time."""
+
+
+def power(name: str, compute: Compute, input_tensor: Any, exponent: Any) -> Tensor:
+    """A number from 0 to 3 multiplies again and again; any other goes the way of a tensor."""
+    kept = dtypes_of([t for t in (input_tensor, exponent) if isinstance(t, Tensor)])
+    if not isinstance(exponent, Tensor) and exponent in (0, 1, 2, 3):
+        out = torch.ones_like(input_tensor, dtype=torch.float32)
+        for _ in range(int(exponent)):
+            out = vector.multiply(out, input_tensor.float(), compute.arch)
+        sfpu = Sfpu(compute.arch, compute.fp32_dest)
+        return _kept(sfpu.stored(out), kept)
+    a, b = (t if isinstance(t, Tensor) else torch.tensor(t, dtype=kept) for t in (input_tensor, exponent))
+    return _on_vector_unit("pow", a, b, compute, kept)
+
+
+def _on_vector_unit(name: str, a: Tensor, b: Tensor, compute: Compute, dtype: torch.dtype) -> Tensor:
+    sfpu = Sfpu(compute.arch, compute.fp32_dest)
+    a, b = torch.broadcast_tensors(a.float(), b.float())
+    pieces = zip(a.reshape(-1).split(CHUNK), b.reshape(-1).split(CHUNK))
+    found = [PAIRS[name](sfpu, *piece) for piece in pieces]
+    return _kept(torch.cat(found).reshape(a.shape) if found else a.clone(), dtype)
 
 
 def _vector_product(a: Tensor, b: Tensor, compute: Compute, dtype: torch.dtype) -> Tensor:
@@ -36,13 +66,6 @@ def _vector_product(a: Tensor, b: Tensor, compute: Compute, dtype: torch.dtype) 
         return _kept(product, dtype)
     product = torch.where((a == 0) | (b == 0), 0.0, product)
     return _kept(nearest_even(product), dtype)
-
-
-def nearest_even(x: Tensor) -> Tensor:
-    """float32 as the vector unit's kernels round it to bfloat16: to nearest even, by adding to the pattern."""
-    pattern = x.contiguous().view(torch.int32)
-    near = pattern + 0x7FFF + (pattern >> 16 & 1) & -0x10000
-    return near.view(torch.float32)
 
 
 def _kept(x: Tensor, dtype: torch.dtype) -> Tensor:

@@ -10,7 +10,8 @@ import torch
 from proveout.kernels.activations import ACTIVATIONS
 from proveout.kernels.arithmetic.bits import Arch, floats
 from proveout.kernels.arithmetic.formats import pack_bfloat16
-from proveout.kernels.arithmetic.functions import FUNCTIONS, Sfpu
+from proveout.kernels.arithmetic.functions import Sfpu
+from proveout.kernels.arithmetic.table import FUNCTIONS
 from proveout.kernels.faithful.settings import Compute
 
 Tensor = torch.Tensor

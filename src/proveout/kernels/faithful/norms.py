@@ -78,6 +78,29 @@ def layer_norm(
     return out
 
 
+def batch_norm(
+    name: str,
+    compute: Compute,
+    input: Tensor,
+    running_mean: Tensor,
+    running_var: Tensor,
+    eps: float = 1e-5,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """x - mean, times rsqrt(variance + eps), weight, bias; each is stored."""
+    dtype = input.dtype
+
+    def each(t: Tensor) -> Tensor:
+        return t.reshape(1, -1, 1, 1).to(dtype)
+
+    shifted = _plus(each(running_var), torch.tensor(eps).to(dtype), compute)
+    less = _store(products.add(input, each(running_mean), compute.unit, subtract=True), compute, dtype)
+    out = _times(less, apply("rsqrt", compute.arch, shifted), compute)
+    out = out if weight is None else _times(out, each(weight), compute)
+    return out if bias is None else _plus(out, each(bias), compute)
+
+
 def attention(
     name: str,
     compute: Compute,

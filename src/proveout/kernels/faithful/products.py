@@ -8,11 +8,13 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F
 
+from proveout.kernels.activations import fused_in
 from proveout.kernels.arithmetic import formats, products
 from proveout.kernels.arithmetic.products import matmul as chain
 from proveout.kernels.blockfloat import FORMATS, quantise
 from proveout.kernels.faithful.functions import unary
-from proveout.kernels.faithful.settings import Compute
+from proveout.kernels.faithful.settings import ALIGNED, Compute
+from proveout.program import Construct
 from proveout.types import TILE
 
 Tensor = torch.Tensor
@@ -28,6 +30,7 @@ def product(
     transpose_b: bool = False,
     dtype: torch.dtype | None = None,
     activation: str | None = None,
+    program_config: Construct | None = None,
 ) -> Tensor:
     a = input_tensor_a.transpose(-1, -2) if transpose_a else input_tensor_a
     b = input_tensor_b.transpose(-1, -2) if transpose_b else input_tensor_b
@@ -36,7 +39,9 @@ def product(
     out = stored(a, b, compute, bias, dtype or input_tensor_a.dtype)
     out = out.squeeze(-2) if row else out
     out = out.squeeze(-1) if column else out
-    return unary(f"ttnn.{activation}", compute, out) if activation else out
+    for name in filter(None, (fused_in(program_config), activation)):
+        out = unary(f"ttnn.{name}", compute, out)
+    return out
 
 
 def stored(a: Tensor, b: Tensor, compute: Compute, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
@@ -109,19 +114,65 @@ def convolution(
     groups: int = 1,
     dtype: torch.dtype | None = None,
     bias_tensor: Tensor | None = None,
+    conv_config: Construct | None = None,
 ) -> Tensor:
-    """Each group is a product of its own; its window lies in the order height, width, channels."""
+    """Each group is a product of its own; its window lies in the order height, width, channels: channels padded to
+    whole eights, each row of the window to whole tiles."""
     x = input_tensor.reshape(batch_size, input_height, input_width, in_channels).permute(0, 3, 1, 2)
     top, bottom, left, right = padding if len(padding) == 4 else [p for p in padding for _ in range(2)]
     x = F.pad(x.float(), (left, right, top, bottom))
     kh, kw = kernel_size
     windows = F.unfold(x, (kh, kw), tuple(dilation), 0, tuple(stride))  # [batch, channels * kh * kw, positions]
-    rows = windows.reshape(batch_size, groups, in_channels // groups, kh * kw, -1).permute(1, 0, 4, 3, 2)
-    rows = rows.reshape(groups, -1, kh * kw * in_channels // groups).to(input_tensor.dtype)
-    columns = weight_tensor.reshape(groups, out_channels // groups, -1, kh * kw).permute(0, 3, 2, 1)
-    columns = columns.reshape(groups, -1, out_channels // groups)
+    rows = windows.reshape(batch_size, groups, in_channels // groups, kh, kw, -1).permute(1, 0, 5, 3, 4, 2)
+    rows = _padded_window(rows.reshape(groups, -1, kh, kw, in_channels // groups)).to(input_tensor.dtype)
+    filters = weight_tensor.reshape(groups, out_channels // groups, -1, kh, kw).permute(0, 1, 3, 4, 2)
+    columns = _padded_window(filters).transpose(-1, -2).contiguous()
     dest = in_blocks(rows, columns, compute, bias_tensor is not None)
     dest = dest.transpose(0, 1).reshape(1, 1, -1, out_channels)
     if bias_tensor is not None:
         dest = products.add(dest, bias_tensor.reshape(-1), compute.unit)
-    return compute.pack(dest, dtype or input_tensor.dtype)
+    out = compute.pack(dest, dtype or input_tensor.dtype)
+    inside = fused_in(conv_config)
+    return unary(f"ttnn.{inside}", compute, out) if inside else out
+
+
+def _padded_window(x: Tensor) -> Tensor:
+    """[..., height, width, channels] as one row of K."""
+    x = F.pad(x, (0, -x.shape[-1] % ALIGNED)).flatten(-2)
+    return F.pad(x, (0, -x.shape[-1] % TILE)).flatten(-2)
+
+
+def transposed_convolution(
+    name: str,
+    compute: Compute,
+    input_tensor: Tensor,
+    weight_tensor: Tensor,
+    in_channels: int,
+    out_channels: int,
+    batch_size: int,
+    input_height: int,
+    input_width: int,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (1, 1),
+    padding: Sequence[int] = (0, 0),
+    output_padding: Sequence[int] = (0, 0),
+    dilation: Sequence[int] = (1, 1),
+    groups: int = 1,
+    dtype: torch.dtype | None = None,
+    bias_tensor: Tensor | None = None,
+) -> Tensor:
+    """ttnn's is a convolution by steps of one: of the input with zeros between its pixels, and the filter turned."""
+    x = input_tensor.reshape(batch_size, input_height, input_width, in_channels)
+    height, width = ((n - 1) * step + 1 for n, step in zip((input_height, input_width), stride))
+    wide = torch.zeros(batch_size, height, width, in_channels, dtype=x.dtype)
+    wide[:, :: stride[0], :: stride[1]] = x
+    sides = padding if len(padding) == 4 else [p for p in padding for _ in range(2)]
+    reach = [gap * (k - 1) for gap, k in zip(dilation, kernel_size) for _ in range(2)]
+    more = (0, output_padding[0], 0, output_padding[1])
+    edges = [far - side + extra for far, side, extra in zip(reach, sides, more)]
+    kernel = weight_tensor.reshape(groups, in_channels // groups, out_channels // groups, *kernel_size)
+    kernel = kernel.transpose(1, 2).reshape(out_channels, in_channels // groups, *kernel_size).flip(-1, -2)
+    return convolution(
+        name, compute, wide, kernel, in_channels, out_channels, batch_size, height, width, kernel_size,
+        (1, 1), edges, dilation, groups, dtype, bias_tensor,
+    )  # fmt: skip

@@ -31,6 +31,26 @@ def summing(name: str, compute: Compute, input_tensor: Tensor, dim: Any = None, 
     return out if keepdim else out.squeeze(order)
 
 
+def extreme(name: str, compute: Compute, input_tensor: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """GMPOOL: the largest by sign and magnitude, so that NaN is above infinity and -0 below +0; denormals are +0. The
+    smallest is minus the largest of what has the other sign."""
+    rank = input_tensor.dim()
+    dims = range(rank) if dim is None else (dim,) if isinstance(dim, int) else dim
+    order = sorted({d % max(rank, 1) for d in dims}, reverse=True)
+    if not rank or not input_tensor.numel():
+        return input_tensor
+    least = name == "ttnn.min"
+    x = -input_tensor if least else input_tensor
+    for d in order:
+        moved = x.movedim(d, -1)
+        rows = moved.reshape(1, -1, moved.shape[-1]).transpose(-1, -2)
+        start = torch.full((1, 1, rows.shape[-1]), -torch.inf)
+        top = matrix.max_rows(rows, compute.unit, start).reshape(moved.shape[:-1]).unsqueeze(d)
+        x = compute.pack(top, input_tensor.dtype)
+    out = -x if least else x
+    return out if keepdim else out.squeeze(order)
+
+
 def total(x: Tensor, dim: int, scale: float, compute: Compute) -> Tensor:
     """Sum over one dimension times `scale`, which is kept as one element of size 1. Along a row it is a product: data
     through SrcB, scales through SrcA. Down the rows it is GAPOOL."""

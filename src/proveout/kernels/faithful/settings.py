@@ -70,12 +70,10 @@ def told_fidelity(specs: Mapping[str, Any]) -> Fidelity | None:
     return said if said in PHASES else None  # type: ignore[return-value]
 
 
-def for_product(
-    factors: tuple[str, str], specs: Mapping[str, Any], out: TensorSpec, chip: DeviceSpec, chosen: str | None
-) -> Compute:
+def for_product(specs: Mapping[str, Any], out: TensorSpec, chip: DeviceSpec, chosen: str | None) -> Compute:
     """A matrix product's: without a config ttnn takes the operands' fidelity, a float32 destination for a float32
     result, and adds blocks of K in L1 otherwise; with one, LoFi and neither unless it says so."""
-    a, b = (specs[name] for name in factors)
+    a, b = specs["input_tensor_a"], specs["input_tensor_b"]
     given = given_config(specs)
     if given is None:
         fidelity = chosen or default_fidelity([a.dtype, b.dtype], chip)
@@ -85,12 +83,25 @@ def for_product(
         fidelity = told_fidelity(specs) or chosen or "LoFi"
         wide, l1_acc = bool(given.get("fp32_dest_acc_en")), bool(given.get("packer_l1_acc"))
     block = keywords(specs.get("program_config")).get("in0_block_w")
-    if block is None and specs.get("program_config") is None and factors == PRODUCT:
+    if block is None and specs.get("program_config") is None:
         block = _block(a, b, specs, out, chip)
     return Compute(fidelity, wide, arch_of(chip), out.dtype, block, l1_acc)
 
 
-PRODUCT = ("input_tensor_a", "input_tensor_b")
+ALIGNED = 8
+"""Channels of a convolution's input are padded to so many."""
+
+
+def for_convolution(specs: Mapping[str, Any], out: TensorSpec, chip: DeviceSpec, chosen: str | None) -> Compute:
+    """A convolution's in height shards: a row of the window at a time. Without a config HiFi4, a float32 destination
+    for two float32 operands, and each block starts from the one before."""
+    given = given_config(specs) or {}
+    factors = (specs["input_tensor"].dtype, specs["weight_tensor"].dtype)
+    wide = bool(given["fp32_dest_acc_en"]) if "fp32_dest_acc_en" in given else factors == ("float32", "float32")
+    channels = specs["in_channels"] // specs.get("groups", 1)
+    row = specs["kernel_size"][1] * -(-channels // ALIGNED) * ALIGNED
+    fidelity = told_fidelity(specs) or chosen or "HiFi4"
+    return Compute(fidelity, wide, arch_of(chip), out.dtype, -(-row // TILE), bool(given.get("packer_l1_acc")))
 
 
 def _block(a: TensorSpec, b: TensorSpec, specs: Mapping[str, Any], out: TensorSpec, chip: DeviceSpec) -> int | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from proveout.chip import calibration, matmul
 from proveout.chip.features import product_of
+from proveout.chip.program_config import blocks_for
 from proveout.chip.time import DeviceOp, device_op_time
 from proveout.kernels.cost import StepTime, program_time, step_times
 from proveout.program import FROM_TORCH, TO_TORCH
@@ -154,7 +155,7 @@ def _tuned_ns(op: DeviceOp, chip: DeviceSpec, index: int, kernel: str) -> int | 
     if op.family != "matmul":
         return None
     product = product_of(op)
-    blocks = matmul.blocks_for(product, chip, tuned=True)
+    blocks = blocks_for(product, chip, tuned=True)
     backing = calibration.backing("matmul", chip, "tuned")
     covered = backing is not None and backing.covers(product.m * product.k * product.n)
     if not covered or blocks.kind != "2d" or blocks.k < 2 or product.batch > 1:

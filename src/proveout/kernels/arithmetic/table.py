@@ -1,0 +1,13 @@
+"""Every function of one operand that the vector unit's published kernels are known for, by ttnn's name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from proveout.kernels.arithmetic.activations import ACTIVATIONS
+from proveout.kernels.arithmetic.bits import Tensor
+from proveout.kernels.arithmetic.functions import ELEMENTARY
+from proveout.kernels.arithmetic.trigonometry import TRIGONOMETRY
+
+FUNCTIONS: dict[str, Callable[..., Tensor]] = {**ELEMENTARY, **TRIGONOMETRY, **ACTIVATIONS}
+"""(Sfpu, values, parameters) -> what the destination holds afterwards."""

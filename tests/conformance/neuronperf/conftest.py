@@ -1,0 +1,12 @@
+"""NeuronPerf under its own import name, in a folder of the test's own."""
+
+import pytest
+
+from proveout.compat import stand_in
+
+stand_in("neuronperf")
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)

@@ -1,0 +1,159 @@
+"""Every door that times a model leaves a Record whose timings have their interval and their verdict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import proveout
+from proveout import cli
+from proveout.api import benchmark_model
+from proveout.app import worker
+from proveout.app.tasks import Inputs, Request
+from proveout.cli.verbs import compare, run
+from proveout.clock import loops
+from proveout.store import Store
+from proveout.types import Record
+
+CALLS = 12
+SCRIPT = """import torch
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU())
+model(torch.ones(4, 32))
+"""
+
+
+def sound(record: Record) -> dict[str, str]:
+    """Its timings' names and kinds, each with what it must have."""
+    assert record.timings
+    for timing in record.timings:
+        assert timing.samples_ns, timing
+        assert timing.verdict in ("steady", "unsteady", "too few", "predicted"), timing
+        assert timing.kind == "modelled" or timing.verdict != "predicted", timing
+        assert timing.interval_ns is not None or len(timing.samples_ns) < 10, timing
+        assert timing.verdict in ("steady", "predicted") or timing.why, timing
+    return {timing.what: timing.kind for timing in record.timings}
+
+
+def kept(folder: Path | None = None) -> Record:
+    records, bad = Store(folder).records()
+    assert bad == []
+    [record] = records
+    return record
+
+
+@pytest.fixture
+def model() -> nn.Module:
+    return nn.Sequential(nn.Linear(32, 32), nn.ReLU()).eval()
+
+
+@pytest.fixture
+def looped(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many calls each use of the one loop made."""
+    calls: list[int] = []
+    measure = loops.measure
+
+    def counted(*args: Any, **more: Any) -> loops.Ran:
+        ran = measure(*args, **more)
+        calls.append(ran.calls)
+        return ran
+
+    monkeypatch.setattr(loops, "measure", counted)
+    return calls
+
+
+@pytest.mark.parametrize("device", ["cpu", "sim"])
+def test_a_live_model_of_the_api(model: nn.Module, looped: list[int], device: str) -> None:
+    told = sound(benchmark_model(model, torch.ones(4, 32), device=device, iterations=CALLS).record)
+    assert told["compiled"] == ("measured" if device == "cpu" else "modelled")
+    assert CALLS in looped
+
+
+def test_a_dataset_that_is_evaluated(model: nn.Module, looped: list[int]) -> None:
+    items = [(torch.ones(4, 32), torch.zeros(4)) for _ in range(CALLS)]
+    [report] = proveout.evaluate(model, items, "accuracy")
+    record = kept()
+    assert sound(record)["eager"] == "measured"
+    assert record.job.do == ("evaluate",)
+    assert record.report == json.loads(json.dumps(report))
+    assert looped == [CALLS]
+
+
+def test_a_dataset_on_a_chip_keeps_modelled_and_measured_apart(model: nn.Module) -> None:
+    items = [(torch.ones(4, 32), torch.zeros(4)) for _ in range(CALLS)]
+    proveout.evaluate(model, items, "accuracy", device_type="sim")
+    told = sound(kept())
+    assert (told["simulation"], told["compiled"]) == ("measured", "modelled")
+
+
+def test_a_generation_and_its_tokens(looped: list[int]) -> None:
+    [report] = proveout.benchmark_generation(lambda: iter(range(5)), runs=CALLS, model_name="words")
+    record = kept()
+    assert sound(record) == dict.fromkeys(("generation", "first token", "token gap"), "measured")
+    assert (record.job.do, record.job.workload.name) == (("generate",), "words")
+    assert record.report == json.loads(json.dumps(report))
+    assert looped == [1, CALLS]
+
+
+def test_what_is_not_to_be_kept_is_not(model: nn.Module) -> None:
+    proveout.evaluate(model, [(torch.ones(4, 32), torch.zeros(4))], "accuracy", keep=False)
+    proveout.benchmark_generation(lambda: iter(range(5)), runs=1, keep=False)
+    assert Store().records() == ([], [])
+
+
+@pytest.mark.slow
+def test_a_model_under_load(model: nn.Module) -> None:
+    proveout.benchmark(
+        model, torch.ones(4, 32), n_models=1, workers_per_model=1, multiprocess=False, verbosity=0, duration=0.2
+    )
+    assert sound(kept())["eager"] == "measured"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", ["cpu", "sim:n150"])
+def test_a_generation_of_the_app(tmp_path: Path, device: str) -> None:
+    inputs = Inputs(prompt="Once", length=12, new_tokens=2)
+    request = Request("text", inputs, device=device, iterations=CALLS, enough_s=0, cache_dir=str(tmp_path / "store"))
+    worker.run(request, tmp_path)
+    told = sound(kept(tmp_path / "store"))
+    assert told["first token"] == told["compiled"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", ["cpu", "sim"])
+def test_the_command_benchmark(tmp_path: Path, device: str) -> None:
+    (tmp_path / "net.py").write_text(SCRIPT)
+    words = [str(tmp_path / "net.py"), "--device", device, "--iterations", str(CALLS)]
+    assert cli.main(["benchmark", *words, "--cache-dir", str(tmp_path / "store")]) == 0
+    assert {"eager", "compiled"} <= sound(kept(tmp_path / "store")).keys()
+
+
+@pytest.mark.slow
+def test_the_command_run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ran: list[Record] = []
+    prove_named = run.prove_named
+    monkeypatch.setattr(run, "prove_named", lambda *a: ran.extend(found := prove_named(*a)) or found)
+    words = ["--model", "linear", "--backend", "proveout", "--iterations", str(CALLS), "--json"]
+    assert cli.main(["run", *words]) == 0
+    [record] = ran
+    assert sound(record)["compiled"] == "modelled"
+    [shown] = json.loads(capsys.readouterr().out)["runs"]
+    assert all(timing["verdict"] != "not judged" for timing in shown["timings"])
+
+
+@pytest.mark.slow
+def test_the_command_compare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Bring-up's Record is looked at in test_bringup."""
+    (tmp_path / "net.py").write_text(SCRIPT)
+    ran: list[Record] = []
+    prove = compare.prove
+    monkeypatch.setattr(compare, "prove", lambda *a, **k: ran.append(record := prove(*a, **k)) or record)
+    sides = [f"{tmp_path / 'net.py'}@sim", f"{tmp_path / 'net.py'}@sim,math_fidelity=LoFi"]
+    assert cli.main(["compare", *sides, "--cache-dir", str(tmp_path / "store")]) == 0
+    assert [sound(record)["compiled"] for record in ran] == ["modelled"] * 2
