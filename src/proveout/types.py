@@ -326,7 +326,17 @@ class Limits:
 
 Runtime = Literal["proveout", "eager", "inductor", "stat", "ort"]
 Do = Literal[
-    "compile", "run", "export", "check", "benchmark", "perf", "serve", "evaluate", "generate", "trace", "explain",
+    "compile",
+    "run",
+    "export",
+    "check",
+    "benchmark",
+    "perf",
+    "serve",
+    "evaluate",
+    "generate",
+    "trace",
+    "explain",
     "minimize",
 ]
 
