@@ -132,6 +132,14 @@ def test_both_numerics_are_compared_and_the_report_says_whether_fast_can_be_trus
         assert "fast&#x27;s PCC can be trusted for this model" in (made[1] / page).read_text().replace("'", "&#x27;")
 
 
+def test_the_report_says_which_op_the_error_comes_from(made):
+    (graph,) = Folder(made[1]).data(NUMBERS["end-to-end"], "end-to-end")["why"]
+    assert "of the error" in graph["said"][0]
+    assert graph["svg"] == (made[1] / "explain.svg").read_text()
+    for page in ("report.md", "report.html"):
+        assert graph["said"][0].rstrip(".") in (made[1] / page).read_text().replace("&#x27;", "'")
+
+
 def test_parameters_that_modules_share_count_once_as_on_the_card(tmp_path):
     model = torch.nn.Sequential(torch.nn.Embedding(10, 4), torch.nn.Linear(4, 10, bias=False))
     model[1].weight = model[0].weight

@@ -11,16 +11,21 @@ from torch.utils._pytree import tree_map_only
 from proveout.bringup.reference import HELD_OUT
 from proveout.bringup.stage import Files, Found
 from proveout.bringup.subject import Subject
+from proveout.cause.explain import explain
 from proveout.check import compare_outputs, compare_steps, first_nonfinite, trust
 from proveout.check.outputs import leaves
 from proveout.devices.registry import find
 from proveout.engine.compiled import undisturbed
+from proveout.errors import ProveoutError
+from proveout.report.cause.picture import picture
 from proveout.report.tables.trust import sentences
 from proveout.subject import Call
 from proveout.types import Comparison, Trust
 
 ULP = torch.bfloat16
 """Differences are told in units of the format that the chip computes in."""
+EXPLAINED_FLOPS = 1e11
+"""Above this no op is swapped: that takes some twenty calls in float32."""
 MODES: tuple[Literal["fast", "faithful"], ...] = ("fast", "faithful")
 
 
@@ -42,13 +47,17 @@ def run(subject: Subject, files: Files) -> Found:
     if strange:
         findings.append(strange)
     findings += sentences(modes)
+    why = _why(subject, files)
+    findings += [sentence for graph in why for sentence in graph["said"]]
     if accuracy:
         findings.append(f"accuracy {accuracy[0]:.2f} % on the chip, {accuracy[1]:.2f} % in eager mode")
     else:
         findings.append("the script has no `evaluate_on(model)`: no labels, so no accuracy")
     shown = f"lowest PCC {lowest:.6f}" if lowest is not None else "no PCC: outputs are compared exactly"
     step = (
-        "Look at graph.html coloured by PCC, then at tests/test_modules.py: the first module that is off."
+        "Look at explain.svg: which op the error comes from, and what magnifies it."
+        if wrong and why
+        else "Look at graph.html coloured by PCC, then at tests/test_modules.py: the first module that is off."
         if wrong
         else "Judge by the chip's own rules from here on: --set numerics=faithful."
         if modes is not None and modes.trusted is False
@@ -60,8 +69,28 @@ def run(subject: Subject, files: Files) -> Found:
         tuple(findings),
         step,
         attention=bool(wrong) or (modes is not None and modes.trusted is False),
-        data={"outputs": rows, "lowest_pcc": lowest, "accuracy": accuracy, "nonfinite": strange, "trust": modes},
-    )
+        data={
+            "outputs": rows, "lowest_pcc": lowest, "accuracy": accuracy, "nonfinite": strange, "trust": modes,
+            "why": why,
+        },
+    )  # fmt: skip
+
+
+def _why(subject: Subject, files: Files) -> list[dict[str, Any]]:
+    """Which ops the error comes from, as the report shows it for each graph; nothing where it would take too long."""
+    if subject.folder.data(1, "card").get("flops", 0) > EXPLAINED_FLOPS:
+        return []
+    try:
+        found = explain(subject.compiled(), subject.call)
+    except ProveoutError:  # outputs that are not finite have their own sentence
+        return []
+    files.json("explain.json", found)
+    shown = []
+    for number, graph in enumerate(found.graphs):
+        svg = picture(subject.asked.workload.name, graph)
+        files.text(f"explain{number or ''}.svg", svg)
+        shown.append({"svg": svg, "said": graph.said})
+    return shown
 
 
 def _trust(subject: Subject) -> Trust | None:

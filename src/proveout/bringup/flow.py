@@ -161,7 +161,7 @@ def _skipped(stage: Stage, lacking: str, done: Mapping[str, Outcome]) -> Outcome
 def _code() -> str:
     """The source of the stages: files of an older version of it are made again."""
     seal = hashlib.sha256()
-    for package in ("proveout.bringup", "proveout.tune"):
+    for package in ("proveout.bringup", "proveout.cause", "proveout.tune"):
         for path in sorted(resources.files(package).iterdir(), key=lambda path: path.name):
             if path.name.endswith((".py", ".js", ".css")):
                 seal.update(path.read_bytes())

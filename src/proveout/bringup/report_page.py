@@ -202,7 +202,14 @@ def _end_to_end(data: dict[str, Any], svg: str) -> Html:
     titles = (
         "output", "inputs", "against", "", "PCC", "relative L2", "max |Δ|", "max ULP (bf16)", "within 2 %", "",
     )  # fmt: skip
-    return table(titles, rows, (4, 5, 6, 7, 8))
+    return join(table(titles, rows, (4, 5, 6, 7, 8)), *(_why(graph) for graph in data.get("why", ())))
+
+
+def _why(graph: dict[str, Any]) -> Html:
+    """Where the error of one graph comes from."""
+    coded = base64.b64encode(graph["svg"].encode()).decode()
+    drawn = el("img", src=f"data:image/svg+xml;base64,{coded}", alt=" ".join(graph["said"]))
+    return join(el("p", " ".join(graph["said"]), class_="hint"), el("div", drawn, class_="picture"))
 
 
 def _optimise(data: dict[str, Any], svg: str) -> Html:
