@@ -40,7 +40,7 @@ def test_an_empty_prompt_cannot_be_run_and_says_why():
     page = opened("text")
     page.text_area[0].set_value("  ").run()
     assert next(b for b in page.button if b.label == "Run").disabled
-    assert "Write a prompt" in page.warning[0].value
+    assert "Enter a prompt" in page.warning[0].value
 
 
 def test_an_example_fills_the_context_and_the_question():
