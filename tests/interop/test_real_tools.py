@@ -36,7 +36,7 @@ RUNS = {
     "bert-two-chips": ("bert", "sim:n300", {"parallel": "tensor"}),
 }
 
-NOT_IN_ITS_TABLE = {"GatherDeviceOperation", "UntilizeCodegenDeviceOperation"}
+NOT_IN_ITS_TABLE = {"GatherDeviceOperation", "ScatterDeviceOperation", "UntilizeCodegenDeviceOperation"}
 """Real operations of ttnn that tt-perf-report 1.4.1 has no category for, whoever runs them."""
 
 
