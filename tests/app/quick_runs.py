@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 from proveout.app import pictures
 from proveout.app.tasks import TASKS, Inputs, Request
+from proveout.app.weights import SHIPPED
 
 
 def quick(task: str, tmp_path, **changes) -> Request:
@@ -18,3 +22,16 @@ def quick(task: str, tmp_path, **changes) -> Request:
         inputs = Inputs(context="Ann likes rice.", question="What does Ann like?", length=32)
     given = {"iterations": 1, "warmup": 1, "enough_s": 0.0, "cache_dir": str(tmp_path / "cache"), **changes}
     return Request(task, given.pop("inputs", inputs), **given)
+
+
+def experts(folder: Path) -> str:
+    """Weights of one's own whose model sorts integers, which no kernel does: a tiny mixture of experts."""
+    from transformers import AutoConfig, MixtralConfig, MixtralForCausalLM
+
+    own = folder / "text"
+    shutil.copytree(SHIPPED / "text", own, ignore=shutil.ignore_patterns("*.safetensors", "config.json"))
+    sizes = {"hidden_size": 32, "intermediate_size": 32, "num_local_experts": 2}
+    heads = {"num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 128}
+    vocabulary = AutoConfig.from_pretrained(SHIPPED / "text").vocab_size
+    MixtralForCausalLM(MixtralConfig(vocab_size=vocabulary, **sizes, **heads)).save_pretrained(own)
+    return str(folder)

@@ -9,6 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
+from quick_runs import experts
+
+from proveout.cli.verbs.app import serving
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.e2e]
 
@@ -143,7 +146,16 @@ def test_stop_ends_a_run_and_another_can_start(app, tab):
     assert page.get_by_role("button", name="Run").is_enabled()
 
 
-def test_a_compile_error_says_what_where_and_what_next_and_the_app_lives_on(app, tab):
+@pytest.fixture
+def app_with_experts(tmp_path):
+    """The address of a server with weights of a model that has an op without a kernel."""
+    own, environment = Path(experts(tmp_path / "own")), {"OMP_NUM_THREADS": "1"}
+    with serving(tmp_path / "store", environment=environment, weights=own) as address:
+        yield address
+
+
+def test_a_compile_error_says_what_where_and_what_next_and_the_app_lives_on(app_with_experts, tab):
+    app = app_with_experts
     page = tab(f"{app}/text")
     number(page, "Input length", 12)
     number(page, "New tokens", 3)

@@ -8,7 +8,7 @@ import time
 
 import pytest
 import torch
-from quick_runs import quick
+from quick_runs import experts, quick
 
 from proveout.app import data, weights
 from proveout.app.prepare import NextToken, answer_span, padded, prepare
@@ -91,7 +91,7 @@ def test_every_sample_picture_is_recognised(tmp_path):
 def test_a_file_that_is_no_image_is_refused():
     from proveout.app import pictures
 
-    with pytest.raises(UsageError, match="PNG and JPEG work"):
+    with pytest.raises(UsageError, match="Use PNG or JPEG"):
         pictures.opened(b"not an image")
 
 
@@ -163,7 +163,8 @@ def test_what_ran_can_be_looked_into_without_another_command(tmp_path):
 
 @pytest.mark.slow
 def test_an_op_without_a_kernel_names_the_stage_the_pass_and_the_next_step(tmp_path):
-    run = Run(quick("text", tmp_path, settings=Settings(precision="bfloat16", fallback="error")))
+    own, strict = experts(tmp_path / "own"), Settings(precision="bfloat16", fallback="error")
+    run = Run(quick("text", tmp_path, settings=strict, source="folder", weights=own))
     run.wait(120)
     found = trouble(run)
     assert found.title == "The compiler stopped"

@@ -224,7 +224,7 @@ def test_a_neuronperf_script_for_the_cpu_runs_after_changing_its_import(tmp_path
         rows = list(csv.DictReader(file))
     for report, row in zip(written, rows):
         assert float(row["throughput_avg"]) == pytest.approx(report["total_infs"] / report["total_s"])
-        assert report["total_s"] == pytest.approx(0.3, rel=0.1)
+        assert 0.29 < report["total_s"] < 1.5  # the duration that was asked for; a busy machine ends late
         parts = sum(report[f"{part}_avg_ms"] for part in ("preprocess", "infer", "postprocess"))
         assert parts == pytest.approx(report["e2e_avg_ms"], rel=0.01)
         assert report["cost_per_1m_inf"] == pytest.approx(1.2 / 3600 / report["throughput_avg"] * 1e6, rel=0.01)

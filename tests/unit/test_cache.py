@@ -126,7 +126,7 @@ def test_the_files_used_longest_ago_go_when_there_are_too_many(monkeypatch):
     compile_()
     (old,) = programs()
     os.utime(old, (1, 1))
-    monkeypatch.setattr(cache, "LIMIT_BYTES", old.stat().st_size + 100)
+    monkeypatch.setattr(cache, "LIMIT_BYTES", 2 * old.stat().st_size - 1)  # one Program fits, two do not
     compile_(precision="bfloat16")
     assert old not in programs()
     assert len(programs()) == 1

@@ -94,7 +94,9 @@ def _free(wanted_port: int | None) -> int:
 
 
 @contextmanager
-def serving(store: Path, cwd: Path | None = None, environment: Mapping[str, str] | None = None) -> Iterator[str]:
+def serving(
+    store: Path, cwd: Path | None = None, environment: Mapping[str, str] | None = None, weights: Path | None = None
+) -> Iterator[str]:
     """The app over a store, without a browser of its own, for as long as the block lasts; gives its address."""
     with socket.socket() as probe:
         probe.bind((ADDRESS, 0))
@@ -103,7 +105,7 @@ def serving(store: Path, cwd: Path | None = None, environment: Mapping[str, str]
     paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
     env = {**os.environ, **(environment or {}), "PYTHONPATH": os.pathsep.join(paths)}
     with tempfile.TemporaryFile("w+") as log:
-        command = command_line(port, str(store), None, True)
+        command = command_line(port, str(store), weights, True)
         server = subprocess.Popen(command, cwd=cwd, env=env, stdout=log, stderr=subprocess.STDOUT)
         try:
             address = f"http://{ADDRESS}:{port}"

@@ -17,30 +17,32 @@ def load_from_cache(cache_dir: str | Path, build_name: str) -> dict[str, list[st
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder. Name the folder that `--cache-dir` named when benchmarking.")
     names: set[str] = set()
-    for name, labels in _workloads(folder):
-        if name == build_name:
+    count = 0
+    for found, labels in _workloads(folder):
+        if build_name in found:
             return labels
-        names.add(name)
+        names |= found
+        count += 1
     near = difflib.get_close_matches(build_name, sorted(names), n=3)
     hint = f" Near: {', '.join(near)}." if near else ""
     raise UsageError(
-        f"{folder} holds no Record named {build_name!r}.{hint} Run: proveout cache list --cache-dir {folder}"
+        f"{folder} holds no Record named {build_name!r} among {count}.{hint} Run: proveout cache list --cache-dir {folder}"
     )
 
 
-def _workloads(folder: Path) -> Iterator[tuple[str, dict[str, list[str]]]]:
-    """Name and labels of every readable Record; files that are something else are passed over."""
+def _workloads(folder: Path) -> Iterator[tuple[set[str], dict[str, list[str]]]]:
+    """Names and labels of every readable Record; files that are something else are passed over."""
     for path in sorted(folder.glob("**/*.json")):
         try:
             workload = read_json(path)["job"]["workload"]
             labels = {key: list(values) for key, values in workload["labels"]}
-            stem = Path(workload["script"]).stem
-            hashes = [workload["selector"], *workload.get("other_hashes", ())]
-            authors = [f"{stem}_{author}" for author in labels.get("author", ())]
-            yield workload["name"], labels
-            yield from ((f"{name}_{one}", labels) for name in (stem, *authors) for one in hashes if one)
-        except (OSError, ValueError, LookupError, TypeError):
+            stem = Path(workload.get("script", "")).stem
+            hashes = [workload.get("selector", ""), *workload.get("other_hashes", ())]
+            builds = (stem, *(f"{stem}_{author}" for author in labels.get("author", ())))
+            names = {workload["name"], *(f"{build}_{one}" for build in builds for one in hashes if stem and one)}
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
             continue
+        yield names, labels
 
 
 def load_from_file(file_path: str | Path) -> dict[str, list[str]]:

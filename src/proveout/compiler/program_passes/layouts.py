@@ -106,7 +106,10 @@ class _Choice:
                 continue
             chosen: Layout = "tile" if index in self.tiled else "row_major"
             wanted = chosen if _is_free(current) else _needs(current)
-            step = with_refs(current, functools.partial(form, layout=None if current.on_host else wanted))
+            as_it_is = current.on_host or _makes(
+                current
+            )  # a transfer's operand is the host's, whatever layout it sends
+            step = with_refs(current, functools.partial(form, layout=None if as_it_is else wanted))
             if _makes(step) and _is_free(step):
                 step = replace(
                     step, attrs=tuple((k, LAYOUT_NAMES[chosen] if k == "layout" else v) for k, v in step.attrs)
