@@ -237,7 +237,8 @@ def test_killed_at_every_stage_it_ends_with_the_same_folder(made, tmp_path):
     asked, whole = made
     folder = tmp_path / "killed"
     source = str(Path(proveout.__file__).parents[1])
-    env = os.environ | {"PYTHONPATH": source, "PROVEOUT_CACHE": str(tmp_path / "cache")}
+    threads = str(torch.get_num_threads())  # sums of float32 follow from it
+    env = os.environ | {"PYTHONPATH": source, "PROVEOUT_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": threads}
     for stage in STAGES:
         request = json.dumps({"asked": to_json(asked), "folder": str(folder), "killed": stage.name})
         ran = subprocess.run([sys.executable, "-c", KILLED], input=request, env=env, capture_output=True, text=True)
