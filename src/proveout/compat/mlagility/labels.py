@@ -26,7 +26,8 @@ def load_from_cache(cache_dir: str | Path, build_name: str) -> dict[str, list[st
     near = difflib.get_close_matches(build_name, sorted(names), n=3)
     hint = f" Near: {', '.join(near)}." if near else ""
     raise UsageError(
-        f"{folder} holds no Record named {build_name!r} among {count}.{hint} Run: proveout cache list --cache-dir {folder}"
+        f"{folder} holds no Record named {build_name!r} among {count}.{hint}"
+        f" Run: proveout cache list --cache-dir {folder}"
     )
 
 
