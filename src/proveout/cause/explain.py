@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -45,12 +45,14 @@ def explain(compiled: Compiled, call: Call, other: Compiled | None = None, every
     if other is not None and len(others) != len(calls):
         raise UsageError(f"one side runs {len(calls)} graphs and the other {len(others)}: they cannot be swapped.")
     for number, one in enumerate(calls):
+        name = f"graph{number}"  # by its place in the call: a Program's own name counts what this process compiled
         if isinstance(one.variant, Variant):
             theirs = others[number] if others else None
-            graphs.append(_explained(compiled, one, other, theirs, every))
+            explained = _explained(compiled, one, other, theirs, every)
+            graphs += [replace(explained, graph=name)] if explained else []
         else:
-            notes.append(f"graph {one.graph.name} runs in eager mode: {one.variant}")
-    return Explained(closeness(found, wanted, compiled.settings.pcc), tuple(g for g in graphs if g), tuple(notes))
+            notes.append(f"{name} runs in eager mode: {one.variant}")
+    return Explained(closeness(found, wanted, compiled.settings.pcc), tuple(graphs), tuple(notes))
 
 
 @dataclass(frozen=True)
