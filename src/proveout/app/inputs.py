@@ -187,7 +187,7 @@ FIELDS: dict[str, tuple[str, tuple[Any, ...], str]] = {
     "weights": ("Weight format", ("same", "bfloat16", "bfloat8_b", "bfloat4_b"), "Of matrix products."),
     "fallback": ("Ops without a kernel", ("host", "error"), "Run them on the host, or stop with an error."),
     "memory": ("Memory", ("auto", "dram"), "Let tensors lie in SRAM where they fit, or keep all in DRAM."),
-    "numerics": ("Numerics", ("fast", "faithful"), "On sim: torch's kernels, or the chip's rules bit by bit."),
+    "numerics": ("Numerics", ("fast", "faithful"), "On sim: torch's kernels, or the chip's own rules."),
 }
 """Settings that the page offers: their label, their values and what they mean."""
 
