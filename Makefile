@@ -31,10 +31,10 @@ demo: export PROVEOUT_CACHE := demo/cache
 demo: .venv/installed
 	rm -rf demo
 	$(BIN)/proveout benchmark --all --search-dir selftest --device sim --iterations 20 --jobs 2
-	$(BIN)/proveout benchmark albert_base_v2.py --search-dir transformers --small --device sim --iterations 20
+	$(BIN)/proveout compile --dry-run bert.py resnet50.py --search-dir transformers --search-dir torch_hub --weights meta --device sim:n150,sim:p150 --jobs 2
 	$(BIN)/proveout report -o demo
 	$(BIN)/python examples/four_configurations.py demo
-	$(BIN)/proveout bringup corpora/transformers/albert_base_v2.py --small -o demo/bringup
+	$(BIN)/proveout bringup examples/encoder.py -o demo/bringup
 	@echo
 	@echo "Open demo/report.html (all models), demo/benchmark.html (four configurations) and demo/bringup/report.html in a"
 	@echo "browser. Next:"

@@ -74,8 +74,32 @@ def refuse_fallbacks(page: Page) -> None:
     page.wait_for_timeout(1000)
 
 
+def name_script(page: Page) -> None:
+    """A script of one's own, before anything runs."""
+    project = Path(tempfile.gettempdir(), "project")
+    project.mkdir(exist_ok=True)
+    shutil.copy(SELFTEST / "attention.py", project / "attention.py")
+    page.get_by_label("Path of the script").fill(str(project / "attention.py"))
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Find models").wait_for()
+    page.wait_for_timeout(1500)
+
+
+def prove_script(page: Page) -> None:
+    """A script of one's own, found, compiled, checked and timed."""
+    name_script(page)
+    page.get_by_role("button", name="Find models").click()
+    page.get_by_role("button", name="Compile, check and time").wait_for(timeout=200_000)
+    page.wait_for_timeout(1500)
+    page.get_by_role("button", name="Compile, check and time").click()
+    page.get_by_text("Open in the explorer").wait_for(timeout=300_000)
+    page.wait_for_timeout(1500)
+
+
 PLAYGROUND = (
     Picture("app-start", "", look),
+    Picture("app-own", "own", name_script),
+    Picture("app-own-results", "own", prove_script, TALL),
     Picture("app-digits", "digits", run_task, TALL),
     Picture("app-digits-dark", "digits", run_task, TALL, "dark"),
     Picture("app-digits-narrow", "digits", run_task, (390, 2400)),

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proveout.capture import Found, How, resolve
+from proveout.capture import How, LiveModel, resolve
 from proveout.capture.identity import workload_of
 from proveout.devices.registry import DEFAULT, HOST, find, settings_for
 from proveout.errors import UsageError
 from proveout.prove import prove_here
 from proveout.store import Store
-from proveout.sweep import Asked, Local, sweep
+from proveout.sweep import Local, SweepPlan, sweep
 from proveout.sweep.results import Rebuild, Result
 from proveout.types import Job, Limits, Record, Runtime, Settings, Timing, Workload
 
@@ -92,7 +92,7 @@ def benchmark_script(
     folders = [search_dir] if isinstance(search_dir, str) else list(search_dir)
     scripts = resolve([str(name) for name in names], folders)
     place, chosen = _target(HOST if runtime != "proveout" and device == DEFAULT else device, settings)
-    asked = Asked(
+    plan = SweepPlan(
         Store(cache_dir),
         ((place, chosen),),
         Job(
@@ -106,8 +106,8 @@ def benchmark_script(
         How(script_args, small, max_depth, weights),
         rebuild,
     )
-    asked.store.check_writable()
-    return [Benchmark(r.record) for r in sweep(asked, scripts, Local(jobs, [s for s, _ in scripts]), _Silent())]
+    plan.store.check_writable()
+    return [Benchmark(r.record) for r in sweep(plan, scripts, Local(jobs, [s for s, _ in scripts]), _Silent())]
 
 
 def benchmark_model(
@@ -136,7 +136,7 @@ def benchmark_model(
         runtime=runtime,
         limits=Limits(),
     )
-    return Benchmark(prove_here(job, Found(workload, model, args, kwargs)))
+    return Benchmark(prove_here(job, LiveModel(workload, model, args, kwargs)))
 
 
 def _split(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -43,8 +43,8 @@ class Removed:
 
 def entries(store: Store) -> list[Entry]:
     """Every readable Record, by model and device; one is held at a time."""
-    found = [Entry(path, _row(record, path), _bytes(_files(path))) for path, record in _readable(store)]
-    return sorted(found, key=lambda e: tuple(str(e.row[k]) for k in ("model", "device", "did", "created", "key")))
+    listed = [Entry(path, _row(record, path), _bytes(_files(path))) for path, record in _readable(store)]
+    return sorted(listed, key=lambda e: tuple(str(e.row[k]) for k in ("model", "device", "did", "created", "key")))
 
 
 def chosen(store: Store, names: Sequence[str]) -> list[Entry]:
@@ -92,18 +92,18 @@ def upgrade(store: Store) -> list[Path]:
 
 def stats(store: Store) -> dict[str, Any]:
     """How much lies there, and of what."""
-    found = entries(store)
+    listed = entries(store)
     remade = {name: _below(store.folder / name) for name in REMADE}
     return {
-        "records": len(found),
+        "records": len(listed),
         "unreadable": len(store.records()[1]),
-        "record_bytes": sum(entry.num_bytes for entry in found),
+        "record_bytes": sum(entry.num_bytes for entry in listed),
         **{name: len(files) for name, files in remade.items()},
         **{f"{name}_bytes": _bytes(files) for name, files in remade.items()},
-        **{f"by_{key}": dict(Counter(str(e.row[key]) for e in found)) for key in ("status", "device", "machine")},
-        "by_failure": dict(Counter(e.row["failure"] for e in found if e.row["failure"])),
-        "oldest": min((e.row["created"] for e in found), default=None),
-        "newest": max((e.row["created"] for e in found), default=None),
+        **{f"by_{key}": dict(Counter(str(e.row[key]) for e in listed)) for key in ("status", "device", "machine")},
+        "by_failure": dict(Counter(e.row["failure"] for e in listed if e.row["failure"])),
+        "oldest": min((e.row["created"] for e in listed), default=None),
+        "newest": max((e.row["created"] for e in listed), default=None),
     }
 
 
@@ -122,10 +122,10 @@ def _row(record: Record, path: Path) -> Row:
 
 def _made(record: Record, path: Path) -> datetime:
     try:
-        made = datetime.fromisoformat(record.created)
+        created = datetime.fromisoformat(record.created)
     except ValueError:
         return datetime.fromtimestamp(path.stat().st_mtime, UTC)
-    return made if made.tzinfo else made.replace(tzinfo=UTC)
+    return created if created.tzinfo else created.replace(tzinfo=UTC)
 
 
 def _files(path: Path) -> list[Path]:

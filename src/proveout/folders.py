@@ -15,3 +15,11 @@ def default_folder() -> Path:
 def file_name(text: str, otherwise: str = "model") -> str:
     """A name of the user's, such as a model's, that is fit for a file or folder."""
     return re.sub(r"[^\w.@-]+", "-", text).strip("-.") or otherwise
+
+
+def write_whole(path: Path, text: str) -> None:
+    """A file that is there whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.part")
+    partial.write_text(text)
+    os.replace(partial, path)

@@ -169,10 +169,10 @@ def _waited_for(pid: int, disk: Disk) -> int | None:
     """How a child ended, None where it fills the disk; orphans that come to us meanwhile are buried."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     while True:
-        found, status = os.waitpid(-1, os.WNOHANG)
-        if found == pid:
+        ended, status = os.waitpid(-1, os.WNOHANG)
+        if ended == pid:
             return status
-        if found == 0:
+        if ended == 0:
             if disk.is_filled_by(os.getpid()):
                 return None
             signal.sigtimedwait({signal.SIGCHLD}, DISK_LOOK_S)
@@ -239,12 +239,12 @@ def descendants(pid: int) -> list[int]:
             state, parent = line.read().rpartition(b")")[2].split()[:2]
             if state != b"Z":
                 parents.setdefault(int(parent), []).append(int(name))
-    found, queue = [], [pid]
+    pids, queue = [], [pid]
     while queue:
         below = parents.get(queue.pop(0), [])
-        found += below
+        pids += below
         queue += below
-    return found
+    return pids
 
 
 def confine(parent: int, memory_bytes: int | None) -> None:

@@ -24,11 +24,11 @@ CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
 POLL_S = 0.05
 
 
-def impose(limits: Limits, *, scratch: str, stopping: Callable[[str], None]) -> None:
+def impose(limits: Limits, *, scratch: str, stopping: Callable[[str], None], outputs: Sequence[str] = ()) -> None:
     """Take limits upon this process; there is no way back. Call it before the first thread exists.
 
-    In a sandbox the working folder and `scratch` stay writable, and temporary files go to the latter. A process that
-    breaks the limit of processes ends with its whole session, after `stopping` was told why.
+    In a sandbox the working folder, `scratch` and the folders that `outputs` go to stay writable; temporary files go to
+    `scratch`. A process that breaks the limit of processes ends with its whole session, after `stopping` was told why.
     """
     if limits.memory_bytes:
         resource.setrlimit(resource.RLIMIT_DATA, (limits.memory_bytes, limits.memory_bytes))
@@ -36,7 +36,9 @@ def impose(limits: Limits, *, scratch: str, stopping: Callable[[str], None]) -> 
         _leave_network()
     if limits.sandbox:
         os.environ["TMPDIR"] = tempfile.tempdir = scratch
-        _forbid_writing_outside([os.getcwd(), scratch, "/dev/shm", "/dev/null"])
+        for folder in outputs:
+            os.makedirs(folder, exist_ok=True)
+        _forbid_writing_outside([os.getcwd(), scratch, *outputs, "/dev/shm", "/dev/null"])
     if limits.processes:
         _thread.start_new_thread(_watch_processes, (limits.processes, stopping))
 
@@ -80,7 +82,7 @@ def num_processes(session: int) -> int:
 
 def _members(session: int) -> list[int]:
     """The processes of a session; none where the system has no /proc."""
-    found = []
+    members = []
     for name in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
         try:
             with open(f"/proc/{name}/stat", "rb") as stat:
@@ -88,8 +90,8 @@ def _members(session: int) -> list[int]:
         except OSError:
             continue  # it has ended
         if int(fields[3]) == session and fields[0] != b"Z":
-            found.append(int(name))
-    return found
+            members.append(int(name))
+    return members
 
 
 # -------------------------------------------------------------------------------------------- network

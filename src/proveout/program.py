@@ -12,15 +12,28 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, TypeVar, Union
+from typing import Any, Literal, Protocol, TypeVar
 
 import safetensors
 
+from proveout.arguments import (
+    Arg,
+    Construct,
+    Name,
+    Ref,
+    Scalar,
+    arg_from_json,
+    arg_to_json,
+    code,
+    format_arg,
+    map_refs,
+    refs,
+    renamed,
+)  # fmt: skip
 from proveout.coding import from_json, plain_bytes, read_json, to_json
 from proveout.errors import UsageError
 from proveout.types import DeviceSpec, Origin, Settings, TensorSpec
@@ -29,77 +42,8 @@ SCHEMA = 4
 READS = (3, SCHEMA)
 """3 wrote configs as text: of its Programs, those without one are read."""
 T = TypeVar("T")
-MAX_DEPTH = 32
-"""How deep a saved argument may be nested."""
 FROM_TORCH, TO_TORCH, DEALLOCATE = "ttnn.from_torch", "ttnn.to_torch", "ttnn.deallocate"
 FROM_DEVICE, TO_DEVICE = "ttnn.from_device", "ttnn.to_device"
-
-
-@dataclass(frozen=True)
-class Ref:
-    """A use of a value."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return f"%{self.name}"
-
-
-@dataclass(frozen=True)
-class Name:
-    """A constant known by its Python name: `ttnn.bfloat16`, `ttnn.TILE_LAYOUT`, `torch.int64`, `device`."""
-
-    text: str
-
-    def __str__(self) -> str:
-        return self.text
-
-
-@dataclass(frozen=True)
-class Construct:
-    """An object that is made from arguments, `ttnn.Conv2dConfig(weights_dtype=ttnn.bfloat8_b)`: prints as that code.
-
-    It says how a call is made, and holds no value of the Program."""
-
-    name: str
-    args: tuple[tuple[str, Arg], ...] = ()
-    """By name; those that go by place come first and have an empty one."""
-
-    @staticmethod
-    def of(name: str, *by_place: Arg, **by_name: Arg) -> Construct:
-        return Construct(name, (*(("", arg) for arg in by_place), *by_name.items()))
-
-    def __str__(self) -> str:
-        return f"{self.name}({', '.join(f'{k}={code(v)}' if k else code(v) for k, v in self.args)})"
-
-    def __getitem__(self, place: int) -> Arg:
-        return self.by_place[place]
-
-    @property
-    def by_place(self) -> tuple[Arg, ...]:
-        return tuple(arg for name, arg in self.args if not name)
-
-    @property
-    def by_name(self) -> dict[str, Arg]:
-        return {name: arg for name, arg in self.args if name}
-
-    def inside(self, name: str) -> Iterator[Construct]:
-        """Every Construct of this name in its arguments, however deep."""
-        for _, arg in self.args:
-            for one in arg if isinstance(arg, tuple) else (arg,):
-                if isinstance(one, Construct):
-                    yield from (one,) if one.name == name else one.inside(name)
-
-
-Scalar = None | bool | int | float | complex | str
-Arg = Union[Ref, Name, Construct, Scalar, tuple["Arg", ...]]  # noqa: UP007  (the forward reference forbids |)
-
-
-def code(arg: Arg) -> str:
-    """An argument that holds no value of a Program as Python; several are a list, as ttnn takes them."""
-    if isinstance(arg, tuple):
-        return f"[{', '.join(map(code, arg))}]"
-    return str(arg) if isinstance(arg, (Name, Construct)) else repr(arg)
 
 
 @dataclass(frozen=True)
@@ -165,6 +109,14 @@ class Program:
         return self.setup + self.body
 
     @property
+    def resident(self) -> tuple[str, ...]:
+        """What the body reads that is neither an input nor its own: weights, constants and results of setup."""
+        own = {n for s in self.body for n in s.outputs} | set(self.inputs)
+        reads = [*(n for s in self.body for n in s.uses), *(r.name for r in refs(self.outputs))]
+        reads += [value for _, value in self.state]
+        return tuple(dict.fromkeys(n for n in reads if n not in own))
+
+    @property
     def results(self) -> frozenset[str]:
         """The values that must be there when the body is done."""
         return frozenset((*(ref.name for ref in refs(self.outputs)), *(value for _, value in self.state)))
@@ -172,8 +124,8 @@ class Program:
     @property
     def fixed(self) -> frozenset[str]:
         """Weights that no call changes, and constants: what depends on them alone may be made once."""
-        given = {*self.weights, *(c.name for c in self.constants)}
-        return frozenset(given.difference(weight for weight, _ in self.state))
+        names = {*self.weights, *(c.name for c in self.constants)}
+        return frozenset(names.difference(weight for weight, _ in self.state))
 
     @property
     def num_transfers(self) -> int:
@@ -193,7 +145,7 @@ class Program:
             payload[names] = [order[n] for n in payload[names]]
         payload["state"] = [[order[n] for n in pair] for pair in payload["state"]]
         payload["values"] = [[order[n], spec] for n, spec in payload["values"]]
-        text = json.dumps(_rename(payload, order), sort_keys=True, separators=(",", ":"))
+        text = json.dumps(renamed(payload, order), sort_keys=True, separators=(",", ":"))
         seal = hashlib.sha256(text.encode())
         for constant in self.constants:
             seal.update(constant.data)
@@ -218,12 +170,12 @@ class Program:
             lines.append(f"{title}:")
             lines += [f"  {line}" for line in map(self.format, steps)]
         lines += [f"state %{weight} <- %{value}" for weight, value in self.state]
-        lines.append(f"return {_format_arg(self.outputs)}")
+        lines.append(f"return {format_arg(self.outputs)}")
         return "\n".join(lines)
 
     def format(self, step: Step) -> str:
         """One Step as a line of text."""
-        attrs = ", ".join(f"{k}={_format_arg(v)}" for k, v in step.attrs)
+        attrs = ", ".join(f"{k}={format_arg(v)}" for k, v in step.attrs)
         head = ", ".join(f"%{n}: {self.specs[n]}" for n in step.outputs)
         note = f"  # host: {step.reason}" if step.reason else f"  # {step.origin.module}" if step.origin.module else ""
         return f"{head + ' = ' if head else ''}{step.kernel}({attrs}){note}"
@@ -236,7 +188,7 @@ class Program:
         def encode(step: Step) -> dict[str, Any]:
             return {
                 "kernel": step.kernel,
-                "attrs": [[k, _encode(v)] for k, v in step.attrs],
+                "attrs": [[k, arg_to_json(v)] for k, v in step.attrs],
                 "outputs": list(step.outputs),
                 "origin": origins.setdefault(step.origin, len(origins)),
                 "reason": step.reason,
@@ -250,7 +202,7 @@ class Program:
             "inputs": list(self.inputs),
             "weights": list(self.weights),
             "constants": [c.name for c in self.constants],
-            "outputs": [_encode(o) for o in self.outputs],
+            "outputs": [arg_to_json(o) for o in self.outputs],
             "setup": [encode(s) for s in self.setup],
             "body": [encode(s) for s in self.body],
             "state": [list(pair) for pair in self.state],
@@ -282,10 +234,10 @@ class Program:
             raw = {name: bytes(value["data"]) for name, value in read(plain_bytes(_constants_of(path)))}
         except (OSError, ValueError, safetensors.SafetensorError) as error:
             raise UsageError(f"{folder} does not hold a saved Program: {error}.") from error
-        found = data.get("schema") if isinstance(data, dict) else None
-        if found not in READS or type(found) is not int:
+        schema = data.get("schema") if isinstance(data, dict) else None
+        if schema not in READS or type(schema) is not int:
             reads = " and ".join(map(str, READS))
-            raise UsageError(f"{path} has schema {found!r}; this version reads {reads}. Compile the model again.")
+            raise UsageError(f"{path} has schema {schema!r}; this version reads {reads}. Compile the model again.")
         try:
             return Program.from_json(data, raw)
         except ValueError as error:
@@ -298,7 +250,7 @@ class Program:
         specs, origins = wire.specs, wire.origins
 
         def decode(step: _StepJson) -> Step:
-            attrs = tuple((k, _decode(v)) for k, v in step.attrs)
+            attrs = tuple((k, arg_from_json(v)) for k, v in step.attrs)
             return Step(step.kernel, attrs, step.outputs, _at(origins, step.origin, "origin"), step.reason)
 
         missing = [name for name in wire.constants if name not in raw]
@@ -310,7 +262,7 @@ class Program:
             inputs=wire.inputs,
             weights=wire.weights,
             constants=tuple(Constant(n, raw[n]) for n in wire.constants),
-            outputs=tuple(_decode(o) for o in wire.outputs),
+            outputs=tuple(arg_from_json(o) for o in wire.outputs),
             setup=tuple(decode(s) for s in wire.setup),
             body=tuple(decode(s) for s in wire.body),
             specs={n: _at(specs, i, "spec") for n, i in wire.values},
@@ -348,7 +300,7 @@ class _StepJson:
 
 @dataclass(frozen=True)
 class _ProgramJson:
-    """`program.json`; attributes' values are decoded by `_DECODE`."""
+    """`program.json`; attributes' values are read by `arguments.arg_from_json`."""
 
     schema: int
     name: str
@@ -397,7 +349,7 @@ class Loaded(Protocol):
         """Whether every use of a weight reads the live storage, so that a write in place is seen at once."""
 
     def value(self, name: str) -> Any:
-        """A weight, a constant or a setup result as the device holds it."""
+        """A weight, a constant or a result of setup that the body reads, as the device holds it."""
 
     def run_step(self, step: Step, values: Mapping[str, Any]) -> tuple[Any, ...]:
         """One Step of the Program on the values given by name, as the device computes it."""
@@ -470,11 +422,11 @@ def verify(program: Program, infer: Infer | None = None) -> None:
                 stable.add(name)
         if infer is not None and not step.on_host and step.outputs:
             expected = tuple(infer(step, program.specs))
-            found = tuple(program.specs[n] for n in step.outputs)
-            if expected != found:
+            declared = tuple(program.specs[n] for n in step.outputs)
+            if expected != declared:
                 fail(
                     step,
-                    f"specs are {list(map(str, found))} where the kernel gives {list(map(str, expected))}",
+                    f"specs are {list(map(str, declared))} where the kernel gives {list(map(str, expected))}",
                 )
     for ref in refs(program.outputs):
         if ref.name not in torch_values:
@@ -486,106 +438,12 @@ def verify(program: Program, infer: Infer | None = None) -> None:
             raise InvalidProgram(f"state %{weight} needs %{value} on the device when the body is done")
 
 
-def refs(arg: Arg) -> Iterator[Ref]:
-    """All uses of values inside an argument."""
-    if isinstance(arg, Ref):
-        yield arg
-    elif isinstance(arg, tuple):
-        for item in arg:
-            yield from refs(item)
-
-
-def map_refs(arg: Arg, change: Callable[[Ref], Arg]) -> Arg:
-    """The argument with every use replaced."""
-    if isinstance(arg, Ref):
-        return change(arg)
-    return tuple(map_refs(a, change) for a in arg) if isinstance(arg, tuple) else arg
-
-
 def with_refs(step: Step, change: Callable[[Ref], Arg]) -> Step:
     return replace(step, attrs=tuple((k, map_refs(v, change)) for k, v in step.attrs))
 
 
-def _format_arg(arg: Arg) -> str:
-    if isinstance(arg, tuple):
-        return "(" + ", ".join(map(_format_arg, arg)) + ("," if len(arg) == 1 else "") + ")"
-    return repr(arg) if isinstance(arg, str) else str(arg)
-
-
-def _encode(arg: Arg) -> Any:
-    if isinstance(arg, Ref):
-        return {"ref": arg.name}
-    if isinstance(arg, Name):
-        return {"name": arg.text}
-    if isinstance(arg, Construct):
-        return {"construct": [arg.name, [[k, _encode(v)] for k, v in arg.args]]}
-    if isinstance(arg, tuple):
-        return [_encode(a) for a in arg]
-    if isinstance(arg, float) and not math.isfinite(arg):
-        return {"float": str(arg)}
-    if isinstance(arg, complex):
-        return {"complex": [str(arg.real), str(arg.imag)]}
-    return arg
-
-
-def _decode(data: Any, depth: int = 0) -> Arg:
-    if depth > MAX_DEPTH:
-        raise ValueError("an argument is nested too deeply")
-    if isinstance(data, list):
-        return tuple(_decode(d, depth + 1) for d in data)
-    if not isinstance(data, dict):
-        return data  # type: ignore[no-any-return]
-    if len(data) != 1:
-        raise ValueError(f"an argument is an object with the keys {sorted(data)}")
-    ((kind, value),) = data.items()
-    if kind not in _DECODE:
-        raise ValueError(f"an argument is of the unknown kind {kind!r}")
-    return _DECODE[kind](value, depth)
-
-
-def _string(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} is where a text belongs")
-    return value
-
-
-def _complex(value: Any) -> complex:
-    if not isinstance(value, list) or len(value) != 2:
-        raise ValueError(f"{value!r} is not a complex number")
-    return complex(*(float(_string(part)) for part in value))
-
-
-def _name(value: Any, depth: int) -> Name:
-    if "(" in _string(value):
-        raise ValueError(f"{value!r} is a config as text, as older versions saved it. Compile the model again")
-    return Name(value)
-
-
-def _construct(value: Any, depth: int) -> Construct:
-    if not isinstance(value, list) or len(value) != 2 or not isinstance(value[1], list):
-        raise ValueError(f"{value!r} is not a config")
-    pairs = [pair if isinstance(pair, list) and len(pair) == 2 else (None, None) for pair in value[1]]
-    return Construct(_string(value[0]), tuple((_string(key), _decode(arg, depth + 1)) for key, arg in pairs))
-
-
-_DECODE: dict[str, Callable[[Any, int], Arg]] = {
-    "ref": lambda value, depth: Ref(_string(value)),
-    "name": _name,
-    "construct": _construct,
-    "float": lambda value, depth: float(_string(value)),
-    "complex": lambda value, depth: _complex(value),
-}
-"""The kinds of values that JSON has no notation for, as `_encode` writes them."""
-
-
-def _rename(data: Any, order: Mapping[str, str]) -> Any:
-    """Uses replaced by their value's position, so that a fingerprint does not depend on how values are called."""
-    if isinstance(data, dict):
-        if set(data) == {"ref"}:
-            return {"ref": order[data["ref"]]}
-        if set(data) == {"construct"}:
-            return {"name": str(_decode(data))}  # as its text was once kept: what was compiled keeps its fingerprint
-        return {k: _rename(v, order) for k, v in data.items()}
-    if isinstance(data, list):
-        return [_rename(v, order) for v in data]
-    return data
+__all__ = [
+    "Arg", "Constant", "Construct", "DEALLOCATE", "Device", "FROM_DEVICE", "FROM_TORCH", "Infer", "InvalidProgram",
+    "Loaded", "Name", "Program", "READS", "Ref", "Result", "SCHEMA", "Scalar", "Step", "TO_DEVICE", "TO_TORCH",
+    "code", "map_refs", "refs", "verify", "with_refs",
+]  # fmt: skip

@@ -25,7 +25,7 @@ from proveout.errors import ProveoutError
 from proveout.types import Job, Record, Workload
 
 if TYPE_CHECKING:
-    from proveout.capture import Found
+    from proveout.capture import LiveModel
     from proveout.subject import Watch
 
 
@@ -47,7 +47,7 @@ def prove(job: Job, run: isolate.Runner | None = None) -> Record:
     return settle(failed(job, outcome.failure, f"the worker {outcome.story}", outcome.log))
 
 
-def prove_here(job: Job, live: Found | None = None, wanted: Any = None, watch: Watch | None = None) -> Record:
+def prove_here(job: Job, live: LiveModel | None = None, wanted: Any = None, watch: Watch | None = None) -> Record:
     """Do a Job in this process. `live` is its model where the caller has it; `wanted` the outputs to compare with,
     where they have the structure of eager's."""
     stage = "script"
@@ -58,9 +58,9 @@ def prove_here(job: Job, live: Found | None = None, wanted: Any = None, watch: W
 
         watch = watch or Watch()
         subject = Subject(job, live, wanted, watch)
-        obstacle = subject.found.workload.obstacle
+        obstacle = subject.captured.workload.obstacle
         if obstacle:
-            subject = Subject(dataclasses.replace(job, runtime="eager"), subject.found, watch=watch)
+            subject = Subject(dataclasses.replace(job, runtime="eager"), subject.captured, watch=watch)
         record = Record(job, "passed")
         only = tuple(do for do in job.do if do == "benchmark")  # what cannot be compiled can be timed
         for stage in stages_of(only if obstacle else job.do):
@@ -80,12 +80,12 @@ def prove_here(job: Job, live: Found | None = None, wanted: Any = None, watch: W
 
 def prove_named(model: Named, job_of: Callable[[Workload], Job], timeout_s: float) -> list[Record]:
     """Do a Job with each model that a name stands for; a script without any gives one failed Record."""
-    found = discover(model.script, script_args=model.script_args, timeout_s=timeout_s)
-    if not found.workloads:
-        none = Workload(model.name, found.script, "", labels=found.labels, script_args=model.script_args)
-        reason = found.error or "no model was called"
-        return [settle(failed(job_of(none), found.failure or "script", reason, found.log))]
-    return [prove(job_of(dataclasses.replace(w, name=model.call(w.name)))) for w in found.workloads]
+    discovery = discover(model.script, script_args=model.script_args, timeout_s=timeout_s)
+    if not discovery.workloads:
+        none = Workload(model.name, discovery.script, "", labels=discovery.labels, script_args=model.script_args)
+        reason = discovery.error or "no model was called"
+        return [settle(failed(job_of(none), discovery.failure or "script", reason, discovery.log))]
+    return [prove(job_of(dataclasses.replace(w, name=model.call(w.name)))) for w in discovery.workloads]
 
 
 def settle(record: Record) -> Record:
@@ -145,7 +145,12 @@ def main(arguments: Sequence[str]) -> None:
         partial.rename(path)
 
     try:
-        limits.impose(job.limits, scratch=str(path.parent), stopping=lambda why: write(failed(job, "crash", why)))
+        limits.impose(
+            job.limits,
+            scratch=str(path.parent),
+            stopping=lambda why: write(failed(job, "crash", why)),
+            outputs=tuple(filter(None, (job.artifacts, job.dump))),
+        )
     except ProveoutError as error:
         write(failed(job, error.failure, str(error)))
         return

@@ -38,7 +38,7 @@ class Recorded:
     def under(self, settings: Settings) -> Program | None:
         """The graph compiled under settings that differ at most in what a Program does not depend on."""
         known = ((self.settings, self.program), *self.alternatives)
-        return next((program for given, program in known if _shape(given) == _shape(settings)), None)
+        return next((program for alternative, program in known if _shape(alternative) == _shape(settings)), None)
 
     def as_under(self, settings: Settings) -> Recorded:
         """The same run as it would have been under other settings, where an alternative knows it."""
@@ -49,7 +49,7 @@ class Recorded:
 
 def _shape(settings: Settings) -> tuple[object, ...]:
     """The settings that decide which calls a Program makes; queues and fidelity change how they run."""
-    names = ("precision", "weights", "overrides", "memory", "sharding", "products", "trace", "parallel")
+    names = ("precision", "weights", "overrides", "per_op", "memory", "sharding", "products", "trace", "parallel")
     return tuple(getattr(settings, name) for name in names)
 
 
@@ -90,14 +90,14 @@ def note_call(folder: Path) -> None:
 
 def load(folder: Path) -> list[Recorded]:
     """Every Program recorded below a folder, in the order of their first runs."""
-    found = sorted(folder.rglob("recorded.json"), key=lambda p: (p.stat().st_mtime_ns, str(p)))
-    return [_read(path.parent) for path in found if not path.parent.name.startswith(".")]
+    paths = sorted(folder.rglob("recorded.json"), key=lambda p: (p.stat().st_mtime_ns, str(p)))
+    return [_read(path.parent) for path in paths if not path.parent.name.startswith(".")]
 
 
 def _read(folder: Path) -> Recorded:
     try:
         document: dict[str, Any] = json.loads((folder / "recorded.json").read_text())
-        settings = [from_json(Settings, given) for given in document["alternatives"]]
+        settings = [from_json(Settings, settings_document) for settings_document in document["alternatives"]]
         calls = folder / "calls"
         return Recorded(
             device=document["device"],

@@ -17,7 +17,7 @@ from proveout.folders import file_name
 from proveout.types import Coverage, Job, OpStatus, Runtime
 
 if TYPE_CHECKING:
-    from proveout.capture import Found
+    from proveout.capture import LiveModel
     from proveout.engine.compiled import Compiled
 
 
@@ -38,7 +38,7 @@ class Candidate:
     """It gives the output tensors in their order, without the model's own structure."""
 
 
-Prepare = Callable[[Job, "Found", Path, Callable[[str], None]], Candidate]
+Prepare = Callable[[Job, "LiveModel", Path, Callable[[str], None]], Candidate]
 """(job, model and inputs, a scratch folder, what to tell each pass of a compiler)."""
 
 
@@ -69,8 +69,8 @@ def canonical(backend: str) -> Runtime:
     raise unknown("backend", backend, [*RUNTIMES, *ALIASES])
 
 
-def _proveout(job: Job, captured: Found, folder: Path, after_pass: Callable[[str], None]) -> Candidate:
-    from proveout.engine.compiled import compile
+def _proveout(job: Job, captured: LiveModel, folder: Path, after_pass: Callable[[str], None]) -> Candidate:
+    from proveout.engine.compiled import compile, undisturbed
 
     record = Path(job.artifacts) if "perf" in job.do and job.artifacts else None
     if record is not None:
@@ -85,6 +85,9 @@ def _proveout(job: Job, captured: Found, folder: Path, after_pass: Callable[[str
         call=(captured.args, captured.kwargs),
         after_pass=after_pass,
     )
+    for kwargs in captured.more:
+        with undisturbed(captured.module, kwargs):
+            compiled(**kwargs)
     if not compiled.graphs and compiled.coverage.graph_breaks:
         raise CaptureError(f"PyTorch captured nothing of the model: {'; '.join(compiled.coverage.graph_breaks)}")
     times = find(job.device).times
@@ -92,17 +95,17 @@ def _proveout(job: Job, captured: Found, folder: Path, after_pass: Callable[[str
     return Candidate(compiled, what, compiled.device, compiled, lambda: compiled.coverage, timed=times != "none")
 
 
-def _eager(job: Job, captured: Found, folder: Path, after_pass: Callable[[str], None]) -> Candidate:
+def _eager(job: Job, captured: LiveModel, folder: Path, after_pass: Callable[[str], None]) -> Candidate:
     return Candidate(quiet(captured.module), "eager")
 
 
-def _inductor(job: Job, captured: Found, folder: Path, after_pass: Callable[[str], None]) -> Candidate:
+def _inductor(job: Job, captured: LiveModel, folder: Path, after_pass: Callable[[str], None]) -> Candidate:
     import torch
 
     return Candidate(quiet(captured.module, torch.compile(captured.module, backend="inductor")))
 
 
-def _stat(job: Job, captured: Found, folder: Path, after_pass: Callable[[str], None]) -> Candidate:
+def _stat(job: Job, captured: LiveModel, folder: Path, after_pass: Callable[[str], None]) -> Candidate:
     """The ATen graphs as PyTorch gives them, run unchanged, and their ops."""
     import torch
 
@@ -117,7 +120,7 @@ def _stat(job: Job, captured: Found, folder: Path, after_pass: Callable[[str], N
     return Candidate(quiet(captured.module, torch.compile(captured.module, backend=stat)), coverage=coverage)
 
 
-def _ort(job: Job, captured: Found, folder: Path, after_pass: Callable[[str], None]) -> Candidate:
+def _ort(job: Job, captured: LiveModel, folder: Path, after_pass: Callable[[str], None]) -> Candidate:
     """The model exported to ONNX; a file that is ONNX already runs as it is, on the inputs it was found with."""
     import torch
 
@@ -132,9 +135,9 @@ def _ort(job: Job, captured: Found, folder: Path, after_pass: Callable[[str], No
         feed = dict(zip(names, (tensor.detach().numpy() for tensor in tensors((args, kwargs)))))
         return [torch.from_numpy(value) for value in session.run(None, feed)]
 
-    given = len(tensors((captured.args, captured.kwargs)))
-    if len(names) != given:
-        raise CaptureError(f"the exported model takes {len(names)} inputs where the call gave {given} tensors.")
+    num_tensors = len(tensors((captured.args, captured.kwargs)))
+    if len(names) != num_tensors:
+        raise CaptureError(f"the exported model takes {len(names)} inputs where the call gave {num_tensors} tensors.")
     return Candidate(call, tensors_only=True)
 
 
@@ -173,15 +176,15 @@ def tensors(value: Any) -> list[Any]:
 # ------------------------------------------------------------------------------------------------ ONNX files
 
 
-def found_onnx(job: Job) -> Found:
+def live_onnx(job: Job) -> LiveModel:
     """An ONNX file as a session with seeded inputs; there is nothing to compare it with."""
-    from proveout.capture import Found
+    from proveout.capture import LiveModel
 
     session = open_onnx(Path(job.workload.script))
-    return Found(job.workload, session, (), example_feed(session, job.settings.seed))
+    return LiveModel(job.workload, session, (), example_feed(session, job.settings.seed))
 
 
-def _built(job: Job, captured: Found, folder: Path) -> Path:
+def _built(job: Job, captured: LiveModel, folder: Path) -> Path:
     """The model's ONNX file: exported, or by the stages of the user's own sequence."""
     if job.sequence is None:
         return export_onnx(captured, folder, job.onnx_opset)
@@ -197,7 +200,7 @@ def _built(job: Job, captured: Found, folder: Path) -> Path:
             )
         numbered = {f"Positional Arg {i}": value for i, value in enumerate(captured.args, 1)}
         build = folder.parent if job.artifacts else folder
-        made = onnxflow.build_model(
+        onnx_build = onnxflow.build_model(
             captured.module,
             {**captured.kwargs, **numbered},
             build.name if job.artifacts else "build",
@@ -207,31 +210,39 @@ def _built(job: Job, captured: Found, folder: Path) -> Path:
             sequence=module.get_sequence(),
             onnx_opset=job.onnx_opset,
         )
-    if made.state.build_status is not onnxflow.build.Status.SUCCESSFUL_BUILD or not made.state.onnx_file:
+    if onnx_build.state.build_status is not onnxflow.build.Status.SUCCESSFUL_BUILD or not onnx_build.state.onnx_file:
         raise CaptureError(f"the stages of {job.sequence.file} ended without an ONNX file and set_success.")
-    return Path(made.state.onnx_file)
+    return Path(onnx_build.state.onnx_file)
 
 
-def export_onnx(captured: Found, folder: Path, opset: int | None = None) -> Path:
-    """Write a model as an ONNX file of the version asked for, or of the exporter's own."""
+def export_onnx(captured: LiveModel, folder: Path, opset: int | None = None) -> Path:
+    """Write a model as an ONNX file of the version asked for, or of the exporter's own. Its outputs are the tensors of
+    the model's, in their order: those of a cache are among them."""
     import torch
+
+    from proveout.compat.onnxflow.flat import exportable
 
     folder.mkdir(parents=True, exist_ok=True)
     name = file_name(captured.workload.build_name)
+    model = exportable(captured.module, captured.args, captured.kwargs)
     with torch.no_grad():
         if opset is None or opset >= OLDEST_OPSET:
-            made = torch.onnx.export(
-                captured.module, captured.args, kwargs=captured.kwargs, opset_version=opset, dynamo=True, verbose=False
-            )
-            assert made is not None
-            path = folder / f"{name}-op{opset_of(made.model_proto)}-base.onnx"
-            made.save(str(path))
+            try:
+                exported = torch.onnx.export(
+                    model, captured.args, kwargs=captured.kwargs, opset_version=opset, dynamo=True, verbose=False
+                )
+            except torch.onnx.OnnxExporterError as error:  # its own text is a page of advice; the cause is the sentence
+                reason = str(error.__cause__ or error).strip().partition("\n")[0]
+                raise CaptureError(f"PyTorch cannot export the model to ONNX: {reason}") from error
+            assert exported is not None
+            path = folder / f"{name}-op{opset_of(exported.model_proto)}-base.onnx"
+            exported.save(str(path))
         else:  # PyTorch's older exporter writes the versions that its newer one no longer can
             path = folder / f"{name}-op{opset}-base.onnx"
             arguments = (
                 (*captured.args, dict(captured.kwargs)) if captured.kwargs else captured.args
             )  # keywords as a last dict
-            torch.onnx.export(captured.module, arguments, str(path), opset_version=opset, dynamo=False, verbose=False)
+            torch.onnx.export(model, arguments, str(path), opset_version=opset, dynamo=False, verbose=False)
     return path
 
 

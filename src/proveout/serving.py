@@ -51,7 +51,7 @@ class Configuration:
     @property
     def words(self) -> str:
         """What tells it from another configuration of the same model on the same device: `b8 n1 w2 poisson200`."""
-        found = [f"b{self.batch_size}", f"n{self.n_models}", f"w{self.workers_per_model}"]
-        found += [f"p{self.pipeline_size}"] if self.pipeline_size > 1 else []
+        parts = [f"b{self.batch_size}", f"n{self.n_models}", f"w{self.workers_per_model}"]
+        parts += [f"p{self.pipeline_size}"] if self.pipeline_size > 1 else []
         rate = f"{self.load.rate:g}" if self.load.rate else ""
-        return " ".join([*found, *([self.load.mode + rate] if self.load.mode != "closed" else [])])
+        return " ".join([*parts, *([self.load.mode + rate] if self.load.mode != "closed" else [])])

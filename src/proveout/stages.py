@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,26 +13,31 @@ from typing import Any
 from proveout import check, clock
 from proveout.cause.explain import explain
 from proveout.check import trust
-from proveout.coding import to_json
+from proveout.coding import digest, to_json
 from proveout.engine.compiled import Compiled, compile, undisturbed
 from proveout.engine.host_part import has_host_part, host_part
 from proveout.engine.prediction import prediction, with_host
 from proveout.engine.snapshot import save_calls
 from proveout.errors import ProveoutError
+from proveout.folders import default_folder
 from proveout.reduce.judge import Conditions
 from proveout.reduce.minimize import minimize
 from proveout.runtimes import quiet, tensors
 from proveout.subject import Subject
 from proveout.tracer import raw
 from proveout.tracer.live import trace
-from proveout.types import Do, Explain, Record, Timing, Trace
+from proveout.tune import search as tuning
+from proveout.tune.certificate import read as read_certificate
+from proveout.tune.check import check as check_certificate
+from proveout.tune.model import Model as TunedModel
+from proveout.types import Do, Explain, Record, Timing, Trace, Tune
 
 Stage = Callable[[Subject, Record], Record]
 
 
 def stages_of(do: tuple[Do, ...]) -> list[str]:
     """The stages that a Job takes, in order: all compile, and all that do more run and compare the outputs."""
-    if do in (("trace",), ("minimize",), ()):
+    if do in (("trace",), ("minimize",), ("tune",), ()):
         return list(do)
     taken = {"model", "compile", *do} | (set() if do == ("compile",) else {"run"})
     return [name for name in STAGES if name in taken]
@@ -46,30 +52,30 @@ def referenced(subject: Subject, record: Record) -> Record:
 
 def compiled(subject: Subject, record: Record) -> Record:
     """The candidate made ready; of our own compiler, what it made of the model."""
-    found, job = subject.candidate.compiled, subject.job
-    if found is None:
+    graph_module, job = subject.candidate.compiled, subject.job
+    if graph_module is None:
         return record
     if job.artifacts and not {"export", "perf", "explain"} & set(job.do):
-        for number, program in enumerate(found.programs):
+        for number, program in enumerate(graph_module.programs):
             program.save(Path(job.artifacts, job.workload.name.replace("::", "."), f"program{number}"))
     # Taken now: an evaluation on other batch sizes compiles further graphs, which are not this workload's.
-    made = replace(
+    part = replace(
         record,
-        coverage=found.coverage,
-        memory=found.memory,
-        compile_s=found.stages_s,
-        programs=tuple((p.fingerprint, len(p.steps)) for p in found.programs),
-        fallbacks=found.fallbacks,
+        coverage=graph_module.coverage,
+        memory=graph_module.memory,
+        compile_s=graph_module.stages_s,
+        programs=tuple((p.fingerprint, len(p.steps)) for p in graph_module.programs),
+        fallbacks=graph_module.fallbacks,
     )
-    return _with(made, _predicted(subject, found, sum(p.total_ns for p in found.plans)))
+    return _with(part, _predicted(subject, graph_module, sum(p.total_ns for p in graph_module.plans)))
 
 
 def exported(subject: Subject, record: Record) -> Record:
     """Programs, and the calls that ran them, for others to run."""
-    job, found = subject.job, subject.candidate.compiled
-    if job.artifacts and found is not None:
+    job, compiled_model = subject.job, subject.candidate.compiled
+    if job.artifacts and compiled_model is not None:
         with undisturbed(subject.model, subject.call):
-            save_calls(found, *subject.call, Path(job.artifacts))
+            save_calls(compiled_model, *subject.call, Path(job.artifacts))
     return record
 
 
@@ -103,32 +109,34 @@ def ran(subject: Subject, record: Record) -> Record:
 
 def checked(subject: Subject, record: Record) -> Record:
     """Every Step against its meaning, and the script's own accuracy."""
-    found, evaluate = subject.candidate.compiled, subject.found.evaluate
-    if found is None:
+    compiled_model, evaluate = subject.candidate.compiled, subject.captured.evaluate
+    if compiled_model is None:
         return record
     gaps = trust.Gaps() if subject.job.settings.numerics == "faithful" else None
     with undisturbed(subject.model, subject.call):
-        steps = check.compare_steps(found, *subject.call, gaps)
+        steps = check.compare_steps(compiled_model, *subject.call, gaps)
     if gaps is not None and subject.is_compared:
-        with found.in_numerics("fast"):
+        with compiled_model.in_numerics("fast"):
             outputs, reference = subject.outputs()
         fast = check.compare_outputs(outputs, reference, subject.job.settings.pcc)
         record = replace(record, trust=trust.judged(fast, record.comparisons, gaps.steps))
     record = replace(record, comparisons=(*record.comparisons, *steps))
     if evaluate is None:
         return record
-    return replace(record, accuracy=evaluate(found), accuracy_eager=evaluate(subject.model))
+    return replace(record, accuracy=evaluate(compiled_model), accuracy_eager=evaluate(subject.model))
 
 
 def explained(subject: Subject, record: Record) -> Record:
     """Where the outputs' error comes from, op by op, in the Job's folder."""
-    job, found, asked = subject.job, subject.candidate.compiled, subject.job.explain or Explain()
-    if found is None or not job.artifacts:
+    job, compiled_model, options = subject.job, subject.candidate.compiled, subject.job.explain or Explain()
+    if compiled_model is None or not job.artifacts:
         return record
     other = None
-    if asked.settings is not None:
-        other = compile(subject.model, device=asked.device or job.device, settings=asked.settings, call=subject.call)
-    why = explain(found, subject.call, other, asked.every)
+    if options.settings is not None:
+        other = compile(
+            subject.model, device=options.device or job.device, settings=options.settings, call=subject.call
+        )
+    why = explain(compiled_model, subject.call, other, options.every)
     folder = Path(job.artifacts)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "explain.json").write_text(json.dumps(to_json(why), indent=1, allow_nan=False) + "\n")
@@ -145,6 +153,27 @@ def minimized(subject: Subject, record: Record) -> Record:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "minimized.json").write_text(json.dumps(to_json(small), indent=1, allow_nan=False) + "\n")
     (folder / "minimized.py").write_text(small.text)
+    return record
+
+
+def tuned(subject: Subject, record: Record) -> Record:
+    """The best decisions on single ops as a certificate in the Job's folder, or what does not hold of one."""
+    job, options = subject.job, subject.job.tune or Tune()
+    folder = Path(job.artifacts)
+    folder.mkdir(parents=True, exist_ok=True)
+    if options.check:
+        certificate = read_certificate(Path(options.check))
+        model = TunedModel(subject.model, subject.call, certificate.device, certificate.start)
+        wrong = check_certificate(certificate, model)
+        (folder / "checked.json").write_text(json.dumps({"wrong": wrong}) + "\n")
+        return record
+    script = hashlib.sha256(Path(job.workload.script).read_bytes()).hexdigest()
+    model = TunedModel(subject.model, subject.call, job.device, job.settings)
+    key = digest([job.workload.name, script, job.device, job.settings])[:20]
+    kept = default_folder() / "tune" / "searches" / f"{key}.json"  # deeper than Records lie
+    asked = tuning.Options(options.goal, options.minutes, kept=kept, note=subject.watch.after_pass)
+    certificate = tuning.tune(model, asked, name=job.workload.name, script=script)
+    (folder / "certificate.json").write_text(json.dumps(to_json(certificate), indent=1, allow_nan=False) + "\n")
     return record
 
 
@@ -173,14 +202,14 @@ def timed(subject: Subject, record: Record) -> Record:
 
 def traced(subject: Subject, record: Record) -> Record:
     """Every node of the model's graphs with its sizes, in the Job's folder."""
-    job, asked = subject.job, subject.job.trace or Trace()
+    job, options = subject.job, subject.job.trace or Trace()
     workload, folder = job.workload, Path(job.artifacts)
-    stem = raw.file_name(workload.name, workload.selector, "original" if asked.orig else "compiled")
+    stem = raw.file_name(workload.name, workload.selector, "original" if options.orig else "compiled")
     dump = trace(
-        replace(subject.found, workload=workload),
-        orig=asked.orig,
-        backward=asked.backward,
-        profile=folder / "profile" / f"{stem}.json" if asked.profile else None,
+        replace(subject.captured, workload=workload),
+        orig=options.orig,
+        backward=options.backward,
+        profile=folder / "profile" / f"{stem}.json" if options.profile else None,
         device=job.device,
         settings=job.settings,
     )
@@ -196,6 +225,7 @@ STAGES: dict[str, Stage] = {
     "check": checked,
     "explain": explained,
     "minimize": minimized,
+    "tune": tuned,
     "benchmark": timed,
     "trace": traced,
 }
@@ -243,7 +273,7 @@ def _with_host_part(subject: Subject, record: Record, compiled: Compiled) -> Rec
 
 def _of_iteration(subject: Subject, compiled: Compiled) -> int:
     """Modelled time of what is timed once; the last call's where that is one call."""
-    iterate = subject.found.iterate
+    iterate = subject.captured.iterate
     if iterate is None:
         return compiled.modelled_ns or 0
     total = 0

@@ -170,11 +170,11 @@ def _read_samples(path: Path) -> dict[tuple[str, str, str], tuple[int, ...]]:
     quoted = str(path).replace("'", "''")
     with duckdb.connect() as connection:
         try:
-            found = connection.execute(f"select what, kind, device, sample_ns from '{quoted}'").fetchall()
+            rows = connection.execute(f"select what, kind, device, sample_ns from '{quoted}'").fetchall()
         except duckdb.Error:
             return {}
     samples: dict[tuple[str, str, str], list[int]] = {}
-    for what, kind, device, ns in found:
+    for what, kind, device, ns in rows:
         samples.setdefault((what, kind, device), []).append(ns)
     return {name: tuple(values) for name, values in samples.items()}
 
@@ -270,18 +270,18 @@ def variation_rows(record: Record) -> list[Row]:
             pcc[step] = min(c.pcc, pcc.get(step, c.pcc))
     rows: dict[tuple[str, str, str, str], list[float | None]] = {}
     for op in record.coverage.ops:
-        found = rows.setdefault((op.aten, op.state, op.reason, op.inputs), [])
-        found.append(pcc.get((op.node, op.aten, op.source)))
+        ops = rows.setdefault((op.aten, op.state, op.reason, op.inputs), [])
+        ops.append(pcc.get((op.node, op.aten, op.source)))
     return [
         {
             "aten": aten,
             "state": state,
             "reason": reason,
             "inputs": inputs,
-            "count": len(found),
-            "pcc": min((p for p in found if p is not None), default=None),
+            "count": len(ops),
+            "pcc": min((p for p in ops if p is not None), default=None),
         }
-        for (aten, state, reason, inputs), found in sorted(rows.items())
+        for (aten, state, reason, inputs), ops in sorted(rows.items())
     ]
 
 
@@ -433,9 +433,9 @@ def _what_there_is() -> str:
 
 def _fill(connection: Any, table: str, records: Sequence[Record]) -> None:
     rows = [
-        {"key": record.job.key, "model": record.job.workload.name} | found
+        {"key": record.job.key, "model": record.job.workload.name} | row
         for record in records
-        for found in _ROWS[table](record)
+        for row in _ROWS[table](record)
     ]
     # One JSON text: row by row, and even column by column, DuckDB takes several times as long.
     values = [json.dumps(to_json(rows)), json.dumps([TABLES[table]])]

@@ -14,9 +14,10 @@ from torch.utils._pytree import tree_map_only
 
 from proveout import capture
 from proveout.check.outputs import leaves
+from proveout.compat.onnxflow.flat import tensor_leaves
 from proveout.engine.compiled import undisturbed
-from proveout.runtimes import RUNTIMES, Candidate, found_onnx, quiet, tensors
-from proveout.types import Job
+from proveout.runtimes import RUNTIMES, Candidate, live_onnx, quiet
+from proveout.types import META, Job
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -39,30 +40,33 @@ class Subject:
     """What a Job is about. `live` is its model where the caller has it; `wanted` the outputs to compare with."""
 
     job: Job
-    live: capture.Found | None = None
+    live: capture.LiveModel | None = None
     wanted: Any = None
     watch: Watch = field(default_factory=Watch)
     _scratch: tempfile.TemporaryDirectory[str] | None = None
 
     @functools.cached_property
-    def found(self) -> capture.Found:
-        found = self.live or (found_onnx(self.job) if self.job.workload.is_onnx else capture.load(self.job.workload))
+    def captured(self) -> capture.LiveModel:
+        captured = self.live or (live_onnx(self.job) if self.job.workload.is_onnx else capture.load(self.job.workload))
         torch.manual_seed(self.job.settings.seed)
-        return found
+        return captured
 
     @property
     def model(self) -> torch.nn.Module:
-        return self.found.module
+        return self.captured.module
 
     @property
     def call(self) -> Call:
         """The script's own inputs."""
-        return self.found.args, self.found.kwargs
+        return self.captured.args, self.captured.kwargs
 
     @property
     def is_compared(self) -> bool:
-        """Whether there is a reference: an ONNX file has none, and eager mode is it unless it is run once more."""
-        return not self.job.workload.is_onnx and (self.job.runtime != "eager" or "run" in self.job.do)
+        """Whether there is a reference: an ONNX file has none, nor has a model without values, and eager mode is it
+        unless it is run once more."""
+        workload = self.job.workload
+        values = not workload.is_onnx and workload.weights != META
+        return values and (self.job.runtime != "eager" or "run" in self.job.do)
 
     def eager(self, call: Call) -> Any:
         """The model in eager mode; the model stays as it was before the call."""
@@ -82,21 +86,21 @@ class Subject:
         """The model as the Job's runtime runs it."""
         self._scratch = tempfile.TemporaryDirectory(prefix="proveout-")
         prepare = RUNTIMES[self.job.runtime].prepare
-        return prepare(self.job, self.found, Path(self._scratch.name), self.watch.after_pass)
+        return prepare(self.job, self.captured, Path(self._scratch.name), self.watch.after_pass)
 
     def outputs(self) -> tuple[Any, Any]:
         """What the candidate gives, and what it should, in one structure."""
         args, kwargs = self.call
         with undisturbed(self.model, self.call):
-            given = copied(self.candidate.call(*args, **kwargs))
-        return given, tensors(self.reference) if self.candidate.tensors_only else self.reference
+            outputs = copied(self.candidate.call(*args, **kwargs))
+        return outputs, list(tensor_leaves(self.reference)) if self.candidate.tensors_only else self.reference
 
     def once(self, call: Callable[..., Any]) -> Callable[[], Any]:
         """What is timed: one call on the model's inputs, or what the caller's `iterate` makes of several."""
         args, kwargs = self.call
-        if self.found.iterate is None:
+        if self.captured.iterate is None:
             return lambda: call(*args, **kwargs)
-        iterate = self.found.iterate
+        iterate = self.captured.iterate
         return lambda: iterate(call)
 
 

@@ -5,257 +5,42 @@ from __future__ import annotations
 import functools
 import math
 import statistics
-import types as _types
-import typing
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, Union
+from typing import Any, Literal
 
-from proveout.coding import digest, hints_of, to_json
-from proveout.errors import UsageError, unknown
-from proveout.reasons import Reason
+from proveout.coding import digest, to_json
+from proveout.coverage import Coverage, Fallback, OpState, OpStatus
+from proveout.errors import UsageError
 from proveout.serving import Configuration
+from proveout.settings import OF_A_CHIP, Fidelity, Precision, Settings, Weights
+from proveout.tensor_spec import (
+    DRAM,
+    DTYPE_BYTES,
+    HOST,
+    L1,
+    TILE,
+    Buffer,
+    DeviceSpec,
+    Layout,
+    Memory,
+    Origin,
+    Sharding,
+    ShardSpec,
+    TensorSpec,
+    short_dtype,
+)  # fmt: skip
 
 SCHEMA = 2
 """Version of the Record format on disk; the store reads schema 1 too, whose times have neither interval nor verdict."""
 
-Layout = Literal["row_major", "tile"]
-Buffer = Literal["host", "dram", "l1"]
-Sharding = Literal["interleaved", "height", "width", "block"]
 Kind = Literal["measured", "modelled"]
 Judgement = Literal["steady", "unsteady", "too few", "predicted", "not judged"]
 """What samples are worth: the median stands; it does not; there are too few to say; a model gave it; nobody looked."""
 
 PROMISED: dict[Kind, float] = {"measured": 0.95, "modelled": 0.8}
 """How often the truth lies in a timing's interval: in that of a clock's median, and in that of a prediction."""
-
-TILE = 32
-
-DTYPE_BYTES: dict[str, float] = {
-    "bool": 1, "uint8": 1, "int8": 1, "uint16": 2, "int16": 2, "uint32": 4, "int32": 4, "uint64": 8, "int64": 8,
-    "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "complex32": 4, "complex64": 8, "complex128": 16,
-    "bfloat8_b": 1088 / 1024, "bfloat4_b": 576 / 1024,
-}  # fmt: skip
-_SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
-
-
-def short_dtype(dtype: str) -> str:
-    """`float32` as `f32`, `bfloat8_b` as `bf8_b`: for printing only."""
-    head = dtype.rstrip("0123456789_b") if dtype != "bool" else dtype
-    return _SHORT[head] + dtype[len(head) :] if head in _SHORT else dtype
-
-
-@dataclass(frozen=True)
-class ShardSpec:
-    """How one tensor is cut over cores: the shard's shape and the core grid (columns, rows)."""
-
-    shape: tuple[int, int]
-    grid: tuple[int, int]
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Where a tensor lies: on the host, in DRAM or in L1, interleaved over the banks or sharded."""
-
-    buffer: Buffer = "host"
-    sharding: Sharding = "interleaved"
-    shard: ShardSpec | None = None
-
-    def __str__(self) -> str:
-        return self.buffer if self.sharding == "interleaved" else f"{self.buffer}/{self.sharding}"
-
-
-HOST, DRAM, L1 = Memory("host"), Memory("dram"), Memory("l1")
-
-
-@dataclass(frozen=True)
-class TensorSpec:
-    """Everything about a tensor but its numbers."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    layout: Layout = "row_major"
-    memory: Memory = HOST
-
-    @property
-    def numel(self) -> int:
-        return math.prod(self.shape)
-
-    @functools.cached_property
-    def padded_shape(self) -> tuple[int, ...]:
-        """The shape as stored: in tile layout the last two dimensions are whole tiles."""
-        if self.layout == "row_major":
-            return self.shape
-        shape = (1,) * (2 - len(self.shape)) + self.shape
-        return (*shape[:-2], *(-(-n // TILE) * TILE for n in shape[-2:]))
-
-    @functools.cached_property
-    def nbytes(self) -> int:
-        """Bytes as stored, tile padding included."""
-        return math.ceil(math.prod(self.padded_shape) * DTYPE_BYTES[self.dtype])
-
-    @property
-    def page_bytes(self) -> int:
-        """One page of the buffer: a tile, or a row in row-major."""
-        elements = TILE * TILE if self.layout == "tile" else (self.shape[-1] if self.shape else 1)
-        return math.ceil(elements * DTYPE_BYTES[self.dtype])
-
-    @property
-    def num_pages(self) -> int:
-        return -(-self.nbytes // self.page_bytes) if self.nbytes else 0
-
-    def __str__(self) -> str:
-        place = "host" if self.memory == HOST else f"{self.layout.replace('row_major', 'rm')} {self.memory}"
-        return f"{short_dtype(self.dtype)}[{','.join(map(str, self.shape))}] {place}"
-
-
-@dataclass(frozen=True)
-class DeviceSpec:
-    """What a chip is, as data. Lengths in bytes, rates in GB/s, one chip each."""
-
-    name: str
-    arch: str
-    grid: tuple[int, int]
-    clock_ghz: float
-    l1_per_core: int
-    l1_allocatable: int
-    dram_banks: int
-    dram_bank_bytes: int
-    dram_gb_s: float
-    pm_dram_gib_s: float
-    """The DRAM rate that ttnn's own performance model assumes, in GiB/s."""
-    dram_alignment: int
-    l1_alignment: int
-    pcie_write_gb_s: float
-    pcie_read_gb_s: float
-    chips: int = 1
-    trace_region: int = 24 << 20
-    """DRAM bytes per bank set aside for recorded commands where Programs are traced: our default, of the order that
-    published models reserve."""
-
-    @property
-    def cores(self) -> int:
-        return self.grid[0] * self.grid[1]
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a Step comes from: the ATen node, the module path and the user's source line."""
-
-    node: str = ""
-    aten: str = ""
-    module: str = ""
-    source: str = ""
-
-
-Precision = Literal["model", "bfloat16"]
-Fidelity = Literal["LoFi", "HiFi2", "HiFi3", "HiFi4"]
-Weights = Literal["same", "bfloat16", "bfloat8_b", "bfloat4_b"]
-"""The format of a weight on the device; `same` is what `precision` gives."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a user may choose about a compilation; goes in, never comes out changed."""
-
-    precision: Precision = "model"
-    weights: Weights = "same"
-    """Of matrix products and convolutions."""
-    overrides: tuple[tuple[str, Weights], ...] = ()
-    """(pattern, format) for the weights of some: a module's path (with all inside it) or an ATen op; the last one that
-    matches counts."""
-    math_fidelity: Fidelity | None = None
-    fallback: Literal["host", "error"] = "host"
-    memory: Literal["auto", "dram"] = "auto"
-    sharding: Literal["interleaved", "norms"] = "interleaved"
-    """Which results are cut over the cores: none, or those of normalisations, where the plan says that it pays."""
-    products: Literal["default", "configured"] = "default"
-    """Whether products with a bias get a program config, which adds it inside, where the plan says that it pays."""
-    parallel: Literal["auto", "data", "tensor", "none"] = "auto"
-    """Over a device's several chips: the batch (`data`), the columns of linears (`tensor`), or one chip only."""
-    numerics: Literal["fast", "faithful"] = "fast"
-    """On `sim`: torch's own kernels, or the chip's rules bit by bit where they are known."""
-    trace: bool = False
-    queues: Literal[1, 2] = 1
-    verify: bool = False
-    pcc: float = 0.99
-    seed: int = 0
-
-    @staticmethod
-    def of(value: Settings | dict[str, Any] | None) -> Settings:
-        """Settings from what a user wrote; an unknown name or value is refused by name."""
-        if value is None:
-            return Settings()
-        if isinstance(value, Settings):
-            return value
-        if not isinstance(value, dict):
-            raise UsageError(f"settings must be a dict or proveout.Settings, not {type(value).__name__}.")
-        hints = hints_of(Settings)
-        for name, given in value.items():
-            if name not in hints:
-                raise unknown("setting", name, hints)
-            _check(name, given, hints[name])
-        chosen: dict[str, Any] = {k: float(v) if hints[k] is float else v for k, v in value.items()}
-        if "overrides" in chosen:
-            chosen["overrides"] = _pairs(chosen["overrides"])
-        return Settings(**chosen)
-
-    @property
-    def packs_weights(self) -> bool:
-        """Whether some weight is to be stored in a format of its own."""
-        return any(dtype != "same" for dtype in (self.weights, *(d for _, d in self.overrides)))
-
-    def weights_of(self, origin: Origin) -> Weights:
-        """The format for the weight of an op that comes from there."""
-        parts = origin.module.split(".") if origin.module else []
-        names = [origin.aten, *(".".join(parts[: i + 1]) for i in range(len(parts)))]
-        found = [dtype for pattern, dtype in self.overrides if any(fnmatchcase(n, pattern) for n in names)]
-        return found[-1] if found else self.weights
-
-
-OF_A_CHIP = Settings(precision="bfloat16")
-"""What a proof on a chip starts with; `devices.registry.settings_for` gives those of any target."""
-
-
-def _pairs(overrides: Any) -> tuple[tuple[str, Weights], ...]:
-    """Overrides as a user wrote them: a dict, or a list of pairs."""
-    items = overrides.items() if isinstance(overrides, dict) else overrides
-    shape = "setting 'overrides' takes {pattern: format} or a list of such pairs"
-    try:
-        pairs = [(pattern, dtype) for pattern, dtype in items]
-    except (TypeError, ValueError):
-        raise UsageError(f"{shape}, not {overrides!r}.") from None
-    for pattern, dtype in pairs:
-        if not isinstance(pattern, str) or not pattern:
-            raise UsageError(f"{shape}; {pattern!r} is not a module's path or an ATen op.")
-        if dtype not in typing.get_args(Weights):
-            raise unknown(f"format for {pattern!r} in setting 'overrides':", dtype, typing.get_args(Weights))
-    return tuple(pairs)
-
-
-def _check(name: str, value: object, hint: Any) -> None:
-    choices = _choices(hint)
-    if choices:
-        if value not in choices or isinstance(value, bool):
-            raise unknown(f"value for setting {name!r}:", value, map(str, choices))
-    elif hint is bool and not isinstance(value, bool):
-        raise UsageError(f"setting {name!r} takes True or False, not {value!r}.")
-    elif hint is int and (not isinstance(value, int) or isinstance(value, bool)):
-        raise UsageError(f"setting {name!r} takes a whole number, not {value!r}.")
-    elif hint is float and not (isinstance(value, (int, float)) and -1 <= value <= 1):
-        raise UsageError(f"setting {name!r} takes a number from -1 to 1, not {value!r}.")
-
-
-def _choices(hint: Any) -> tuple[Any, ...]:
-    """The values a Literal admits, also inside `Literal[…] | None`."""
-    if typing.get_origin(hint) is Literal:
-        return typing.get_args(hint)
-    if typing.get_origin(hint) in (Union, _types.UnionType):
-        parts = typing.get_args(hint)
-        return tuple(c for p in parts for c in ((None,) if p is type(None) else _choices(p)))
-    return ()
 
 
 @dataclass(frozen=True)
@@ -279,7 +64,7 @@ class Workload:
     depth: int = 0
     """How many module calls stood around this one; 0 for a model of its own."""
     weights: str = ""
-    """What `--weights` asked for: `random`, `pretrained` or a folder; empty for what the script itself does."""
+    """What `--weights` asked for: `random`, `pretrained`, `meta` or a folder; empty for what the script itself does."""
     random_weights: tuple[str, ...] = ()
     """The checkpoints that were asked for and got seeded random weights instead."""
     obstacle: str = ""
@@ -311,6 +96,10 @@ class Workload:
         return self.script.endswith(".onnx")
 
 
+META = "meta"
+"""A Workload's `weights` where its tensors have shapes and no values: it can be planned, not run."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """What a script may use while it runs. Time is its caller's to watch."""
@@ -335,9 +124,11 @@ Do = Literal[
     "serve",
     "evaluate",
     "generate",
+    "load",
     "trace",
     "explain",
     "minimize",
+    "tune",
 ]
 
 
@@ -372,6 +163,17 @@ class Explain:
     settings: Settings | None = None
     every: bool = False
     """Look into every op, whatever it costs."""
+
+
+@dataclass(frozen=True)
+class Tune:
+    """What a search over single ops is asked: the quickest model within its budget, or the smallest cure; or whether a
+    certificate holds."""
+
+    goal: Literal["faster", "cure"] = "faster"
+    minutes: float = 30.0
+    check: str = ""
+    """A certificate to replay instead."""
 
 
 @dataclass(frozen=True)
@@ -411,6 +213,8 @@ class Job:
     """The stages that make the ONNX file, where they are the user's own."""
     explain: Explain | None = None
     """What the error is told against where it is explained; into `artifacts`."""
+    tune: Tune | None = None
+    """What a search over single ops is asked; its certificate goes into `artifacts`."""
     slower_than_ns: int | None = None
     """A modelled time above this is a failure where a failure is made small."""
 
@@ -419,9 +223,20 @@ class Job:
         """Names the Record: changes whenever the model, its shapes, a setting or a version that matters does."""
         w = self.workload
         apart = ["workload", "timeout_s", "artifacts", "dump", "limits", "lean"]
-        younger = ("serve", "trace", "enough_s", "onnx_opset", "sequence", "explain", "slower_than_ns")  # than most
+        younger = (
+            "serve",
+            "trace",
+            "enough_s",
+            "onnx_opset",
+            "sequence",
+            "explain",
+            "tune",
+            "slower_than_ns",
+        )  # than most
         apart += [name for name in younger if getattr(self, name) is None]
         doing = {k: v for k, v in to_json(self).items() if k not in apart}
+        if not self.settings.per_op:
+            del doing["settings"]["per_op"]
         # The last folder tells two scripts of one name apart; more of the path would tie Records to a machine.
         script = "/".join(w.script.split("/")[-2:])
         model = [w.name, script, w.selector, w.source, w.script_args, w.weights]
@@ -537,117 +352,6 @@ class Timing:
         return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
 
 
-OpState = Literal["converted", "host", "removed"]
-
-
-@dataclass(frozen=True)
-class OpStatus:
-    """What became of one ATen node."""
-
-    node: str
-    aten: str
-    state: OpState
-    reason: str = ""
-    inputs: str = ""
-    module: str = ""
-    source: str = ""
-    cause: Reason | None = None
-    """Of an op on the host: the reason's kind and facts, of which `reason` is the sentence. Old Records have none."""
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """What converted, what stayed on the host and why, over all graphs of a model."""
-
-    ops: tuple[OpStatus, ...] = ()
-    num_transfers: int = 0
-    num_graphs: int = 0
-    graph_breaks: tuple[str, ...] = ()
-    parallel: tuple[str, ...] = ()
-    """On a device of several chips, how each graph uses them, and why not otherwise."""
-
-    def __add__(self, other: Coverage) -> Coverage:
-        return Coverage(
-            self.ops + other.ops,
-            self.num_transfers + other.num_transfers,
-            self.num_graphs + other.num_graphs,
-            self.graph_breaks + other.graph_breaks,
-            tuple(dict.fromkeys(self.parallel + other.parallel)),
-        )
-
-    @property
-    def before(self) -> int:
-        return len(self.ops)
-
-    @property
-    def before_unique(self) -> int:
-        return len({op.aten for op in self.ops})
-
-    @property
-    def on_host(self) -> tuple[OpStatus, ...]:
-        return tuple(op for op in self.ops if op.state == "host")
-
-    @property
-    def remain(self) -> int:
-        return len(self.on_host)
-
-    @property
-    def remain_unique(self) -> int:
-        return len({op.aten for op in self.on_host})
-
-    @property
-    def host_share(self) -> float:
-        return self.remain / self.before if self.ops else 0.0
-
-    def by_op(self) -> list[tuple[str, dict[str, int], str]]:
-        """(ATen op, count per state, first reason), sorted by name: the op conversion table."""
-        rows: dict[str, tuple[dict[str, int], list[str]]] = {}
-        for op in self.ops:
-            counts, reasons = rows.setdefault(op.aten, ({}, []))
-            counts[op.state] = counts.get(op.state, 0) + 1
-            if op.reason and op.state == "host":
-                reasons.append(op.reason)
-        return [(name, counts, reasons[0] if reasons else "") for name, (counts, reasons) in sorted(rows.items())]
-
-
-@dataclass(frozen=True)
-class Fallback:
-    """One line of the fallback ledger: an ATen op that stays on the host for one reason, over all graphs of a model.
-
-    Times are modelled and are those of transfers: the host is not modelled, so the op's own time is in none of them.
-    """
-
-    aten: str
-    reason: str
-    count: int
-    fix: str
-    """The cheapest thing to do about it."""
-    nodes: tuple[str, ...] = ()
-    modules: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
-    """The user's lines."""
-    num_transfers: int = 0
-    """Transfers at every call that exist for these ops alone."""
-    transfer_bytes: int = 0
-    transfer_ns: int | None = None
-    """None where the device is not modelled."""
-    time_share: float | None = None
-    """Of the modelled time of one call of every graph."""
-    transfer_share: float = 0.0
-    """Of all transfers."""
-    saved_transfers: int = 0
-    """Fewer transfers if these ops alone converted; negative where neighbours on the host would need more."""
-    saved_ns: int | None = None
-    """Less modelled time then, before the time of the kernels they would become."""
-    neighbours: tuple[str, ...] = ()
-    """Other ops of this ledger that share its trips to the host."""
-    together_transfers: int = 0
-    """Fewer transfers if the neighbours converted too."""
-    together_ns: int | None = None
-    cause: Reason | None = None
-    """The reason's kind and facts. Old Records have none."""
-
-
 Place = Literal["input", "output", "device", "layout", "transfer", "host"]
 
 
@@ -713,8 +417,8 @@ class Record:
     @property
     def pcc(self) -> float | None:
         """The lowest PCC over the outputs."""
-        found = [c.pcc for c in self.comparisons if c.scope == "output" and c.pcc is not None]
-        return min(found) if found else None
+        pccs = [c.pcc for c in self.comparisons if c.scope == "output" and c.pcc is not None]
+        return min(pccs) if pccs else None
 
     def timing(self, what: str) -> Timing | None:
         return next((t for t in self.timings if t.what == what), None)
@@ -727,19 +431,19 @@ class Record:
 @functools.cache
 def versions() -> dict[str, str]:
     """The versions that a result depends on, read without importing anything heavy."""
-    found = {}
+    packages = {}
     for package in ("proveout", "torch"):
         try:
-            found[package] = metadata.version(package)
+            packages[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
-            found[package] = "source tree"
-    return found
+            packages[package] = "source tree"
+    return packages
 
 
 __all__ = [
-    "Buffer", "Comparison", "Coverage", "DRAM", "DTYPE_BYTES", "DeviceSpec", "Do", "Explain", "Fallback", "GraphNode",
-    "HOST", "Job", "Judgement", "Kind", "L1", "Layout", "Limits", "Memory", "MemoryUse", "ModeGap", "OpState",
-    "OpStatus", "Origin", "Place", "Precision", "Record", "Runtime", "SCHEMA", "Settings", "ShardSpec", "Sharding",
-    "Status", "StepGap", "TILE", "TensorSpec", "Timing", "Trace", "Trust", "Weights", "Workload", "short_dtype",
-    "versions",
+    "Buffer", "Comparison", "Coverage", "DRAM", "DTYPE_BYTES", "DeviceSpec", "Do", "Explain", "Fallback",
+    "Fidelity", "GraphNode", "HOST", "Job", "Judgement", "Kind", "L1", "Layout", "Limits", "Memory", "MemoryUse",
+    "ModeGap", "OF_A_CHIP", "OpState", "OpStatus", "Origin", "PROMISED", "Place", "Precision", "Record", "Runtime",
+    "SCHEMA", "Sequenced", "Settings", "ShardSpec", "Sharding", "Status", "StepGap", "TILE", "TensorSpec", "Timing",
+    "Trace", "Tune", "Trust", "Weights", "Workload", "short_dtype", "versions",
 ]  # fmt: skip

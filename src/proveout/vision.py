@@ -130,8 +130,8 @@ class _Finder:
     ) -> importlib.machinery.ModuleSpec | None:
         if name not in _AROUND:
             return None
-        found = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
-        spec = next((spec for spec in found if spec is not None), None)
+        specs = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
+        spec = next((spec for spec in specs if spec is not None), None)
         if spec is not None and spec.loader is not None:
             _lay_around(spec.loader, _AROUND[name])
         return spec

@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 from quick_runs import experts
 
+from proveout import report
 from proveout.cli.verbs.app import serving
+from proveout.clock.conditions import cpu_pressure
+from proveout.store import Store
+from record_stores import many
+
+STOP_S = 2
+"""How long Stop may take on a machine that does nothing else."""
+BUSY = 10
+"""Per cent of the time in which some task waits for a processor."""
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.e2e]
 
@@ -80,6 +89,34 @@ def test_digits_on_a_wide_and_a_narrow_window(app, tab):
     assert narrow["x"] + narrow["width"] <= 390
 
 
+def test_typed_text_survives_another_page_and_a_phone_shows_results_before_settings(app, tab):
+    page = tab(f"{app}/text")
+    prompt = page.get_by_label("Prompt")
+    prompt.fill("My own words")
+    prompt.press("Control+Enter")
+    page.get_by_text(re.compile(r"Prompt: \d+ of")).wait_for()
+    page.get_by_role("link", name="Digits").first.click()
+    start(page)
+    finished(page)
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_timeout(800)
+    results, fields = (page.locator(place).first.bounding_box()["y"] for place in (".po-stages", "text=Iterations"))
+    assert results < fields
+    assert page.get_by_role("button", name="Stop").count() == 1
+    page.set_viewport_size({"width": 1280, "height": 1400})
+    page.get_by_role("link", name="Text generation").first.click()
+    page.get_by_role("heading", name="Text generation").wait_for()
+    assert page.get_by_label("Prompt").input_value() == "My own words"
+
+
+def test_the_report_shows_its_last_column_at_1280(chromium, tmp_path):
+    report.write(Store(many(tmp_path / "store", 24)), tmp_path / "out", ("html",))
+    page = chromium.new_page(viewport={"width": 1280, "height": 800})
+    page.goto(f"file://{tmp_path}/out/report.html")
+    inside, shown = page.evaluate("(s => [s.scrollWidth, s.clientWidth])(document.querySelector('.scroll'))")
+    assert inside <= shown
+
+
 def test_a_drawn_digit_reaches_the_model(app, tab):
     page = tab(f"{app}/digits")
     page.get_by_text("Draw", exact=True).click()
@@ -112,7 +149,7 @@ def test_an_answer_is_marked_in_its_context(app, tab):
     number(page, "Iterations", 1)
     start(page)
     finished(page)
-    assert page.locator("mark").inner_text() == "1890"
+    assert page.locator("mark").inner_text() == "330 metres"
     assert "Tokens per second" in page.inner_text("body")
 
 
@@ -138,10 +175,15 @@ def test_stop_ends_a_run_and_another_can_start(app, tab):
     page.wait_for_timeout(1000)
     assert workers(app)
     stop.click()
-    until = time.monotonic() + 20
-    while workers(app) and time.monotonic() < until:
+    began = time.monotonic()
+    while workers(app) and time.monotonic() < began + 60:
         time.sleep(0.05)
+    seconds = time.monotonic() - began
     assert not workers(app)
+    if (
+        cpu_pressure() or 0
+    ) <= BUSY:  # elsewhere a wall clock says nothing; tests/unit/test_isolate.py counts the waits
+        assert seconds < STOP_S
     page.get_by_text("Nothing was stored").wait_for()
     assert page.get_by_role("button", name="Run").is_enabled()
 
@@ -156,9 +198,7 @@ def app_with_experts(tmp_path):
 
 def test_a_compile_error_says_what_where_and_what_next_and_the_app_lives_on(app_with_experts, tab):
     app = app_with_experts
-    page = tab(f"{app}/text")
-    number(page, "Input length", 12)
-    number(page, "New tokens", 3)
+    page = tab(f"{app}/answers")
     settings(page)
     choose(page, "Ops without a kernel", "error")
     start(page)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -10,8 +11,8 @@ testing = pytest.importorskip("streamlit.testing.v1", reason="needs the extra `a
 
 from proveout.app import main, results  # noqa: E402
 from proveout.app.runs import Seen  # noqa: E402
-from proveout.app.tasks import TASKS, Inputs, Request  # noqa: E402
-from proveout.app.worker import with_first_token  # noqa: E402
+from proveout.app.tasks import TASKS, Inputs, TaskRequest  # noqa: E402
+from proveout.app.worker import Generation, with_token_times  # noqa: E402
 from proveout.columns.words import WEAK  # noqa: E402
 from proveout.types import Comparison, Coverage, Job, MemoryUse, OpStatus, Record, Timing, Workload  # noqa: E402
 
@@ -54,9 +55,34 @@ def test_an_example_fills_the_context_and_the_question():
 
 def test_the_weights_in_use_are_said():
     page = opened("text")
-    assert "trained on the King James Bible" in page.caption[0].value
+    assert any("trained on the King James Bible" in caption.value for caption in page.caption)
     page.radio[0].set_value("random").run()
-    assert "the answer is noise" in page.caption[0].value
+    assert any("the answer is noise" in caption.value for caption in page.caption)
+
+
+def test_tokens_are_counted_and_nothing_is_cut_in_silence():
+    page = opened("answers")
+    assert any(
+        re.fullmatch(r"Question \d+ \+ context \d+ \+ 3 marks: \d+ of 128 tokens.", c.value) for c in page.caption
+    )
+    assert not page.warning
+    page.text_area[0].set_value("Ann likes rice and tea. " * 30).run()
+    assert re.match(r"The last \d+ tokens of the context are cut. Set the length to \d+ or more", page.warning[0].value)
+    page.text_input[0].set_value("why " * 200).run()
+    assert page.warning[0].value.startswith("The question alone takes ")
+    assert next(b for b in page.button if b.label == "Run").disabled
+
+
+def test_lengths_go_as_far_as_the_loaded_model_and_no_further():
+    page = opened("text")
+    length, new = (next(n for n in page.number_input if n.label == label) for label in ("Input length", "New tokens"))
+    assert (length.max, new.max) == (511, 508)  # the small model's 512 positions
+    length.set_value(500)
+    new.set_value(100)
+    page.run()
+    assert "500 + 100 tokens do not fit: this model takes 512 in all." in page.warning[0].value
+    page.radio[0].set_value("random").run()
+    assert not page.warning, "GPT-2 at its true size takes 1,024"
 
 
 def test_the_first_page_and_the_navigation_open():
@@ -88,7 +114,7 @@ def record(kind: str) -> Record:
 
 @pytest.mark.parametrize(("kind", "unit"), [("modelled", "modelled ×"), ("measured", "×")])
 def test_a_speed_up_of_a_modelled_time_says_so(kind, unit):
-    request = Request("text", Inputs(prompt="a", length=4, new_tokens=10))
+    request = TaskRequest("text", Inputs(prompt="a", length=4, new_tokens=10))
     tiles = {t.name: t for t in results.figures(request, Seen(tokens=10), record(kind))}
     speed_up = tiles["Speed-up against the CPU"]
     assert (speed_up.value, speed_up.unit) == ("4", unit)
@@ -120,26 +146,31 @@ def test_a_modelled_time_counts_with_the_measured_part_of_the_host():
 
 def test_a_device_without_times_is_not_called_measured():
     nothing = replace(record("measured"), timings=record("measured").timings[:1])
-    shown = "".join(results._badges(Request("text", Inputs()), nothing))
+    shown = "".join(results._badges(TaskRequest("text", Inputs()), nothing))
     assert "no time on sim" in shown
     assert "measured" not in shown
 
 
-def test_a_modelled_first_token_is_one_of_so_many_equal_calls():
-    request = Request("text", Inputs(prompt="a", length=4, new_tokens=10))
-    told = with_first_token(record("modelled"), [], request.inputs.new_tokens)
+def test_a_modelled_generation_is_divided_as_its_calls_are():
+    """Of 2 ms, the prompt's call takes 0.65 ms and nine more tokens 0.15 ms each."""
+    request = TaskRequest("text", Inputs(prompt="a", length=4, new_tokens=10))
+    told = with_token_times(record("modelled"), [Generation(1, 2, 650_000)], request.inputs.new_tokens)
     tiles = {t.name: t for t in results.figures(request, Seen(tokens=10), told)}
-    assert (tiles["Time to first token"].value, tiles["Time to first token"].unit) == ("200", "µs")
-    first, whole = told.timing("first token"), told.timing("compiled")
-    assert (first.kind, first.verdict) == ("modelled", whole.verdict)
-    assert first.interval_ns == tuple(end / 10 for end in whole.interval_ns)
+    assert (tiles["Time to first token"].value, tiles["Time to first token"].unit) == ("650", "µs")
+    assert (tiles["Time per output token"].value, tiles["Time per output token"].unit) == ("150", "µs")
+    first, compiled = told.timing("first token"), told.timing("compiled")
+    assert (first.kind, first.verdict) == ("modelled", compiled.verdict)
+    assert first.interval_ns == pytest.approx(tuple(end * 0.325 for end in compiled.interval_ns))
 
 
-def test_a_measured_first_token_has_its_own_samples_interval_and_verdict():
-    times = [1_000_000 + 1000 * (n % 7) for n in range(30)]
+def test_measured_tokens_have_their_own_samples_interval_and_verdict():
+    times = [Generation(1_000_000 + 1000 * (n % 7), 9_000_000) for n in range(30)]
     whole = record("measured")
     whole = replace(whole, timings=tuple(replace(t, samples_ns=t.samples_ns * 30) for t in whole.timings))
-    first = with_first_token(whole, times, 10).timing("first token")
-    assert (first.kind, first.samples_ns) == ("measured", tuple(times[-len(whole.timing("compiled").samples_ns) :]))
+    told = with_token_times(whole, times, 10)
+    first, later = told.timing("first token"), told.timing("time per token")
+    kept = times[-len(whole.timing("compiled").samples_ns) :]
+    assert (first.kind, first.samples_ns) == ("measured", tuple(g.first_ns for g in kept))
     assert first.interval_ns is not None
     assert first.verdict == "too few"
+    assert set(later.samples_ns) == {1_000_000}

@@ -1,5 +1,5 @@
 """Compiles the test models and every sample of the op table, and saves their Programs, for `replay.py`:
-`programs.py -o FOLDER [--chip n150] [MODEL … | samples]`."""
+`programs.py -o FOLDER [--chip n150] [MODEL … | samples | decoders]`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1] / "models"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
 from harness import run
+from small_decoders import CONFIGS, without_weights
 from zoo import MODELS
 
 import proveout
+from proveout.generation import Generator
 from proveout.ops.table import all_ops
 from proveout.types import Settings
 
 PRECISIONS = ("model", "bfloat16")
-SAMPLES = "samples"
+SAMPLES, DECODERS = "samples", "decoders"
+USERS = (1, 4)
 
 
 def save_model(name: str, folder: Path, device: str) -> int:
@@ -46,15 +49,44 @@ def save_samples(folder: Path, device: str) -> int:
     return saved
 
 
+def save_decoders(folder: Path, device: str) -> int:
+    """Prefill and decode of every small decoder. A Program that is there already is not made again."""
+    saved = 0
+    for name in CONFIGS:
+        for precision in PRECISIONS:
+            for users in USERS:
+                stem = f"{name}-{precision}-{users}"
+                if (folder / f"{stem}-decode").exists():
+                    continue
+                torch._dynamo.reset()
+                settings = {"precision": precision}
+                generator = Generator.compile(
+                    without_weights(name),
+                    device=device,
+                    settings=settings,
+                    max_length=128,
+                    batch=users,
+                    prompt_lengths=(32,),
+                    dry_run=True,
+                )
+                for phase, program in generator.programs.items():
+                    program.save(folder / f"{stem}-{phase.replace(' ', '-')}")
+                    saved += 1
+    return saved
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", nargs="*", default=[*MODELS, SAMPLES])
+    parser.add_argument("what", nargs="*", default=[*MODELS, SAMPLES, DECODERS])
     parser.add_argument("--chip", default="n150")
     parser.add_argument("-o", "--output", type=Path, required=True)
     arguments = parser.parse_args()
     folder, device = arguments.output / arguments.chip, f"sim:{arguments.chip}"
     for name in arguments.what:
-        saved = save_samples(folder / SAMPLES, device) if name == SAMPLES else save_model(name, folder, device)
+        if name == DECODERS:
+            saved = save_decoders(folder / DECODERS, device)
+        else:
+            saved = save_samples(folder / SAMPLES, device) if name == SAMPLES else save_model(name, folder, device)
         print(f"{name}: {saved} Programs", flush=True)
 
 

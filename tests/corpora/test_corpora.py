@@ -1,5 +1,5 @@
-"""Every script of every corpus is labelled, described and sound; each tenth runs alone and is discovered, the others
-by name (-m whole_corpora)."""
+"""Every script of every corpus is labelled, described and sound; each tenth is discovered, each thirtieth also runs
+alone; the others by name (-m whole_corpora)."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ AT_LEAST = {
     "diffusers": 6,
     "graph_convolutions": 10,
     "llm_layer": 10,
+    "llm": 15,
 }
 LABELS = ("name", "author", "task", "domain", "license")
 
@@ -36,18 +37,15 @@ SCRIPTS = {str(path.relative_to(corpora_folder())): path for path, _ in resolve(
 EVERY_SCRIPT = pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
 
 
-def _in_the_tenth(name: str) -> bool:
+def one_in(count: int) -> pytest.MarkDecorator:
     """A seeded choice that a new script does not change for the others."""
-    return zlib.crc32(name.encode()) % 10 == 0
 
+    def mark(name: str) -> pytest.MarkDecorator:
+        return pytest.mark.whole_corpora if zlib.crc32(name.encode()) % count else pytest.mark.slow
 
-A_TENTH_BY_DEFAULT = pytest.mark.parametrize(
-    "script",
-    [
-        pytest.param(path, id=name, marks=pytest.mark.slow if _in_the_tenth(name) else pytest.mark.whole_corpora)
-        for name, path in SCRIPTS.items()
-    ],
-)
+    return pytest.mark.parametrize(
+        "script", [pytest.param(path, id=name, marks=mark(name)) for name, path in SCRIPTS.items()]
+    )
 
 
 @pytest.mark.parametrize("corpus", AT_LEAST)
@@ -89,7 +87,7 @@ def test_every_checkpoint_of_the_table_has_its_script() -> None:
         assert f'build("{dict(read_labels(path))["name"][0]}", args)' in path.read_text(encoding="utf-8")
 
 
-@A_TENTH_BY_DEFAULT
+@one_in(30)
 def test_a_script_runs_alone(script: Path, tmp_path: Path) -> None:
     tested = str(Path(proveout.__file__).parents[1])
     environment = {**os.environ, "PYTHONPATH": tested, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
@@ -107,7 +105,7 @@ def warm() -> Iterator[WarmServer]:
     server.stop()
 
 
-@A_TENTH_BY_DEFAULT
+@one_in(10)
 def test_a_script_s_models_are_discovered(script: Path, warm: WarmServer) -> None:
     found = discover(script, script_args="--small", timeout_s=300, run=warm.run)
     expected = ("expect", ("fail",)) not in read_labels(script)

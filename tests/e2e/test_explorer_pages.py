@@ -109,7 +109,7 @@ def test_a_running_sweep_is_followed_without_a_click(visit, stores):
         noted.expect(9, 0)
         noted.start("attention on sim:n150")
         page.get_by_text("attention on sim:n150").wait_for(timeout=20_000)
-        noted.end(finished=True)
+        noted.end("finished")
         page.get_by_text("✓ finished").wait_for(timeout=20_000)
     finally:
         shutil.rmtree(stores["some"] / "sweeps")

@@ -15,7 +15,7 @@ import pytest
 from proveout.capture import How
 from proveout.errors import EnvironmentFault, UsageError
 from proveout.store import Store
-from proveout.sweep import Asked, sweep
+from proveout.sweep import SweepPlan, sweep
 from proveout.sweep.tasks import Find, Prove
 from proveout.types import Job, Settings, Workload
 
@@ -102,7 +102,7 @@ def test_a_node_lost_in_the_middle_loses_no_record_and_no_job(cluster: Any, tmp_
     threading.Thread(target=lose_a_node, daemon=True).start()
     store, told = Store(tmp_path / "cache"), Told()
     store.check_writable()
-    asked = Asked(store, (("sim:n150", Settings(precision="bfloat16")),), COMPILE)
+    asked = SweepPlan(store, (("sim:n150", Settings(precision="bfloat16")),), COMPILE)
     scripts = [(tmp_path / f"{name}.py", ()) for name in names]
     results = sweep(asked, scripts, Cluster(cluster.address, store), told)
 
@@ -141,7 +141,7 @@ def test_a_node_without_the_store_sends_its_record_back(cluster: Any, tmp_path: 
     store.check_writable()
     workers = Cluster(cluster.address, store)
     workers._mark.unlink()  # so no node sees it
-    asked = Asked(store, (("sim:n150", Settings()),), COMPILE)
+    asked = SweepPlan(store, (("sim:n150", Settings()),), COMPILE)
     (result,) = sweep(asked, [(tmp_path / "a.py", ())], workers, Told())
     assert result.path == store.path(result.record.job)
     assert result.record.status == "passed"
@@ -162,7 +162,7 @@ def test_scripts_and_what_lies_beside_them_go_to_nodes_that_do_not_have_them(clu
     script = folder / "net.py"
     workers = Cluster(cluster.address, store, [script])
     shutil.rmtree(folder)  # no node has it now
-    asked = Asked(store, (("sim:n150", Settings()),), COMPILE)
+    asked = SweepPlan(store, (("sim:n150", Settings()),), COMPILE)
     (result,) = sweep(asked, [(script, ())], workers, Told())
     assert (result.record.status, result.record.job.workload.parameters) == ("passed", 32 * 4 + 4), result.row["reason"]
     assert result.record.job.workload.script == result.row["script"] == str(script)

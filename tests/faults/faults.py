@@ -1,14 +1,18 @@
-"""Breaks things on purpose and counts what is lost: `python tests/faults/faults.py [TRIES]`, or `make faults`.
+"""Breaks things on purpose and counts what is lost: `python tests/faults/faults.py`, or `make faults`.
 
 Each row of FAULTS is one way to break something, tried several times. A loss is a finished result that is gone or
 damaged afterwards, a traceback, or a process that stays. Noticing is the time until the next command says what
-happened or goes on. Writes the table to docs/reference/faults.md and exits with 1 where anything was lost.
+happened or goes on. Every row is kept as soon as it is made (docs/reference/faults.json), and the page
+docs/reference/faults.md is drawn from all rows kept: `--rows bring-up app` makes only those whose name has one of these
+words again, `--missing` only those that were never made. Exits with 1 where anything was lost.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import dataclasses
+import datetime
 import json
 import os
 import random
@@ -27,6 +31,7 @@ from proveout.types import Job, Record, Timing, Workload
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "faults.md"
+ROWS = PAGE.with_suffix(".json")
 SCRIPT = "import torch\nmodel = torch.nn.Linear({0}, {0})\nmodel(torch.ones(1, {0}))\n"
 SCRIPTS = 3
 PROVEOUT = [sys.executable, "-c", "import sys; from proveout.cli import main; sys.exit(main())"]
@@ -550,50 +555,85 @@ FAULTS: dict[str, tuple[Callable[[Path, random.Random], Try], float]] = {
 """What is broken, and how many times as often it is tried as the first."""
 
 
-def rows(tries: int) -> Iterator[tuple[str, int, int, str]]:
-    for name, (fault, times) in FAULTS.items():
-        outcomes: list[Try] = []
-        reason = ""
-        for seed in range(max(1, round(tries * times))):
-            with tempfile.TemporaryDirectory(prefix="faults-") as folder:
-                try:
-                    outcomes.append(fault(Path(folder), random.Random(seed)))
-                except Unavailable as error:
-                    reason = str(error)
-                    break
-        for outcome in outcomes:
-            if outcome.lost:
-                print(f"LOST: {name}: {outcome.why}", file=sys.stderr)
-        lost = sum(outcome.lost for outcome in outcomes)
-        longest = max((outcome.noticed_s for outcome in outcomes), default=0.0)
-        yield name, len(outcomes), lost, reason or f"{longest:.2g} s"
-        print(json.dumps([name, len(outcomes), lost, reason or f"{longest:.2g} s"]), flush=True)
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """What became of one fault. `noticed` says why it could not be tried, where tries is 0."""
+
+    tries: int
+    losses: int
+    noticed: str
+    day: str
 
 
-def main(tries: int = 5) -> int:
-    found = list(rows(tries))
-    print(write_page(found))
-    return int(any(lost for _, _, lost, _ in found))
+def try_fault(name: str, tries: int) -> Row:
+    fault, times = FAULTS[name]
+    outcomes: list[Try] = []
+    reason = ""
+    for seed in range(max(1, round(tries * times))):
+        with tempfile.TemporaryDirectory(prefix="faults-") as folder:
+            try:
+                outcomes.append(fault(Path(folder), random.Random(seed)))
+            except Unavailable as error:
+                reason = str(error)
+                break
+    for outcome in outcomes:
+        if outcome.lost:
+            print(f"LOST: {name}: {outcome.why}", file=sys.stderr)
+    longest = max((outcome.noticed_s for outcome in outcomes), default=0.0)
+    losses = sum(outcome.lost for outcome in outcomes)
+    return Row(len(outcomes), losses, reason or f"{longest:.2g} s", datetime.date.today().isoformat())
 
 
-def write_page(found: list[tuple[str, int, int, str]]) -> str:
+def read_rows() -> dict[str, Row]:
+    """The rows kept, of faults that there still are, in the order of FAULTS."""
+    kept_rows = json.loads(ROWS.read_text()) if ROWS.exists() else {}
+    return {name: Row(**kept_rows[name]) for name in FAULTS if name in kept_rows}
+
+
+def keep_row(name: str, row: Row) -> None:
+    rows = {**read_rows(), name: row}
+    ROWS.write_text(json.dumps({name: dataclasses.asdict(rows[name]) for name in FAULTS if name in rows}, indent=1))
+    PAGE.write_text(page(read_rows()))
+
+
+def page(rows: dict[str, Row]) -> str:
+    missing = [name for name in FAULTS if name not in rows]
     lines = [
         "# What breaks, and what is lost",
         "",
         "`make faults` makes this table: everything is broken for real, as often as it says, at random moments. A loss",
-        "is a finished result that is gone or damaged, a traceback, or a wrong number. The last column is the longest",
+        "is a finished result that is gone or damaged, a traceback, or a wrong number. *Noticed within* is the longest",
         "time until the next command had noticed or repaired it, on the machine and under the load that it was made.",
+        "Rows can be made one by one (`python tests/faults/faults.py --rows WORD`), so each has its day.",
         "",
-        "| fault | tries | losses | noticed within |",
-        "|---|---:|---:|---:|",
-        *(f"| {name} | {count} | {lost} | {noticed} |" for name, count, lost, noticed in found),
+        *(["Not tried yet: " + "; ".join(missing) + ".", ""] if missing else []),
+        "| fault | tries | losses | noticed within | tried on |",
+        "|---|---:|---:|---:|---|",
+        *(f"| {name} | {row.tries} | {row.losses} | {row.noticed} | {row.day} |" for name, row in rows.items()),
         "",
         "More ways to break a benchmark are in `tests/unit/test_benchmark_faults.py`.",
     ]
-    text = "\n".join(lines) + "\n"
-    PAGE.write_text(text)
-    return text
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Break things on purpose, and count what is lost.")
+    parser.add_argument("--tries", type=int, default=5, help="how often the first fault is tried (default: 5)")
+    parser.add_argument("--rows", nargs="+", metavar="WORD", help="only the faults whose name has one of these words")
+    parser.add_argument("--missing", action="store_true", help="only the faults of which no row is kept")
+    options = parser.parse_args()
+    names = [name for name in FAULTS if not options.rows or any(word in name for word in options.rows)]
+    names = [name for name in names if not (options.missing and name in read_rows())]
+    if options.rows and not names:
+        parser.error(f"no fault's name has {' or '.join(options.rows)}. The faults: {'; '.join(FAULTS)}")
+    losses = 0
+    for name in names:
+        row = try_fault(name, options.tries)
+        losses += row.losses
+        keep_row(name, row)
+        print(f"{name}: {row.tries} tries, {row.losses} losses, {row.noticed}", flush=True)
+    return int(losses > 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:])))
+    sys.exit(main())

@@ -15,7 +15,7 @@ import torch
 from mutate import CANARY, PAYLOADS, damaged, mutated, rewritten
 
 import proveout
-from proveout import program as program_module
+from proveout.arguments import arg_from_json, arg_to_json
 from proveout.devices.registry import open_device
 from proveout.engine import cache
 from proveout.engine.artifact import load_compiled
@@ -287,10 +287,10 @@ def test_a_seal_that_others_can_read_is_not_used(tmp_path):
 
 
 def test_every_kind_that_is_written_can_be_read():
-    """A kind of value that `_encode` learns needs a row in `_DECODE`, and one in `accept.KINDS`."""
+    """A kind of value that `arg_to_json` learns needs a row in `_DECODE`, and one in `accept.KINDS`."""
     from proveout.kernels.accept import KINDS
 
     for value in (Ref("x"), Name("device"), float("nan"), 1j, (1, (2,)), "text", None, True, 3, 0.5):
-        again = program_module._decode(json.loads(json.dumps(program_module._encode(value))))
+        again = arg_from_json(json.loads(json.dumps(arg_to_json(value))))
         assert repr(again) == repr(value)
         assert type(value) in KINDS

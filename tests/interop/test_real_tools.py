@@ -36,8 +36,20 @@ RUNS = {
     "bert-two-chips": ("bert", "sim:n300", {"parallel": "tensor"}),
 }
 
-NOT_IN_ITS_TABLE = {"GatherDeviceOperation", "ScatterDeviceOperation", "UntilizeCodegenDeviceOperation"}
-"""Real operations of ttnn that tt-perf-report 1.4.1 has no category for, whoever runs them."""
+NOT_IN_ITS_TABLE = {
+    "BatchNormOperation",
+    "FullDeviceOperation",
+    "GatherDeviceOperation",
+    "PagedFillCacheDeviceOperation",
+    "ProdAllDeviceOperation",
+    "ProdNcDeviceOperation",
+    "RotaryEmbeddingHfDeviceOperation",
+    "ScatterDeviceOperation",
+    "SortDeviceOperation",
+    "TopKDeviceOperation",
+    "UntilizeCodegenDeviceOperation",
+}
+"""Classes of tt-metal that tt-perf-report 1.4.1 has no category for, whoever runs them."""
 
 
 def tool(name: str, program: str) -> str:

@@ -10,18 +10,16 @@ same:
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import random
-from pathlib import Path
 
 import opinfo
 import pytest
 import torch
 from known_oddities import KNOWN, KNOWN_TO_DYNAMO
 from opinfo import DTYPES, dtypes_of, names, run_all, run_compiled, run_op
+from sources import digest
 
-import proveout
 from proveout.devices.registry import find
 from proveout.devices.sim import Sim
 
@@ -74,18 +72,9 @@ def test_torch_compile_computes_what_eager_computes(name, dtype):
 @pytest.mark.whole_table
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_all_samples_compute_what_eager_computes(group, request):
-    results = request.config.cache.mkdir("opinfo") / f"{sources()}-{group}.jsonl"
+    results = request.config.cache.mkdir("opinfo") / f"{digest()}-{group}.jsonl"
     pairs = [p for p in itertools.product(names()[group::GROUPS], DTYPES) if p not in KNOWN]
     assert [o for o in run_all(pairs, results) if o.state in BAD] == []
-
-
-def sources():
-    """A digest of what the results depend on."""
-    package = Path(proveout.__file__).parent
-    digest = hashlib.sha256(torch.__version__.encode())
-    for path in sorted(package.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]
 
 
 ODD = [pytest.param(*key, marks=pytest.mark.xfail(reason=why)) for key, why in KNOWN.items()]

@@ -107,7 +107,7 @@ def test_circular_buffers_that_meet_the_tensors_in_l1_do_not_fit():
     assert not use.fits
     assert use.peak_at == (
         f"out of L1 for the circular buffers of ttnn.softmax: {held} B per core asked, "
-        f"{held - 1} B free, {held - 1} B of them before the first buffer."
+        f"{held - 1} B free, {held - 1} B of them before the first buffer. Live then: %a 2048 B, %b 2048 B."
     )
 
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import runpy
+from dataclasses import replace
 
 import torch
 from torch import nn
 
 import proveout
+from proveout.chip.features import product_of
 from proveout.chip.matmul import Product
-from proveout.chip.program_config import spread
+from proveout.chip.program_config import cuts
 from proveout.chip.specs import CHIPS
 from proveout.compiler.program_passes.configure_products import config_of
 from proveout.engine.snapshot import save_calls
 from proveout.kernels.accept import load_program
+from proveout.kernels.cost import step_device_ops, step_time
 from proveout.program import Construct
 from proveout.report.script import write_script
+from proveout.types import Settings
 
 
 def compiled(products):
@@ -31,10 +35,23 @@ def test_products_get_configs_that_are_quicker():
     plain, inputs = compiled("default")
     configured, _ = compiled("configured")
     texts = [s.attr("program_config") for s in configured.program.body if s.kernel in ("ttnn.linear", "ttnn.matmul")]
-    assert "per_core_M=1, per_core_N=3, transpose_mcast=False" in str(texts[0])
-    assert texts[1] is None, "no bias, and ttnn's own choice is as quick"
+    assert "in0_block_w=12" in str(texts[0]), "fewer steps along K than ttnn's own two tiles"
     assert configured.plan.total_ns < plain.plan.total_ns
     assert torch.equal(plain(*inputs), configured(*inputs))
+
+
+def test_the_config_is_the_quickest_of_all_cuts_and_beats_ttnns_own_choice():
+    model, _ = compiled("configured")
+    program, chip = model.program, CHIPS["n150"]
+    (step, *_) = [s for s in program.body if s.attr("program_config") is not None]
+    product = product_of(step_device_ops(step, program.specs, chip, Settings())[0])
+
+    def ns(config):
+        attrs = {**dict(step.attrs), "program_config": config}
+        return step_time(replace(step, attrs=tuple(attrs.items())), program.specs, chip, Settings()).ns
+
+    chosen = ns(step.attr("program_config"))
+    assert chosen == min(ns(config_of(blocks, chip.grid)) for blocks in cuts(product, chip)) < 0.95 * ns(None)
 
 
 def test_the_eager_face_takes_the_configured_calls(tmp_path, capsys):
@@ -65,9 +82,36 @@ class Turned(nn.Module):
         return x.transpose(1, 2)
 
 
-def test_narrow_products_are_cut_along_one_side():
+def test_a_product_is_cut_over_the_grid_and_along_either_side_in_steps_that_fit():
     chip = CHIPS["n150"]
-    wide = Product(1, 24, 128, 1, "bfloat16", "bfloat16", "bfloat16", 2, True, False, True)
-    tall = Product(128, 24, 1, 1, "bfloat16", "bfloat16", "bfloat16", 2, True, False, True)
-    assert str(config_of(spread(wide, chip), chip)).endswith("fuse_batch=True, mcast_in0=True)")
-    assert str(config_of(spread(tall, chip), chip)).endswith("fuse_batch=True, mcast_in0=False)")
+    product = Product(8, 24, 128, 1, "bfloat16", "bfloat16", "bfloat16", 2, True, False, True)
+    found = cuts(product, chip)
+    assert {blocks.kind for blocks in found} == {"2d", "1d tall", "1d wide"}
+    assert {blocks.k for blocks in found if blocks.kind == "1d wide"} >= {1, 2, 3, 4, 6, 8, 12}
+    texts = {blocks.kind: str(config_of(blocks, chip.grid)) for blocks in found}
+    assert texts["1d wide"].endswith("fuse_batch=True, mcast_in0=True)")
+    assert texts["1d tall"].endswith("fuse_batch=True, mcast_in0=False)")
+    huge = Product(512, 4096, 512, 1, "float32", "float32", "float32", 4)
+    assert all(blocks.k * 4096 * 2 * 2 < chip.l1_allocatable for blocks in cuts(huge, chip))
+
+
+def normed(**settings):
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    model = nn.Sequential(nn.LayerNorm(1024), nn.Linear(1024, 4096), nn.GELU()).eval()
+    chosen = {"precision": "bfloat16", "weights": "bfloat8_b", "trace": True, **settings}
+    inputs = torch.randn(512, 1024)
+    return proveout.compile(model, (inputs,), settings=chosen), inputs
+
+
+def test_a_product_takes_a_norms_shards_as_they_lie_where_that_is_quicker():
+    apart, inputs = normed(sharding="norms")
+    joined, _ = normed(sharding="norms", products="configured")
+    (product,) = [s for s in joined.program.body if s.kernel == "ttnn.linear"]
+    source = joined.program.specs[product.attr("input_tensor_a").name].memory
+    assert source.sharding == "block"
+    assert f"CoreCoord{source.shard.grid}" in str(product.attr("program_config"))
+    moves = [[s for s in p.program.body if s.kernel == "ttnn.to_memory_config"] for p in (apart, joined)]
+    assert len(moves[1]) < len(moves[0])
+    assert joined.plan.total_ns < apart.plan.total_ns
+    assert torch.equal(apart(inputs), joined(inputs))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
-from test_cuda_rewrite import Images, Layer
+from test_cuda_rewrite import Cached, Images, Layer
 from torch import nn
 
 import proveout
 from proveout.devices.cuda.choose import Choices
+from proveout.devices.cuda.decode import Decoding
 
 pytestmark = pytest.mark.cuda
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no NVIDIA GPU in this machine")
@@ -45,20 +49,103 @@ def test_a_weight_that_changes_is_seen_by_a_captured_graph() -> None:
 
 
 @needs_gpu
-def test_torch_compile_of_a_model_on_the_gpu() -> None:
-    model, x = Layer().eval().bfloat16().cuda(), torch.randn(1, 40, 128).bfloat16().cuda()
-    compiled = torch.compile(model, backend="proveout", options={"device": "cuda"})
+@pytest.mark.parametrize("settings", [{}, {"trace": True}, {"precision": "bfloat16", "trace": True}], ids=str)
+def test_torch_compile_of_a_model_on_the_gpu(settings: dict) -> None:
+    model, x = Layer().eval().cuda(), torch.randn(1, 40, 128).cuda()
+    compiled = torch.compile(model, backend=backend(), options={"device": "cuda", "settings": settings})
     with torch.no_grad():
-        made = compiled(x)
-        assert made.is_cuda
-        assert close(made, model(x))
+        for inputs in (x, x * 0.5, x + 1):
+            made = compiled(inputs)
+            assert made.is_cuda
+            assert close(made, model(inputs))
+
+
+def backend() -> Any:
+    """The name that users write, where the package is installed; from a plain source tree the function itself."""
+    if "proveout" in torch._dynamo.list_backends():
+        return "proveout"
+    from proveout.engine.backend import backend
+
+    return backend
 
 
 @needs_gpu
-def test_float32_is_not_rounded_to_anything_else() -> None:
-    model, x = Layer().eval(), torch.randn(1, 40, 128)
-    made = proveout.compile(model, x, device="cuda")(x)
-    assert float((made - model(x)).norm() / made.norm()) < 1e-5
+@pytest.mark.parametrize("shape", [(1, 7, 128), (3, 33, 128), (2, 129, 128)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+def test_odd_shapes_and_dtypes(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    model, x = Layer(after=True).eval().to(dtype), torch.randn(shape).to(dtype)
+    compiled = proveout.compile(model, x, device="cuda:eager", settings={"trace": True})
+    assert close(compiled(x), model(x))
+
+
+@needs_gpu
+def test_inputs_that_lie_in_strides() -> None:
+    model, x = nn.Sequential(nn.Linear(48, 80), nn.GELU(), nn.Linear(80, 24)).eval().bfloat16(), torch.randn(96, 40)
+    inputs = x.bfloat16()[::2].t()  # columns lie one after another, with others between them
+    for device in ("cuda", "cuda:eager"):
+        compiled = proveout.compile(model, inputs, device=device)
+        assert close(compiled(inputs), model(inputs)), device
+
+
+@needs_gpu
+def test_shapes_that_change_are_compiled_again() -> None:
+    model = Layer().eval().bfloat16()
+    compiled = torch.compile(model, backend=backend(), options={"device": "cuda:eager"}, dynamic=False)
+    with torch.no_grad():
+        for length in (16, 24, 16):
+            x = torch.randn(1, length, 128).bfloat16()
+            assert close(compiled(x), model(x))
+
+
+@needs_gpu
+def test_a_saved_model_of_proveout_cuda_compile_is_benchmarked(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")  # a Record's samples are written by it
+    model, x = Layer().eval().bfloat16(), torch.randn(1, 40, 128).bfloat16()
+    index = proveout.cuda.compile(model, x, models_dir=tmp_path, filename=str(tmp_path / "index.json"), verbosity=0)
+    reports = proveout.cuda.benchmark(index, x, duration=0.5, n_models=1, workers_per_model=1, verbosity=0)
+    assert reports[0]["total_infs"] > 10
+
+
+@needs_gpu
+@pytest.mark.parametrize(
+    ("settings", "low", "high"),
+    [
+        ({}, 0.0, 1e-5),
+        ({"precision": "tf32"}, 1e-5, 3e-3),
+        ({"precision": "float16"}, 1e-5, 3e-3),
+        ({"precision": "bfloat16"}, 1e-4, 2e-2),
+        ({"precision": "bfloat16", "weights": "float8"}, 1e-3, 8e-2),
+    ],
+    ids=str,
+)
+def test_the_precision_ladder_does_what_it_says(settings: dict, low: float, high: float) -> None:
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 256)).eval(), torch.randn(64, 256)
+    made = proveout.compile(model, x, device="cuda", settings=settings)(x)
+    assert low <= float((made.float() - model(x)).norm() / made.float().norm()) < high
+
+
+@needs_gpu
+def test_weights_in_int8_serve_a_few_rows() -> None:
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 256)).eval().bfloat16(), torch.randn(1, 256)
+    made = proveout.compile(model, x.bfloat16(), device="cuda", settings={"weights": "int8"})(x.bfloat16())
+    exact = model(x.bfloat16()).float()
+    assert 1e-3 < float((made.float() - exact).norm() / exact.norm()) < 3e-2
+
+
+@needs_gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_captured_decoding_step_gives_the_tokens_of_the_step_itself(dtype: torch.dtype) -> None:
+    place = torch.device("cuda", 0)
+    made = {}
+    for trace in (False, True):
+        torch.manual_seed(0)
+        step = Cached().eval().to(dtype).to(place)
+        decoding = Decoding(step, 2, place, trace)
+        decoding.start(torch.tensor([[3], [5]]), 0)
+        made[trace] = decoding.generate(12).cpu()
+    assert torch.equal(made[True], made[False])
 
 
 def test_choices_are_kept_and_another_gpu_does_not_see_them(tmp_path: object) -> None:

@@ -99,10 +99,51 @@ def test_two_residuals_and_rows_that_lie_apart() -> None:
     assert near(y, a.float() @ w.float() + first.float() + second.float())
 
 
-def test_a_vector_times_a_matrix_and_a_norm_of_rows() -> None:
-    a, w, bias = random(2, 300), random(300, 21), random(21)
-    made = launch.launch_vector({"BN": 4, "BK": 128, "warps": 4, "stages": 1}, a, w, bias, "relu")
+@pytest.mark.parametrize("bk", [128, 512], ids=["in parts", "at once"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_a_few_rows_times_a_matrix(bk: int, dtype: torch.dtype) -> None:
+    a, w, bias = random(2, 300, dtype=dtype), ops.columns(random(300, 21, dtype=dtype)), random(21, dtype=dtype)
+    gamma, beta = random(300, dtype=dtype), random(300, dtype=dtype)
+    numbers = {"BN": 4, "BK": bk, "warps": 4, "stages": 1}
+    made = launch.launch_vector(numbers, a, w, None, bias, "relu")
     assert near(made, torch.relu(a.float() @ w.float() + bias.float()))
+    residual, second = random(2, 40, dtype=dtype)[:, :21], random(2, 21, dtype=dtype)
+    operands = a, w, None, bias, "gelu_tanh", residual, second, gamma, beta, 1e-5
+    assert near(launch.launch_vector(numbers, *operands), ops.vector_meaning(*operands))
+
+
+def test_a_matrix_in_eight_bits() -> None:
+    a, w = random(1, 200), random(200, 32)
+    packed, scale = ops.pack(w, "int8")
+    numbers = {"BN": 4, "BK": 256, "warps": 4, "stages": 1}
+    assert near(launch.launch_vector(numbers, a, packed, scale), ops.vector_meaning(a, packed, scale, *NOTHING))
+    assert error(ops.vector(a, packed, scale, *NOTHING), a.float() @ w.float()) < 0.01
+    packed, scale = ops.pack(w, "float8")
+    assert error(ops.scaled(a, packed, scale, None, "", None, None), a.float() @ w.float()) < 0.04
+
+
+NOTHING = (None, "", None, None, None, None, 0.0)
+
+
+@pytest.mark.parametrize("mask", ["numbers", "booleans", ""])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_a_token_joins_a_cache_and_attends_to_it(mask: str, dtype: torch.dtype) -> None:
+    q = random(2, 1, 4, 24, dtype=dtype).transpose(1, 2)
+    k, v = (random(2, 2, 1, 24, dtype=dtype) for _ in "kv")
+    keys, values = random(2, 2, 50, 32, dtype=dtype)[..., :24], random(2, 2, 50, 24, dtype=dtype)
+    position = torch.tensor([33], device=DEVICE)
+    seen = torch.arange(50, device=DEVICE) <= 33
+    given = {"numbers": torch.where(seen, 0.0, -1e9)[None, None, None].to(dtype), "booleans": seen.expand(2, 1, 1, 50)}
+    copies = keys.clone(), values.clone()
+    expected = ops.append_meaning(q, k, v, *copies, position, given.get(mask), 0.3)
+    numbers = {"BN": 32, "warps": 4, "stages": 1}
+    made = launch.launch_append(numbers, q, k, v, keys, values, position, given.get(mask), 0.3)
+    assert near(made, expected)
+    assert torch.equal(keys, copies[0])
+    assert torch.equal(values, copies[1])
+
+
+def test_a_norm_of_rows() -> None:
     x, gamma, beta = random(7, 100) * 3 + 1, random(100), random(100)
     made = launch.launch_norm({"BM": 2, "warps": 1, "stages": 1}, x, gamma, beta, 1e-5)
     assert near(made, F.layer_norm(x.float(), (100,), gamma.float(), beta.float(), 1e-5))
@@ -123,7 +164,7 @@ def test_attention_of_grouped_heads(queries: int, keys: int, depth: int, mask: s
         given = torch.rand(1, 1, queries, keys, device=DEVICE) > 0.3
     made = launch.launch_attention({"BM": 16, "BN": 32, "warps": 4, "stages": 2}, q, k, v, given, mask == "causal", 0.2)
     exact = given.float() if mask == "numbers" else given
-    assert near(made, ops.attention_meaning(q.float(), k.float(), v.float(), exact, mask == "causal", 0.2))
+    assert near(made, ops.attention_of(q.float(), k.float(), v.float(), exact, mask == "causal", 0.2))
     assert made.transpose(1, 2).is_contiguous()
 
 

@@ -10,9 +10,11 @@ import torch
 from torch import nn
 
 import proveout
+from proveout.devices.cuda.decode import with_one, written
+from proveout.devices.cuda.modes import copy_on_host
 from proveout.devices.cuda.rewrite import rewrite
 from proveout.devices.resident import Resident
-from proveout.errors import EnvironmentFault
+from proveout.errors import EnvironmentFault, UsageError
 from proveout.program import Program
 
 
@@ -39,6 +41,63 @@ class Layer(nn.Module):
         return self.out(mixed.transpose(1, 2).flatten(2))
 
 
+class Cached(nn.Module):
+    """One layer of a language model with a static cache: from tokens and a position to logits."""
+
+    def __init__(self, batch: int = 2, length: int = 16, width: int = 64, written_out: bool = False) -> None:
+        super().__init__()
+        self.embed, self.norm, self.head = nn.Embedding(50, width), nn.LayerNorm(width), nn.Linear(width, 50)
+        self.qkv, self.out, self.up = nn.Linear(width, 3 * width), nn.Linear(width, width), nn.Linear(width, width)
+        self.written_out = written_out
+        for name in ("keys", "values"):
+            self.register_buffer(name, torch.zeros(batch, 4, length, width // 4), persistent=False)
+
+    def forward(self, tokens: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        x = self.embed(tokens)
+        q, k, v = (t.unflatten(-1, (4, -1)).transpose(1, 2) for t in self.qkv(self.norm(x)).chunk(3, -1))
+        return self.rest(x, attend(q, k, v, self.keys, self.values, position, self.written_out))
+
+    def rest(self, x: torch.Tensor, mixed: torch.Tensor) -> torch.Tensor:
+        x = x + self.out(mixed.transpose(1, 2).flatten(2))
+        x = x + nn.functional.gelu(self.up(x))
+        return self.head(x)[:, -1]
+
+
+def attend(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    position: torch.Tensor,
+    written_out: bool,
+) -> torch.Tensor:
+    keys.index_copy_(2, position, k)
+    values.index_copy_(2, position, v)
+    seen = torch.arange(keys.shape[2], device=q.device) <= position
+    if not written_out:
+        return nn.functional.scaled_dot_product_attention(q, keys, values, seen[None, None, None])
+    hidden = torch.where(seen, 0.0, torch.finfo(q.dtype).min).to(q.dtype)
+    scores = q.float() @ keys.float().transpose(-1, -2) + hidden
+    return torch.softmax(scores / q.shape[-1] ** 0.5, -1).to(values.dtype) @ values
+
+
+class WithCache(nn.Module):
+    """The same with its cache given, so that it is an input of the Program."""
+
+    def __init__(self, inside: Cached) -> None:
+        super().__init__()
+        self.inside = inside
+
+    def forward(
+        self, tokens: torch.Tensor, position: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
+    ) -> torch.Tensor:
+        c = self.inside
+        x = c.embed(tokens)
+        q, k, v = (t.unflatten(-1, (4, -1)).transpose(1, 2) for t in c.qkv(c.norm(x)).chunk(3, -1))
+        return c.rest(x, attend(q, k, v, keys, values, position, c.written_out))
+
+
 class Images(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -53,11 +112,11 @@ class Images(nn.Module):
         return torch.relu(self.bn2(self.conv2(x)) + x)
 
 
-def compiled(model: nn.Module, x: torch.Tensor) -> tuple[Program, list[torch.Tensor], Mapping[str, torch.Tensor]]:
-    made = proveout.compile(model, x, device="cpu")
+def compiled(model: nn.Module, *x: torch.Tensor) -> tuple[Program, list[torch.Tensor], Mapping[str, torch.Tensor]]:
+    made = proveout.compile(model, *x, device="cpu") if len(x) == 1 else proveout.compile(model, x, device="cpu")
     seen: list[tuple] = []
     with made.watching(lambda variant, arguments: seen.append((variant, list(arguments)))):
-        made(x)
+        made(*x)
     variant, arguments = seen[0]
     graph = variant.compiled
     weights = {n: arguments[i] for n, i in zip(graph.program.weights, graph.weight_positions)}
@@ -125,7 +184,73 @@ def test_a_value_that_somebody_else_reads_is_still_made() -> None:
         assert (a.float() - b.float()).norm() / b.float().norm() < 0.01
 
 
+@pytest.mark.parametrize("written_out", [False, True], ids=["sdpa", "written out"])
+@pytest.mark.parametrize("weights", ["same", "int8"])
+def test_a_decoding_step_joins_its_cache_inside_attention(written_out: bool, weights: str) -> None:
+    torch.manual_seed(0)
+    model = WithCache(Cached(written_out=written_out)).eval()
+    keys, values = torch.randn(2, 4, 16, 16), torch.randn(2, 4, 16, 16)
+    given = torch.tensor([[3], [5]]), torch.tensor([6]), keys, values
+    program, inputs, held = compiled(model, *(t.clone() for t in given))
+    made = rewrite(program, weights=weights)
+    assert calls(made) == {"vector": 4, "append": 1}
+    assert written(made) == {n for n, spec in program.specs.items() if n in program.inputs and len(spec.shape) == 4}
+    again = [t.clone() for t in inputs]  # the one before this was written to
+    expected, (logits, *_) = model(*(t.clone() for t in given)), outputs(made, again, held)
+    error = (logits.float() - expected).norm() / expected.norm()
+    assert error < 1e-5 if weights == "same" else 1e-4 < error < 0.03
+    fresh = {t.data_ptr(): t for t in again if t.dim() == 4}
+    assert all(not torch.equal(t[:, :, 6], original[:, :, 6]) for t, original in zip(fresh.values(), (keys, values)))
+
+
+def test_weights_in_float8_serve_products_of_many_rows() -> None:
+    torch.manual_seed(0)
+    program, inputs, held = compiled(Layer().eval().bfloat16(), torch.randn(1, 40, 128).bfloat16())
+    made = rewrite(program, weights="float8")
+    assert calls(made)["scaled"] == 4
+    (expected,), (given,) = outputs(program, inputs, held), outputs(made, inputs, held)
+    assert 1e-3 < (given.float() - expected.float()).norm() / expected.float().norm() < 0.08
+
+
+def test_one_input_stands_for_those_that_always_hold_the_same() -> None:
+    class Sum(nn.Module):
+        def forward(self, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+            return (a + 1) * c + (b + 1)
+
+    program, _, held = compiled(Sum(), torch.ones(2), torch.ones(2), torch.full((2,), 3.0))
+    one = rewrite(with_one(program, [program.inputs[0], program.inputs[2]]))  # a and b: c is read before b
+    assert sum(s.kernel == "ttnn.add" for s in one.body) == 2
+    assert outputs(one, [torch.ones(2), torch.full((2,), 3.0), torch.zeros(2)], held)[0].tolist() == [8.0, 8.0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"precision": "float16"}, "device 'cpu' does not compute in 'float16': use model, bfloat16"),
+        ({"precision": "tf32"}, "device 'cpu' does not compute in 'tf32'"),
+        ({"weights": "int8"}, "device 'cpu' does not keep weights in 'int8': use one of same"),
+    ],
+)
+def test_a_rung_that_a_device_does_not_have_is_refused(settings: dict, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        proveout.compile(nn.Linear(2, 2), torch.ones(1, 2), device="cpu", settings=settings)
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_a_machine_without_a_gpu_says_so_in_one_sentence() -> None:
     with pytest.raises(EnvironmentFault, match="device 'cuda' cannot be used here: there is no NVIDIA GPU"):
         proveout.compile(nn.Linear(2, 2), torch.ones(1, 2), device="cuda")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [torch.randn(3, 5).bfloat16(), torch.randn(5, 3).t(), torch.zeros(0), torch.tensor(3.0), torch.randn(600_000)],
+    ids=["bfloat16", "transposed", "empty", "scalar", "above a megabyte"],
+)
+def test_a_copy_on_the_host_is_the_same_by_one_thread_and_by_many(value):
+    buffer = torch.empty(value.shape, dtype=value.dtype)
+    copy_on_host(buffer, value)
+    assert torch.equal(buffer, value)
+    wider = torch.empty(value.shape, dtype=torch.float64)
+    copy_on_host(wider, value)
+    assert torch.equal(wider, value.double())

@@ -374,7 +374,10 @@ def test_several_devices_at_once():
     [
         ({"device": "sum"}, "unknown device 'sum'; valid: cpu"),
         ({"settings": {"precison": "model"}}, "unknown setting 'precison'; valid: .*Did you mean 'precision'"),
-        ({"settings": {"precision": "int3"}}, "unknown value for setting 'precision': 'int3'; valid: bfloat16, model"),
+        (
+            {"settings": {"precision": "int3"}},
+            "unknown value for setting 'precision': 'int3'; valid: bfloat16, float16, model, tf32",
+        ),
         ({"settings": {"verify": 1}}, "'verify' takes True or False"),
         ({"settings": 3}, "settings must be a dict"),
     ],

@@ -14,7 +14,7 @@ import proveout
 from proveout import cli
 from proveout.api import benchmark_model
 from proveout.app import worker
-from proveout.app.tasks import Inputs, Request
+from proveout.app.tasks import Inputs, TaskRequest
 from proveout.cli.verbs import compare, run
 from proveout.clock import loops
 from proveout.store import Store
@@ -59,7 +59,7 @@ def looped(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     calls: list[int] = []
     measure = loops.measure
 
-    def counted(*args: Any, **more: Any) -> loops.Ran:
+    def counted(*args: Any, **more: Any) -> loops.LoopResult:
         ran = measure(*args, **more)
         calls.append(ran.calls)
         return ran
@@ -119,7 +119,9 @@ def test_a_model_under_load(model: nn.Module) -> None:
 @pytest.mark.parametrize("device", ["cpu", "sim:n150"])
 def test_a_generation_of_the_app(tmp_path: Path, device: str) -> None:
     inputs = Inputs(prompt="Once", length=12, new_tokens=2)
-    request = Request("text", inputs, device=device, iterations=CALLS, enough_s=0, cache_dir=str(tmp_path / "store"))
+    request = TaskRequest(
+        "text", inputs, device=device, iterations=CALLS, enough_s=0, cache_dir=str(tmp_path / "store")
+    )
     worker.run(request, tmp_path)
     told = sound(kept(tmp_path / "store"))
     assert told["first token"] == told["compiled"]

@@ -6,17 +6,33 @@ import csv
 import io
 import json
 import os
+import shlex
 
 import pytest
 
 st_testing = pytest.importorskip("streamlit.testing.v1")
 pytest.importorskip("plotly")
 
-from proveout.app import data, explorer_bringup, explorer_compare, explorer_models, tables  # noqa: E402
+from proveout.app import (  # noqa: E402
+    data,
+    explorer_bringup,
+    explorer_charts,
+    explorer_compare,
+    explorer_models,
+    explorer_program,
+    tables,
+)
 from proveout.app.tables import Column  # noqa: E402
 from record_stores import many, real, some, varied, write  # noqa: E402
 
-PAGES = ("explorer_models", "explorer_model", "explorer_compare", "explorer_bringup", "explorer_sweep")
+PAGES = (
+    "explorer_models",
+    "explorer_model",
+    "explorer_generation",
+    "explorer_compare",
+    "explorer_bringup",
+    "explorer_sweep",
+)
 
 
 def shown(module, monkeypatch, folder, **query):
@@ -170,9 +186,63 @@ def test_no_ratio_is_told_of_a_time_that_does_not_stand(verdict, tmp_path, monke
 
 def test_a_comparison_shows_differences_first(monkeypatch, tmp_path):
     app = shown("explorer_compare", monkeypatch, some(tmp_path), left="lab/attention", right="lab/attention-later")
-    what = list(app.dataframe[0].value["What"])
-    assert "Made" in what
-    assert "Model" not in what
+    changed, same = (h.proto.body for h in app.get("html") if "<table" in h.proto.body)
+    assert "<td>Made</td>" in changed
+    assert "<td>Model</td>" not in changed
+    assert "<td>Model</td>" in same
+
+
+def test_a_comparison_starts_with_two_results_of_one_model_and_whole_numbers_are_whole(monkeypatch, tmp_path):
+    newest = sorted(data.board(many(tmp_path, 9)).entries, key=lambda e: e.row["created"], reverse=True)
+    left, right = explorer_compare.first_pair(newest)
+    assert left.row["model"] == right.row["model"]
+    assert left is not right
+    shown_as = {f.name: f.show(left.row) for f in explorer_compare.FIGURES}
+    assert shown_as["ATen ops"].isdigit()
+    assert "." not in shown_as["Parameters"]
+
+
+def test_the_chart_of_ops_has_those_on_the_host_however_rare_they_are(monkeypatch):
+    rows = [{"aten": f"aten.op{n}.default", "state": "converted", "count": 100 + n} for n in range(40)]
+    rows.append({"aten": "aten.sort.default", "state": "host", "count": 1})
+    drawn = []
+    monkeypatch.setattr(explorer_charts.theme, "chart", lambda figure, **_: drawn.append(figure))
+    explorer_charts.show_op_states(rows)
+    (host,) = [bar for bar in drawn[0].data if bar.name == "host"]
+    assert dict(zip(host.y, host.x))["sort"] == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "ticks"),
+    [
+        ((0.04, 8.0), ["0.05", "0.1", "0.2", "0.5", "1", "2", "5"]),
+        ((3.0, 20_000.0), ["10", "100", "1,000", "10,000"]),
+        ((11.0, 14.0), ["12"]),
+    ],
+)
+def test_a_logarithmic_axis_has_ticks_that_can_be_read(values, ticks):
+    axis = explorer_charts.theme.log_axis(values)
+    assert set(ticks) <= set(axis["ticktext"])
+    assert 1 <= len(axis["ticktext"]) <= 12
+    low, high = axis["range"]
+    assert 10**low < min(values) < max(values) < 10**high
+
+
+def test_a_suggested_command_has_all_that_makes_the_same_model(monkeypatch, tmp_path):
+    small = real("conv")
+    small["job"]["workload"]["script_args"] = "--small"
+    small["job"]["workload"]["weights"] = "random"
+    write(tmp_path, small, "small")
+    (entry,) = data.board(tmp_path).entries
+    monkeypatch.setattr("sys.argv", ["main.py", "--cache-dir", str(tmp_path)])
+    words = shlex.split(explorer_program.command("perf", entry))
+    assert words[:2] == ["proveout", "perf"]
+    for option, value in (("--script-args", "--small"), ("--weights", "random"), ("--cache-dir", str(tmp_path))):
+        assert words[words.index(option) + 1] == value
+    task = real("conv")
+    task["job"]["workload"]["script"] = ""
+    write(tmp_path, task, "task")
+    assert explorer_program.command("perf", data.board(tmp_path).find("lab/task")) == ""
 
 
 def test_downloads_hold_all_rows_and_all_digits():
@@ -232,7 +302,7 @@ def test_programs_on_disk_explain_every_record_of_the_same_run(monkeypatch, tmp_
     write(tmp_path, elsewhere, "elsewhere")
     board = data.board(tmp_path)
     entry = board.find("lab/without")
-    (found,) = data.recorded(board.with_programs(entry), entry.programs)
+    (found,) = data.recorded(board, entry)
     assert found.program.fingerprint == prints[0][0]
     assert not board.with_programs(board.find("lab/elsewhere")), "another chip takes another time for the same calls"
     for section in ("Memory", "Performance", "Graph"):
@@ -243,6 +313,30 @@ def test_programs_on_disk_explain_every_record_of_the_same_run(monkeypatch, tmp_
 
     (product,) = [p for p in points(sheet) if "Matmul" in p.name]
     assert 0 < product.tflop_s < roofs(sheet.chip, ["HiFi2"])[0].tflop_s
+
+
+@pytest.mark.slow
+def test_a_record_without_a_folder_is_explained_from_the_cache_of_compiled_graphs(monkeypatch, tmp_path):
+    import torch
+
+    from proveout.engine.cache import program_of
+    from proveout.engine.compiled import compile
+    from proveout.types import Settings
+
+    monkeypatch.setenv("PROVEOUT_CACHE", str(tmp_path))
+    args = (torch.randn(32, 64),)
+    compiled = compile(
+        torch.nn.Linear(64, 64), device="sim:n150", settings=Settings(precision="bfloat16"), call=(args, {})
+    )
+    compiled(*args)
+    prints = [[p.fingerprint, len(p.steps)] for p in compiled.programs]
+    write(tmp_path, real("conv") | {"programs": prints}, "bare")
+    for section in ("Memory", "Performance", "Graph"):
+        app = shown("explorer_model", monkeypatch, tmp_path, record="lab/bare", section=section)
+        assert "No compiled program" not in text_of(app)
+    (sealed,) = (tmp_path / "programs").glob("*.program")
+    sealed.write_bytes(sealed.read_bytes().replace(b"ttnn.linear", b"ttnn.matmul"))
+    assert program_of(prints[0][0]) is None, "a file that another hand changed is not shown"
 
 
 def test_bring_ups_are_looked_for_where_they_are_written_and_then_beside_the_cache(monkeypatch, tmp_path):

@@ -62,10 +62,13 @@ def tensor_core(a: torch.Tensor, b: torch.Tensor, block: int = 16, bits: int = 2
     return torch.tensor([[total]])
 
 
-def test_a_tensor_core_is_told_from_ieee_sums_and_from_a_tensix():
-    """The way of `cuda`, on tensors of the CPU: an H200 has not been asked yet."""
-    found = probe("it", torch.bfloat16, tensor_core)
-    assert (found.step, found.destination_bits, found.rounding, found.infinity) == (16, 24, "cut", "special")
+@pytest.mark.parametrize("result", [torch.float64, torch.float32, torch.bfloat16])
+def test_a_tensor_core_is_told_from_ieee_sums_and_from_a_tensix(result):
+    """Also where the result is rounded to bfloat16, as torch.matmul's is: that rounding is not the sum's. An H200
+    keeps 25 bits."""
+    found = probe("it", torch.bfloat16, lambda a, b: tensor_core(a, b, bits=26).to(result))
+    assert (found.step, found.group, found.kept_bits, found.destination_bits) == (16, 16, 25, 24)
+    assert (found.rounding, found.infinity) == ("cut", "special")
     assert found.verdict == "a tensor core: products aligned with the running sum, and cut"
 
 

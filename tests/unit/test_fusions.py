@@ -814,6 +814,26 @@ def test_another_permutation_and_a_shared_transpose_stay():
     )
 
 
+def test_a_product_with_a_bias_reads_its_first_operand_as_it_lies():
+    """With both, ttnn 0.81.1 gives the result as many rows as the operand has before it is transposed."""
+    text = """
+    input a (64, 32)
+    weight w (64, 96)
+    weight c (96,)
+    %t = ttnn.permute(input_tensor=%a, dims=(1, 0))
+    %y = ttnn.linear(input_tensor_a=%t, input_tensor_b=%w, bias=%c)
+    """
+    stays("fuse_transpose", text)
+    turned = f"""
+    input a (64, 32)
+    weight w (64, 96)
+    weight c (96,)
+    %p = ttnn.matmul(input_tensor_a=%a, input_tensor_b=%w, transpose_a=True)
+    %y = {binary("add", "p", "c")}
+    """
+    stays("fuse_bias", turned)
+
+
 # ---- queries, keys and values ------------------------------------------------------------------------------------
 
 SPLIT = "ttnn.transformer.split_query_key_value_and_split_heads"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from proveout.isolate import LOG_LINES, ChildExit, run_python
+from proveout.isolate import LOG_LINES, ChildExit, kill_group, run_python
 
 MIB = 2**20
 
@@ -63,6 +64,53 @@ def test_no_grandchild_outlives_the_call(tmp_path: Path, end: str) -> None:
     while is_alive(grandchild) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not is_alive(grandchild)
+
+
+DEAF = """
+import os, signal, sys, time
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(number, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+print(os.getpid(), flush=True)
+time.sleep(600)
+"""
+
+
+def test_an_early_end_asks_nobody_and_is_done_when_the_call_returns(tmp_path: Path, monkeypatch) -> None:
+    """What ends a run early (the app's Stop) sends SIGKILL at once: a child that hears no other signal, and what it
+    detached, are gone when it returns, and it chose to sleep far less than the two seconds that the app promises. What
+    is counted is the sleep that it asks for and its own processor time, which other work on this machine leaves alone.
+    """
+    log, pids, ready = tmp_path / "log", [], threading.Event()
+
+    def started(pid: int) -> None:
+        pids.append(pid)
+        ready.set()
+
+    child = threading.Thread(
+        target=run, args=(tmp_path, DEAF), kwargs={"timeout_s": 300, "log": log, "started": started}
+    )
+    child.start()
+    ready.wait()
+    while len(log.read_text().split()) < 2:
+        time.sleep(0.01)
+    deaf = [int(word) for word in log.read_text().split()]
+    assert all(map(is_alive, deaf))
+
+    naps, sleep = [], time.sleep
+    monkeypatch.setattr(time, "sleep", lambda seconds: (naps.append(seconds), sleep(seconds)))
+    began = time.thread_time()
+    kill_group(pids[0])
+    spent = time.thread_time() - began
+    monkeypatch.undo()
+    assert not any(map(is_alive, deaf))
+    assert sum(naps) + spent < 2
+    child.join()
 
 
 @pytest.mark.slow

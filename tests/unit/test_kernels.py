@@ -23,7 +23,7 @@ from proveout.kernels.row import flat_specs
 from proveout.kernels.signatures import Parameter, _parse, binding_error, parameters, signatures
 from proveout.kernels.table import call_meaning, dtype_name, infer, kernels, refusal, specs_of, torch_dtype
 from proveout.program import Name, Ref, Step
-from proveout.types import DRAM, HOST, L1, TensorSpec
+from proveout.types import DRAM, HOST, L1, Memory, TensorSpec
 
 quick = settings(deadline=None, max_examples=40)
 SDPA = "ttnn.transformer.scaled_dot_product_attention"
@@ -229,7 +229,7 @@ def by_hand():
     yield call("group_norm", input_tensor=t(1, 1, 64, 64), num_groups=8, inplace=False)
     heads, cache = t(1, 4, 8, 64), t(4, 2, 64, 64)
     fused = {"input_tensor": t(1, 1, 4, 768), "num_heads": 8, "num_kv_heads": 2}
-    yield call("experimental.nlp_create_qkv_heads_decode", **fused, memory=L1)
+    yield call("experimental.nlp_create_qkv_heads_decode", **fused, memory=Memory("l1", "height"))
     yield call("experimental.nlp_concat_heads_decode", input_tensor=heads, num_heads=8, memory=L1)
     yield call(
         "experimental.rotary_embedding_llama", input_tensor=heads, cos_cache=t(1, 4, 1, 64), sin_cache=t(1, 4, 1, 64),
@@ -678,11 +678,17 @@ def test_an_annotation_says_whether_it_takes_a_tensor(annotation, takes_tensor, 
         ("ttnn.gather", {"input": Ref("x"), "dim": 0, "index": Ref("index")}, "GatherDeviceOperation"),
         ("ttnn.scale_mask_softmax", {"input_tensor": Ref("x")}, "SoftmaxDeviceOperation"),
         ("ttnn.all_gather", {"input_tensor": Ref("x"), "dim": 0}, "AllGatherDeviceOperation"),
+        (
+            "ttnn.batch_norm",
+            {"input": Ref("heads"), "running_mean": Ref("m"), "running_var": Ref("m")},
+            "BatchNormOperation",
+        ),
     ],
 )
 def test_calls_that_the_mock_runtime_was_not_asked_have_tt_metals_op_codes(kernel, attrs, code):
     """As the classes of its device operations are called."""
     specs = {"x": t(32, 64), "heads": t(1, 4, 32, 64), "table": t(1, 1, 32, 64), "index": t(32, 64, dtype="uint32")}
+    specs["m"] = t(1, 4, 1, 1)
     step = Step(kernel, tuple(attrs.items()), ("out",))
     (out,) = infer(step, specs)
     found = device_ops(kernels()[kernel], specs_of(step, specs), (out,), Work(), "HiFi2")

@@ -148,7 +148,7 @@ def test_on_a_device_that_is_not_modelled_nothing_is_modelled():
 @pytest.mark.parametrize(
     ("aten", "reason", "words"),
     [
-        ("aten.lgamma.default", NO_ROW(), "row for aten.lgamma.default in ops/pointwise.py"),
+        ("aten.lgamma.default", NO_ROW(), "row for aten.lgamma.default in ops/unary.py"),
         ("aten.lgamma.default", NO_ROW(), "ttnn has ttnn.lgamma"),
         ("aten.linalg_inv_ex.default", NO_ROW(), "from other kernels"),
         ("aten.nonzero.default", NO_ROW(), "shape depends on data"),
@@ -189,7 +189,7 @@ def test_a_kernel_is_found_by_the_ops_name(name, kernel):
 
 
 def test_the_family_is_that_of_the_nearest_op():
-    assert (family_for("softmax"), family_for("special_i0e"), family_for("_fft_r2c")) == ("norm", "pointwise", None)
+    assert (family_for("softmax"), family_for("special_i0e"), family_for("_fft_r2c")) == ("norm", "unary", None)
 
 
 @pytest.mark.parametrize(

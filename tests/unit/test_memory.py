@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from functools import partial
 
@@ -27,7 +28,7 @@ from proveout.kernels.cost import CIRCULAR_BYTES, circular_bytes, memory_use, pr
 from proveout.kernels.device_ops import device_ops
 from proveout.kernels.op_codes import op_code
 from proveout.kernels.table import cuts, infer, kernels
-from proveout.program import DEALLOCATE, Ref, Step, verify
+from proveout.program import DEALLOCATE, Name, Ref, Step, verify
 from proveout.types import DRAM, HOST, L1, Memory, Settings, ShardSpec, TensorSpec
 
 N150 = CHIPS["n150"]
@@ -601,7 +602,8 @@ def test_the_plan_of_a_hand_written_program_says_which_tensors_to_keep_elsewhere
     small = replace(chip(8), l1_allocatable=5 * TILE_BYTES)
     said = make_plan(deallocate(program), small, SETTINGS).memory.peak_at
     assert said == (
-        "out of L1 for %b: 8192 B per bank asked, 6144 B free, largest free block 6144 B. What fits: keep %b in DRAM."
+        "out of L1 for %b: 8192 B per bank asked, 6144 B free, largest free block 6144 B. Live then: %a 4096 B. "
+        "What fits: keep %b in DRAM."
     )
 
 
@@ -617,6 +619,59 @@ def test_the_plan_of_a_hand_written_program_says_what_to_move_out():
 def test_nothing_is_suggested_where_nothing_fits():
     said = make_plan(deallocate(parse(FAR_AND_NEAR)), chip(1), SETTINGS).memory.peak_at
     assert said.endswith("largest free block 2048 B. Nothing that we tried would fit.")
+
+
+def crowded(seed):
+    """A hand-written Program that keeps too much at once, and the small chip it is too much for: half of them in L1,
+    half in DRAM; every Step by itself would fit."""
+    rng = random.Random(seed)
+    in_l1 = seed % 2 == 0
+    send = SEND + (", memory_config=ttnn.L1_MEMORY_CONFIG" if in_l1 else "")
+    count, widths = rng.randint(3, 7), [rng.choice([32, 64, 96]) for _ in range(7)]
+    lines = [f"input x{i} float32 (32, {widths[i]})" for i in range(count)]
+    lines += [f"%a{i} = ttnn.from_torch(tensor=%x{i}, {send})" for i in range(count)]
+    order = rng.sample(range(count), count)
+    placed = ", memory_config=ttnn.L1_MEMORY_CONFIG" if in_l1 else ""
+    lines += [f"%b{i} = ttnn.multiply(input_tensor_a=%a{i}, input_tensor_b=2.0{placed})" for i in order]
+    lines += [f"%y{i} = ttnn.to_torch(tensor=%b{i}, {FETCH})" for i in rng.sample(order, count)]
+    program = deallocate(parse("\n".join([*lines, "return " + ", ".join(f"%y{i}" for i in range(count))])))
+    widest = max(widths[:count]) // 32
+    tiles = rng.randint(2 * widest, 2 * widest + 1)
+    return program, chip(1000, tiles) if in_l1 else chip(tiles)
+
+
+def test_a_suggested_change_fits_in_thirty_cases_that_do_not():
+    fits = asked = 0
+    seed = 0
+    while asked < 30:
+        program, small = crowded(seed)
+        seed += 1
+        plan = make_plan(program, small, SETTINGS)
+        if plan.memory.fits:
+            continue
+        asked += 1
+        said = plan.memory.peak_at
+        assert "asked" in said
+        assert "Live then: %" in said
+        suggested = said.partition("What fits: ")[2]
+        names = [w.strip("%,.;") for w in suggested.split() if w.startswith("%")]
+        if suggested.startswith("keep") and "in DRAM" in suggested:  # done by hand, as a reader would
+            body = [
+                replace(s, attrs=tuple({**dict(s.attrs), "memory_config": Name("ttnn.DRAM_MEMORY_CONFIG")}.items()))
+                if set(names).intersection(s.outputs)
+                else s
+                for s in program.body
+            ]
+            specs = dict(program.specs)
+            for s in body:
+                if not s.on_host and s.outputs:
+                    specs.update(zip(s.outputs, infer(s, specs)))
+            fits += memory_use(replace(program, body=tuple(body), specs=specs), small, SETTINGS).fits
+        elif suggested:
+            moved = evict(program, small, SETTINGS)
+            away = {s.uses[0] for s in moved.body if s.kernel == "ttnn.from_device"}
+            fits += memory_use(moved, small, SETTINGS).fits and away == set(names)
+    assert fits >= 29, f"{fits} of {asked}"
 
 
 # ---- random Programs ---------------------------------------------------------------------------------------------

@@ -187,8 +187,8 @@ def test_a_changed_weight_is_packed_again():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"weights": "int8"}, "unknown value for setting 'weights': 'int8'; valid: bfloat16, bfloat4_b"),
-        ({"overrides": {"head": "int8"}}, "unknown format for 'head' in setting 'overrides': 'int8'"),
+        ({"weights": "int4"}, "unknown value for setting 'weights': 'int4'; valid: bfloat16, bfloat4_b"),
+        ({"overrides": {"head": "int4"}}, "unknown format for 'head' in setting 'overrides': 'int4'"),
         ({"overrides": {3: "same"}}, "3 is not a module's path or an ATen op"),
         ({"overrides": "head"}, "takes {pattern: format} or a list of such pairs, not 'head'"),
         ({"numerics": "exact"}, "unknown value for setting 'numerics': 'exact'; valid: faithful, fast"),

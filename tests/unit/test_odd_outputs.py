@@ -32,10 +32,12 @@ class Wrap(torch.nn.Module):
         lambda x: (z := torch.fft.rfft(x), z.conj()),
         lambda x: (x.view(torch.int32), x + 1),
         lambda x: ((z := torch.complex(x, x * 2)).conj(), torch.view_as_real(z), z.imag),
+        lambda x: (y := x * 2, torch.view_as_complex(y.unflatten(-1, (-1, 2))).conj()),
     ],
     ids=[
         *("int32", "other sizes", "bytes first", "parts", "real and imag", "view_as_real", "conjugate", "of an input"),
         "conjugate first",
+        "conjugate of real numbers",
     ],
 )
 def test_a_view_of_an_output_has_its_own_dtype(device, function):
@@ -117,14 +119,27 @@ def test_a_cast_to_complex_keeps_the_fraction():
     assert cast(input_tensor=torch.tensor([-1.5]), dtype=torch.int32).item() == -1
 
 
-@pytest.mark.parametrize(("channels", "groups", "stride"), [(3712, 16, 1), (7392, 28, 2)])
-def test_a_convolution_that_fits_no_core_stays_on_the_host_for_that_reason(channels, groups, stride):
+@pytest.mark.parametrize(
+    ("channels", "out_channels", "groups", "size"),
+    [(3712, 3712, 16, 4), (7392, 7392, 28, 4), (4096, 4096, 32, 14), (7392, 3696, 28, 4)],
+    ids=["regnet_x_320", "regnet_y_320", "resnext101_32x16d", "fewer out than in"],
+)
+def test_a_convolution_that_fits_no_core_runs_in_whole_groups_or_stays_on_the_host_for_that_reason(
+    channels, out_channels, groups, size
+):
     torch._dynamo.reset()
-    model = torch.nn.Conv2d(channels, channels, 3, padding=1, groups=groups, stride=stride, bias=False).eval()
-    x = torch.randn(1, channels, 4, 4)
+    torch.manual_seed(0)
+    model = torch.nn.Conv2d(channels, out_channels, 3, padding=1, groups=groups, stride=2).eval()
+    x = torch.randn(1, channels, size, size)
     compiled = proveout.compile(model, x, device="sim")
     (op,) = [op for op in compiled.coverage.ops if "conv" in op.aten]
-    if op.state == "host":
+    convolutions = [step for step in compiled.program.body if step.kernel == "ttnn.conv2d"]
+    if channels == out_channels:
+        assert op.state == "converted"
+        assert len(convolutions) > 1
+        assert sum(step.attr("groups") for step in convolutions) == groups
+    else:
+        assert op.state == "host"
         assert "B of each core's L1 for its own buffers" in op.reason
     torch.testing.assert_close(compiled(x), model(x), rtol=2e-2, atol=2e-2)
 

@@ -13,7 +13,7 @@ from torch import nn
 import proveout
 from proveout.api import benchmark_model
 from proveout.app import inputs
-from proveout.capture import Found
+from proveout.capture import LiveModel
 from proveout.check import compare_steps
 from proveout.check.thresholds import step_threshold
 from proveout.cli import request
@@ -25,7 +25,7 @@ from proveout.measure import records
 from proveout.prove import prove, prove_here
 from proveout.serving import Configuration
 from proveout.store import Store
-from proveout.sweep import Asked, controller
+from proveout.sweep import SweepPlan, controller
 from proveout.types import Job, Settings, TensorSpec, Workload
 
 SRC = Path(proveout.__file__).parent
@@ -79,10 +79,10 @@ def test_the_coarsest_result_decides(dtype: str, least: float):
 # ------------------------------------------------------------------------------------------------------ status
 
 
-def job_of(label: str, runtime: str = "proveout") -> tuple[Job, Found]:
+def job_of(label: str, runtime: str = "proveout") -> tuple[Job, LiveModel]:
     workload = Workload("tiny", "tiny.py", "ab12", labels=(("expect", (label,)),))
     job = Job(workload, "cpu", Settings(), ("run",), runtime=runtime)  # type: ignore[arg-type]
-    return job, Found(workload, nn.Linear(2, 2).eval(), (torch.ones(1, 2),), {})
+    return job, LiveModel(workload, nn.Linear(2, 2).eval(), (torch.ones(1, 2),), {})
 
 
 def test_a_model_that_should_fail_and_passes_is_a_failure_without_any_sweep():
@@ -134,6 +134,7 @@ LIVE = {
     "engine/backend.py": "proveout.compile, torch.compile, and torch_ttnn, which goes through it",
     "measure/evaluation.py": "evaluate",
     "measure/generation.py": "benchmark_generation",
+    "load/records.py": "load: a served model keeps its own",
     "measure/records.py": "NeuronPerf's names: a worker compiles as proveout.compile does",
 }
 
@@ -155,7 +156,7 @@ def test_the_rule_for_the_precision_stands_in_one_place():
         and node.func.id == "Settings"
         and any(keyword.arg == "precision" for keyword in node.keywords)
     ]
-    assert makes == ["types.py"]
+    assert makes == ["settings.py"]
 
 
 @pytest.mark.parametrize("device", ["sim:n150", "cpu"])
@@ -174,7 +175,7 @@ def test_doors_that_prove_start_with_the_same_settings_and_those_of_live_models_
 
 
 def test_an_onnx_file_of_a_sweep_starts_with_the_hosts_precision(tmp_path: Path):
-    asked = Asked(Store(tmp_path), (("sim:n150", settings_for("sim")),), Job(Workload("", "", "")))
+    asked = SweepPlan(Store(tmp_path), (("sim:n150", settings_for("sim")),), Job(Workload("", "", "")))
     job = controller._job(asked, Workload("net", "net.onnx", ""), "sim:n150", settings_for("sim"))
     assert (job.device, job.settings) == ("cpu", settings_for("cpu"))
 

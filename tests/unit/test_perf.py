@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from planted import MODELS
 from torch import nn
 
 from proveout import recording
@@ -25,7 +26,7 @@ from proveout.program import Name, Program, Ref, Step
 from proveout.recording import Recorded
 from proveout.report.perf import files as perf
 from proveout.report.perf import view as perf_view
-from proveout.report.perf.advice import advise, over_all_cores_ns
+from proveout.report.perf.advice import advise, call_ns, over_all_cores_ns, predicted_ns
 from proveout.report.perf.sheet import Sheet, make_sheet
 from proveout.report.perf.tt_csv import headers, render_csv, render_device_log, tensor_cells
 from proveout.report.visualizer.schema import memory_config
@@ -204,9 +205,10 @@ def test_each_saving_is_what_the_plan_made_again_saves(recorded: Recorded) -> No
 
 
 def test_changes_of_different_operations_add_up(recorded: Recorded) -> None:
-    advice = {a.change: a for a in advise([replace(recorded, settings=replace(SETTINGS, trace=True))])}
+    traced = [replace(recorded, settings=replace(SETTINGS, trace=True))]
+    advice = {a.change: a for a in advise(traced)}
     queue, fused = (advice[c] for c in ("a second queue for the transfers", "activations inside their matrix products"))
-    assert (queue.saves_ns, fused.saves_ns) == (queue.alone_ns, fused.alone_ns)
+    assert call_ns(traced) - predicted_ns(traced, [queue, fused]) == queue.alone_ns + fused.alone_ns
 
 
 @pytest.mark.parametrize(("shape", "quicker"), [((32, 4096), True), ((8192, 64), False)])
@@ -216,6 +218,25 @@ def test_a_norm_over_all_cores_is_quicker_where_rows_are_few_and_long(shape: tup
     wide = over_all_cores_ns(op, chip, 0, "ttnn.layer_norm")
     assert wide is not None
     assert (wide < device_op_time(op, chip).ns) == quicker
+
+
+@pytest.mark.parametrize("name", ["mlp", "residual", "transformer", "gated"])
+def test_a_setting_that_is_advised_saves_what_was_predicted(name: str, tmp_path: Path) -> None:
+    torch.manual_seed(3)
+    kind, shape = MODELS[name]
+    model, x = kind().eval(), torch.randn(shape)
+    chosen = Settings(memory="dram", trace=True)
+    compile(model, (x,), device="sim:n150", settings=chosen, record=tmp_path)
+    recorded = recording.load(tmp_path)
+    now, compared = call_ns(recorded), 0
+    for advice in advise(recorded):
+        if not advice.settings or advice.settings.keys() & {"products", "sharding"}:
+            continue  # done by hand, or told as an estimate of single operations
+        again = compile(model, (x,), device="sim:n150", settings=replace(chosen, **advice.settings), dry_run=True)
+        predicted, realised = now - predicted_ns(recorded, [advice]), now - again.plan.total_ns
+        assert abs(predicted - realised) <= 0.2 * abs(realised), advice.change
+        compared += 1
+    assert compared
 
 
 def test_what_is_on_already_is_not_advised(recorded: Recorded) -> None:
@@ -247,6 +268,20 @@ def _product(weights: str) -> Program:
     }
     attrs = (("input_tensor_a", Ref("x")), ("input_tensor_b", Ref("w")), ("dtype", Name("ttnn.bfloat16")))
     return Program("p", "ttnn", (), (), (), (), (), (Step("ttnn.matmul", attrs, ("y",)),), specs)
+
+
+def test_advice_names_the_kernel_the_module_and_the_line(recorded: Recorded) -> None:
+    """A conversion that costs something, and where a person finds it."""
+    specs = {
+        "x": TensorSpec((1024, 1024), "bfloat16", "tile", DRAM),
+        "y": TensorSpec((1024, 1024), "bfloat16", "row_major", DRAM),
+    }
+    attrs = (("tensor", Ref("x")), ("layout", Name("ttnn.ROW_MAJOR_LAYOUT")))
+    origin = Origin("view", "aten.view.default", "blocks.0.attention", "/home/me/model.py:19")
+    program = Program("p", "ttnn", (), (), (), (), (), (Step("ttnn.to_layout", attrs, ("y",), origin),), specs)
+    one = replace(recorded, settings=replace(SETTINGS, trace=True), program=program, fallbacks=(), alternatives=())
+    line = next(a for a in advise([one]) if a.change == "keep one layout between these ops")
+    assert line.calls == ("ttnn.to_layout in blocks.0.attention, model.py:19",)
 
 
 def test_an_op_on_the_host_is_advised_with_what_its_transfers_cost(recorded: Recorded) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from proveout.chip.specs import CHIPS
 from proveout.chip.table_rows import READERS, op_row
 from proveout.chip.tables import committed, kind_of
 from proveout.chip.time import device_op_time
+from proveout.errors import UsageError
 from proveout.kernels.conv import conv2d
 from proveout.kernels.device_ops import device_ops
 from proveout.kernels.table import kernels
@@ -61,6 +63,87 @@ def test_an_operation_that_nobody_knows_is_predicted_from_its_bytes_and_uncalibr
     path.write_text(f"arch,op_code,input0,output0\nwormhole,BrandNewDeviceOperation,{place},{place}\n")
     found = predict_table(path)
     assert (found.unpredicted, found.calibrated) == (0, 0)
+
+
+# ---- tables as other people write them -------------------------------------------------------------------------------
+
+
+def written(rows, path):
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def predictions(rows, path):
+    found = list(csv.DictReader(predict_table(written(rows, path)).text.splitlines()))
+    return [(row["predicted_ns"], row["low_ns"], row["high_ns"]) for row in found]
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("case", [str.upper, str.title])
+def test_the_case_of_columns_and_of_words_in_cells_does_not_matter(name, case, tmp_path):
+    rows = committed(name)[:: max(1, len(committed(name)) // 25)]
+    words = ("arch", "device", "dtype", "math_fidelity", "mode", "op_code", "in0_dtype", "shard", "in0_memory")
+    changed = [{case(c): v.upper() if c in words else v for c, v in row.items()} for row in rows]
+    assert predictions(changed, tmp_path / "a.csv") == predictions(rows, tmp_path / "b.csv")
+
+
+def test_other_versions_names_of_operations_chips_and_places_are_known(tmp_path):
+    place = "1x1x1024x1024:TILE:BFLOAT16:DRAM_INTERLEAVED"
+    usual = {"arch": "wormhole", "op_code": "LayerNormDeviceOperation", "input0": place, "output0": place}
+    there = place.replace("DRAM", "DEV_0_DRAM")
+    name = "ttnn::operations::normalization::LayerNormDeviceOperation"
+    other = {"arch": "Wormhole_B0", "op_code": name, "input0": there, "output0": there}
+    short = {"arch": "n150", "op_code": "layernorm", "input0": place.lower(), "output0": place}
+    first, second, third = predictions([usual, other, short], tmp_path / "a.csv")
+    assert first == second == third
+
+
+@pytest.mark.parametrize("word", ["N/A", "nan", "-", "None", ""])
+def test_cells_that_tell_nothing_are_as_good_as_empty(word, tmp_path):
+    rows = committed("op_profiles.csv.gz")[::200]
+    columns = ("math_fidelity", "core_count", "kernel_ns_median", "program_config", "out_shard", "available_cores")
+    emptied = [row | dict.fromkeys(columns, "") for row in rows]
+    assert predictions([row | dict.fromkeys(columns, word) for row in rows], tmp_path / "a.csv") == predictions(
+        emptied, tmp_path / "b.csv"
+    )
+
+
+@pytest.mark.parametrize("name", ["gemm.csv", *TABLES])
+def test_a_column_less_is_told_or_done_without_and_no_row_is_dropped(name, tmp_path):
+    rows = committed(name)[:: max(1, len(committed(name)) // 8)]
+    for column in rows[0]:
+        path = written([{c: v for c, v in row.items() if c != column} for row in rows], tmp_path / "less.csv")
+        with contextlib.suppress(UsageError):
+            assert predict_table(path).rows == len(rows)
+            continue
+        with pytest.raises(UsageError, match=column if column != "in0_block_w" else "cores"):
+            predict_table(path)
+
+
+@pytest.mark.parametrize(
+    ("cell", "value", "told"),
+    [
+        ("input0", "1x0x32x32:TILE:BFLOAT16:DRAM_INTERLEAVED", "cannot read the tensor"),
+        ("input1", f"1x1x{10**20}x32:TILE:BFLOAT16:DRAM_INTERLEAVED", "cannot read the tensor"),
+        ("output0", "32x32:TILE:FLOAT7:DRAM_INTERLEAVED", "cannot read the tensor"),
+        ("core_count", "many", "not a whole number"),
+        ("math_fidelity", "HiFi9", "Take one of LoFi"),
+        ("arch", "grayskull", "Take wormhole or blackhole"),
+    ],
+)
+def test_what_cannot_be_read_is_told_with_its_line(cell, value, told, tmp_path):
+    row = next(r for r in committed("op_profiles.csv.gz") if "Matmul" in r["op_code"]) | {cell: value}
+    with pytest.raises(UsageError, match=rf"line 2: .*{told}"):
+        predict_table(written([row], tmp_path / "bad.csv"))
+
+
+def test_a_column_that_is_there_twice_is_refused(tmp_path):
+    row = committed("gemm.csv")[0]
+    with pytest.raises(UsageError, match="the column dtype twice"):
+        predict_table(written([row | {"Dtype": "bfloat16"}], tmp_path / "twice.csv"))
 
 
 def test_a_program_config_is_read_from_a_profilers_text():

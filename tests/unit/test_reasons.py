@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import proveout
-from proveout.bringup.missing import REPRO, _verify
+from proveout.bringup.missing import ALONE, _verify
 from proveout.coding import from_json, to_json
 from proveout.compiler.fixes import Case, cheapest_fix
 from proveout.compiler.sides import CHEAPER
@@ -145,7 +145,7 @@ def test_the_cause_reaches_the_coverage_and_the_cache(tmp_path, monkeypatch):
 
 
 def test_a_repro_that_stays_for_another_reason_does_not_count_as_verified():
-    text = REPRO.format(
+    text = ALONE.format(
         parameters=", x0",
         aten="aten.relu.default",
         arguments="x0",

@@ -317,8 +317,8 @@ def test_at_a_glance_counts_by_corpus_and_device() -> None:
     dry = make_record("dry")
     dry = dataclasses.replace(dry, job=dataclasses.replace(dry.job, do=("compile",)))
     text = "\n".join(markdown.at_a_glance(of(make_record(), make_record("x", "cpu"), FAILED, EXPECTED, dry)))
-    assert "| models | cpu | 1 | 1 | 0 | 0 | 0.999870 | 75.0 |" in text
-    assert "| models | sim:n150 | 4 | 1 | 1 | 1 | 0.999870 | 75.0 |" in text
+    assert "| models | cpu | 1 | 1 | 1 | 0 | 0 | 0 | 0.999870 | 75.0 |" in text
+    assert "| models | sim:n150 | 4 | 4 | 1 | 1 | 1 | 1 | 0.999870 | 75.0 |" in text
 
 
 # -------------------------------------------------------------------------------------- ops over all models

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from proveout import cli
-from proveout.capture import Found
+from proveout.capture import LiveModel
 from proveout.capture.from_transformers import build, inputs_of
 from proveout.errors import UsageError
 from proveout.prove import prove_here
@@ -24,7 +24,7 @@ def ran(model: nn.Module, runtime: Runtime, **settings: float) -> Record:
     workload = Workload("tiny", "tiny.py", "ab12", parameters=15)
     chosen = Settings(precision="bfloat16", **settings)  # type: ignore[arg-type]
     job = Job(workload, "sim:n150", chosen, ("run", "benchmark"), iterations=2, warmup=1, runtime=runtime)
-    return prove_here(job, Found(workload, model.eval(), (torch.ones(2, 4),), {}))
+    return prove_here(job, LiveModel(workload, model.eval(), (torch.ones(2, 4),), {}))
 
 
 @pytest.mark.slow
@@ -82,7 +82,7 @@ def test_a_dummy_stage_is_one_row_and_works_on_the_spine(monkeypatch: pytest.Mon
     )
     workload = Workload("tiny", "tiny.py", "ab12")
     job = Job(workload, "cpu", Settings(), ("count",))  # type: ignore[arg-type]
-    record = prove_here(job, Found(workload, nn.Linear(4, 3).eval(), (torch.ones(2, 4),), {}))
+    record = prove_here(job, LiveModel(workload, nn.Linear(4, 3).eval(), (torch.ones(2, 4),), {}))
     assert (record.status, record.accuracy) == ("passed", 8.0)
 
 

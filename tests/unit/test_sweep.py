@@ -19,9 +19,9 @@ import pytest
 from test_isolate import is_alive
 from test_store import make_record
 
-from proveout.errors import EnvironmentFault
+from proveout.errors import EnvironmentFault, UsageError
 from proveout.store import Store
-from proveout.sweep import Asked, Interrupted, states, sweep
+from proveout.sweep import Interrupted, SweepPlan, states, sweep
 from proveout.sweep.cores import share
 from proveout.sweep.results import keep
 from proveout.sweep.tasks import Find, libraries, wants_fresh
@@ -260,9 +260,9 @@ class Silent:
     def done(self, what: str, result: Any, seconds: float) -> None: ...
 
 
-def asked(folder: Path, *devices: str, **more: Any) -> Asked:
+def asked(folder: Path, *devices: str, **more: Any) -> SweepPlan:
     job = Job(Workload("", "", ""), do=("check",))
-    return Asked(Store(folder), tuple((device, Settings()) for device in devices or ("sim",)), job, **more)
+    return SweepPlan(Store(folder), tuple((device, Settings()) for device in devices or ("sim",)), job, **more)
 
 
 def scripts(*names: str) -> list[tuple[Path, tuple[str, ...]]]:
@@ -375,6 +375,14 @@ def test_a_sweep_that_was_stopped_says_so(tmp_path: Path) -> None:
     assert states(Store(tmp_path))[0].ended == "stopped"
 
 
+def test_a_sweep_that_ended_by_a_wrong_command_line_is_not_stopped_and_says_why(tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        sweep(asked(tmp_path), [(tmp_path / "a.py", ("nothere",))], Hand(Store(tmp_path), 1, {"a": 1}), Silent())
+    state = states(Store(tmp_path))[0]
+    assert state.ended == "failed"
+    assert "nothere" in state.why
+
+
 def test_a_store_remembers_its_newest_sweeps_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proveout.sweep.state.KEPT", 2)
     for name in ("2020-a", "2021-b", "2022-c"):
@@ -424,3 +432,30 @@ def test_a_killed_sweep_leaves_no_process_keeps_its_records_and_goes_on(tmp_path
     assert done.returncode == 0, done.stderr
     records = json.loads(done.stdout)["records"]
     assert [(r["model"], r["from_cache"]) for r in records] == [("a", True), ("b", True), ("c", False)]
+
+
+def test_a_warm_process_that_still_imports_is_ended_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in the first seconds, on a busy machine: what imports for half a minute does not see its socket close."""
+    (tmp_path / "slow_import.py").write_text("import time\ntime.sleep(60)\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    server = WarmServer(["slow_import"])
+    link = server._link()
+    began = time.monotonic()
+    server.stop()
+    assert time.monotonic() - began < 20, "a minute of imports is not waited for"
+    assert link.process.returncode is not None
+
+
+def test_no_word_of_a_table_is_broken_at_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    from proveout.report.tables.terminal import grid
+
+    monkeypatch.setenv("COLUMNS", "80")
+    words = [
+        "a_rather_long_model_name_without_a_space",
+        "TransformersClassOfGreatLength",
+        "0123456789ab",
+        "float32[8, 64]",
+    ]
+    text = grid(["Model", "Class", "Hash", "Inputs"], [words])
+    assert all(word in text for word in words)
+    assert max(map(len, text.splitlines())) <= 80

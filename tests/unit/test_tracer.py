@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from proveout import cli
-from proveout.capture import Found, discover
+from proveout.capture import LiveModel, discover
 from proveout.capture.named import named
 from proveout.errors import UsageError
 from proveout.report.drawing.histogram import histogram
@@ -27,8 +27,8 @@ MUL = raw.Node("mul", "aten.mul.Tensor", (SMALL, SMALL), (SMALL,))
 DUMP = raw.Dump("tiny", "tiny.py", "ab", "original", (raw.Graph("forward", (ADD, MUL, MUL)),))
 
 
-def found(model: nn.Module, *args: torch.Tensor) -> Found:
-    return Found(Workload("tiny", "tiny.py", "ab12"), model, args, {})
+def found(model: nn.Module, *args: torch.Tensor) -> LiveModel:
+    return LiveModel(Workload("tiny", "tiny.py", "ab12"), model, args, {})
 
 
 def traced(model: nn.Module, *args: torch.Tensor, **options: object) -> raw.Dump:

@@ -384,7 +384,7 @@ def test_settings_from_nothing_a_dict_and_settings():
     ("given_", "words"),
     [
         ({"precison": "model"}, "unknown setting 'precison'; valid: .*trace.* Did you mean 'precision'"),
-        ({"precision": "int3"}, "unknown value for setting 'precision': 'int3'; valid: bfloat16, model"),
+        ({"precision": "int3"}, "unknown value for setting 'precision': 'int3'; valid: bfloat16, float16, model, tf32"),
         ({"precision": ["model"]}, "unknown value for setting 'precision'"),
         ({"math_fidelity": "HiFi5"}, "valid: HiFi2, HiFi3, HiFi4, LoFi, None. Did you mean 'HiFi"),
         ({"queues": 3}, "unknown value for setting 'queues': '3'; valid: 1, 2"),

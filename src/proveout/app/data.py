@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from proveout import recording
 from proveout.columns.table import row
 from proveout.columns.words import Row, latency_ms, numbers, off_host
-from proveout.devices.registry import find
+from proveout.devices.registry import describe, find
 from proveout.errors import ProveoutError
 from proveout.kernels.accept import load_program
 from proveout.store import read_record
@@ -89,10 +89,10 @@ class Board:
 
     @functools.cached_property
     def _subjects(self) -> dict[tuple[str, ...], tuple[Entry, ...]]:
-        found: dict[tuple[str, ...], list[Entry]] = {}
+        by_subject: dict[tuple[str, ...], list[Entry]] = {}
         for entry in sorted(self.entries, key=lambda e: (e.row["created"], e.id)):
-            found.setdefault(entry.subject, []).append(entry)
-        return {subject: tuple(entries) for subject, entries in found.items()}
+            by_subject.setdefault(entry.subject, []).append(entry)
+        return {subject: tuple(entries) for subject, entries in by_subject.items()}
 
     def with_programs(self, entry: Entry) -> tuple[Entry, ...]:
         """Records that left the very Programs of this one on disk, for the same device and settings, which decide what
@@ -108,11 +108,11 @@ def board(folder: Path) -> Board:
     entries, unreadable = [], []
     with _READING:
         for path in folder.glob("*/*.json"):
-            found = _entry(path)
-            if isinstance(found, Entry):
-                entries.append(found)
+            entry = _entry(path)
+            if isinstance(entry, Entry):
+                entries.append(entry)
             else:
-                unreadable.append((path.relative_to(folder).as_posix(), found))
+                unreadable.append((path.relative_to(folder).as_posix(), entry))
     return Board(
         folder, tuple(sorted(entries, key=lambda e: (e.row["model"].lower(), e.id))), tuple(sorted(unreadable))
     )
@@ -129,11 +129,11 @@ def _entry(path: Path) -> Entry | str:
         known = _KNOWN.get(path)
         if known and known[0] == stamp:
             return known[1]
-        found: Entry | str = _read(path)
+        entry: Entry | str = _read(path)
     except OSError as error:
         return error.strerror or str(error)
-    _KNOWN[path] = stamp, found
-    return found
+    _KNOWN[path] = stamp, entry
+    return entry
 
 
 def _read(path: Path) -> Entry | str:
@@ -165,13 +165,28 @@ def _record(path: Path, stamp: Stamp) -> Record:
     return read_record(path)
 
 
-def recorded(sources: Sequence[Entry], fingerprints: tuple[str, ...]) -> list[Recorded]:
-    """The Programs of a Record from the first folder that holds all of them; none where no folder does."""
-    for source in sources:
-        found = _recorded(source.path, source.artifacts, _newest(Path(source.artifacts)))
-        if {one.program.fingerprint for one in found} >= set(fingerprints):
-            return [one for one in found if one.program.fingerprint in fingerprints]
-    return []
+def recorded(board: Board, entry: Entry) -> list[Recorded]:
+    """The Programs of a Record: from the first folder that holds all of them, or from the cache of compiled graphs;
+    none where neither does."""
+    fingerprints = entry.programs
+    for source in board.with_programs(entry):
+        programs = _recorded(source.path, source.artifacts, _newest(Path(source.artifacts)))
+        if {one.program.fingerprint for one in programs} >= set(fingerprints):
+            return [one for one in programs if one.program.fingerprint in fingerprints]
+    return _cached(entry.path, fingerprints)
+
+
+def _cached(path: Path, fingerprints: tuple[str, ...]) -> list[Recorded]:
+    """What compiling left in this user's cache; torch is imported only where somebody looks."""
+    from proveout.engine.cache import program_of
+
+    job = read_record(path).job
+    info = describe(job.device)
+    programs = [program_of(fingerprint) for fingerprint in fingerprints]
+    if info is None or info.spec is None or None in programs:
+        return []
+    found = [one for one in programs if one is not None and one.target == "ttnn"]
+    return [recording.Recorded(job.device, info.spec, job.settings, one) for one in found]
 
 
 @functools.lru_cache(maxsize=8)
@@ -179,14 +194,14 @@ def _recorded(path: Path, artifacts: str, newest: int) -> list[Recorded]:
     """What `proveout perf` recorded in a folder; or the bare Programs that another verb left, on the Job's device."""
     job = read_record(path).job
     try:
-        found = recording.load(Path(artifacts))
+        programs = recording.load(Path(artifacts))
         chip = find(job.device).spec
-        if not found and chip is not None:
+        if not programs and chip is not None:
             folders = sorted(p.parent for p in Path(artifacts).rglob("program.json"))
-            found = [recording.Recorded(job.device, chip, job.settings, load_program(f)) for f in folders]
+            programs = [recording.Recorded(job.device, chip, job.settings, load_program(f)) for f in folders]
     except (ProveoutError, OSError):
         return []
-    return [one for one in found if one.program.target == "ttnn"]
+    return [one for one in programs if one.program.target == "ttnn"]
 
 
 def _newest(folder: Path) -> int:

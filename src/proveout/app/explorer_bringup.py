@@ -48,7 +48,7 @@ class BringUp:
 def find(folder: Path) -> list[BringUp]:
     """The bring-ups below a folder, or the folder itself where it is one; by name."""
     places = {p.parent.parent for depth in ("", "*/", "*/*/") for p in folder.glob(f"{depth}stages/[0-9][0-9]-*.json")}
-    return [found for place in sorted(places) if (found := _read(place)).stages]
+    return [run for place in sorted(places) if (run := _read(place)).stages]
 
 
 def _read(folder: Path) -> BringUp:
@@ -75,7 +75,7 @@ def first_folder(cache: Path) -> str:
 
 def page() -> None:
     theme.head("Bring-up", "Every bring-up, stage by stage, and what to do next.")
-    given = st.text_input(
+    text = st.text_input(
         "Folder",
         first_folder(store().folder),
         key="folder",
@@ -83,19 +83,19 @@ def page() -> None:
         icon=":material/folder:",
         **links.BOUND,
     )
-    folder = Path(given or DEFAULT).expanduser()
-    found = find(folder)
-    if not found:
+    folder = Path(text or DEFAULT).expanduser()
+    runs = find(folder)
+    if not runs:
         theme.empty(
             "No bring-up here",
             f"{folder.absolute()} holds none. This makes one, and this page follows it while it runs:",
-            f"proveout bringup attention.py --search-dir selftest -o {given or DEFAULT}/attention",
+            f"proveout bringup attention.py --search-dir selftest -o {text or DEFAULT}/attention",
         )
         return
-    _all(found)
-    names = [b.name for b in found]
-    name = st.selectbox("Bring-up", names, key="model", **links.BOUND) if len(found) > 1 else names[0]
-    picked = found[names.index(name)]
+    _all(runs)
+    names = [b.name for b in runs]
+    name = st.selectbox("Bring-up", names, key="model", **links.BOUND) if len(runs) > 1 else names[0]
+    picked = runs[names.index(name)]
     st.fragment(_one, run_every=EVERY_S if picked.running else None)(picked.folder)
 
 
@@ -133,16 +133,16 @@ def _us(ns: float | None) -> float | None:
 
 
 def _one(folder: Path) -> None:
-    found = _read(folder)
-    st.subheader(found.name, anchor=False)
-    _strip(found)
-    _figures(found)
-    for stage in found.stages:
-        _stage(found, stage)
-    _report(found)
-    rows = [{**s, "findings": "; ".join(s.get("findings", ()))} for s in found.stages]
+    run = _read(folder)
+    st.subheader(run.name, anchor=False)
+    _strip(run)
+    _figures(run)
+    for stage in run.stages:
+        _stage(run, stage)
+    _report(run)
+    rows = [{**s, "findings": "; ".join(s.get("findings", ()))} for s in run.stages]
     columns = [Column(k, k) for k in ("number", "name", "title", "status", "headline", "findings", "next_step")]
-    tables.download("Stages as CSV", tables.render_csv(rows, columns), f"{found.name}-stages.csv", "text/csv")
+    tables.download("Stages as CSV", tables.render_csv(rows, columns), f"{run.name}-stages.csv", "text/csv")
 
 
 def _strip(bringup: BringUp) -> None:
@@ -151,9 +151,9 @@ def _strip(bringup: BringUp) -> None:
     for stage in bringup.stages:
         if stage["name"] != bringup.running:
             status = stage["status"]
-            told = escape(f"{stage['number']} {stage['title']}: {WORDS.get(status, status)}")
+            label = escape(f"{stage['number']} {stage['title']}: {WORDS.get(status, status)}")
             text = f"{MARKS.get(status, '?')} {stage['number']}"
-            cells.append(f'<div class="po-stage {STRIP.get(status, "")}" title="{told}">{escape(text)}</div>')
+            cells.append(f'<div class="po-stage {STRIP.get(status, "")}" title="{label}">{escape(text)}</div>')
     if bringup.running:
         cells.append(f'<div class="po-stage now">▸ {escape(bringup.running)}</div>')
     st.html(f'<div class="po-stages">{"".join(cells)}</div>')

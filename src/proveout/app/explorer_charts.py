@@ -61,9 +61,9 @@ def show_trend(history: Sequence[Entry]) -> None:
     charts.append(
         ("Ops off the host", "%", [None if e.coverage is None else 100 * e.coverage for e in history], "warn")
     )
-    told = [chart for chart in charts if sum(value is not None for value in chart[2]) > 1]
-    for start in range(0, len(told), 2):
-        for (title, unit, values, tone), place in zip(told[start : start + 2], st.columns(2)):
+    drawn = [chart for chart in charts if sum(value is not None for value in chart[2]) > 1]
+    for start in range(0, len(drawn), 2):
+        for (title, unit, values, tone), place in zip(drawn[start : start + 2], st.columns(2)):
             dash = "dot" if tone == "modelled" else "solid"
             line = go.Scatter(
                 x=when, y=values, mode="lines+markers", line={"color": theme.COLOURS[tone], "dash": dash},
@@ -84,11 +84,13 @@ def _range(values: Sequence[float]) -> list[float]:
 
 
 def show_op_states(rows: Sequence[Row]) -> None:
-    """The most frequent ATen ops, by what became of them."""
+    """The ATen ops that stay on the host and the most frequent others, by what became of them."""
     totals: dict[str, int] = {}
     for row in rows:
         totals[row["aten"]] = totals.get(row["aten"], 0) + row["count"]
-    names = sorted(totals, key=lambda name: totals[name])[-MOST_BARS:]
+    host = {row["aten"] for row in rows if row["state"] == "host"}
+    ranked = sorted(totals, key=lambda name: (name in host, totals[name]))[-MOST_BARS:]  # what stays is never left out
+    names = sorted(ranked, key=lambda name: totals[name])
     figure = go.Figure()
     for state, colour in STATES.items():
         counts = {n: sum(r["count"] for r in rows if r["aten"] == n and r["state"] == state) for n in names}
@@ -118,7 +120,9 @@ def show_module_pcc(modules: Sequence[Row], threshold: float) -> None:
             hovertemplate="%{y}<br>PCC %{customdata:.6f}<extra>" + name + "</extra>",
         )  # fmt: skip
     figure.add_vline(x=1 - threshold, line={"color": theme.BAD, "dash": "dash"}, annotation_text=f"limit {threshold:g}")
-    figure.update_xaxes(type="log", title="1 − PCC; further left is closer", exponentformat="power")
+    drawn = [x for line in figure.data for x in line.x if x is not None]
+    axis = theme.log_axis([*drawn, 1 - threshold])
+    figure.update_xaxes(title="1 − PCC; further left is closer", **axis)
     theme.chart(figure, height=110 + 24 * len(shown), key="module pcc")
 
 
@@ -171,22 +175,22 @@ def show_roofline(sheet: Sheet) -> None:
     """Each device operation by arithmetic intensity and predicted rate, under the chip's roofs."""
     from proveout.report.perf.roofline import points, roofs
 
-    found = points(sheet)
-    if not found:
+    roofline = points(sheet)
+    if not roofline:
         st.caption("No operation of this Program does arithmetic on the chip.")
         return
     figure = go.Figure()
-    low, high = (pick(p.intensity for p in found) for pick in (min, max))
+    low, high = (pick(p.intensity for p in roofline) for pick in (min, max))
     span = (low / 3, max(high * 3, 2000.0))
-    for roof in roofs(sheet.chip, {p.fidelity for p in found if p.fidelity}):
+    for roof in roofs(sheet.chip, {p.fidelity for p in roofline if p.fidelity}):
         corner = roof.tflop_s / roof.dram_tb_s
         figure.add_scatter(
             x=[span[0], corner, span[1]], y=[span[0] * roof.dram_tb_s, roof.tflop_s, roof.tflop_s], mode="lines",
             line={"color": theme.PLAIN, "width": 1.5, "dash": "dash"}, name=roof.name, hoverinfo="name",
         )  # fmt: skip
-    most = max(p.ns for p in found)
+    most = max(p.ns for p in roofline)
     for bound, colour in (("compute", theme.MODELLED), ("bandwidth", theme.WARN)):
-        some = [p for p in found if p.bound == bound]
+        some = [p for p in roofline if p.bound == bound]
         if some:
             figure.add_scatter(
                 x=[p.intensity for p in some], y=[p.tflop_s for p in some], mode="markers", name=f"{bound} bound",
@@ -194,8 +198,9 @@ def show_roofline(sheet: Sheet) -> None:
                 text=[f"{p.name}<br>{p.module}<br>{p.ns / 1e3:.3g} µs" for p in some],
                 hovertemplate="%{text}<br>%{y:.3g} TFLOP/s at %{x:.3g} FLOP/byte<extra></extra>",
             )  # fmt: skip
-    figure.update_xaxes(type="log", title="FLOP per byte that its tensors take")
-    figure.update_yaxes(type="log", title="TFLOP/s, modelled")
+    figure.update_xaxes(title="FLOP per byte that its tensors take", **theme.log_axis(span))
+    drawn = [y for line in figure.data for y in line.y]
+    figure.update_yaxes(title="TFLOP/s, modelled", **theme.log_axis(drawn))
     theme.chart(figure, height=380, key="roofline")
 
 

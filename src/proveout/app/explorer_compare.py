@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
@@ -11,11 +11,12 @@ import streamlit as st
 
 from proveout.app import data, explorer_charts, links, tables, theme
 from proveout.app.data import Board, Entry
-from proveout.app.options import store
+from proveout.app.options import store, typed
 from proveout.app.tables import Column
-from proveout.columns.words import Row, number, numbers, pcc_text, status_words, weakness
+from proveout.columns.words import Row, count, number, numbers, pcc_text, status_words, weakness
 from proveout.store import op_rows
 from proveout.types import Record
+from proveout.words import counted
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,10 @@ def _plain(key: str, factor: float = 1.0) -> Callable[[Row], str | None]:
     return lambda flat: None if flat[key] is None else number(flat[key] * factor)
 
 
+def _whole(key: str) -> Callable[[Row], str | None]:
+    return lambda flat: count(flat[key])
+
+
 FIGURES = (
     Figure("Status", "status", lambda r: f"{status_words(r).mark} {status_words(r).words}", ratio=False),
     Figure("Compiled, ms", "compiled_ms", _plain("compiled_ms"), "compiled_kind", what="compiled"),
@@ -46,14 +51,14 @@ FIGURES = (
     Figure("Simulation on this host, ms", "host_ms", _plain("host_ms"), "measured", what="simulation"),
     Figure("PCC", "pcc", lambda r: pcc_text(r["pcc"]), ratio=False),
     Figure("Accuracy, %", "accuracy", _plain("accuracy"), ratio=False),
-    Figure("ATen ops", "ops_before", _plain("ops_before"), ratio=False),
-    Figure("Ops on the host", "ops_remain", _plain("ops_remain"), ratio=False),
-    Figure("Transfers", "transfers", _plain("transfers")),
+    Figure("ATen ops", "ops_before", _whole("ops_before"), ratio=False),
+    Figure("Ops on the host", "ops_remain", _whole("ops_remain"), ratio=False),
+    Figure("Transfers", "transfers", _whole("transfers")),
     Figure("Peak SRAM, MB", "l1_peak_bytes", _plain("l1_peak_bytes", 1e-6), "modelled"),
     Figure("Peak DRAM, MB", "dram_peak_bytes", _plain("dram_peak_bytes", 1e-6), "modelled"),
     Figure("Weights on the device, MB", "weight_bytes", _plain("weight_bytes", 1e-6), "modelled"),
     Figure("Compile, s", "compile_s", _plain("compile_s"), "measured", ratio=False),
-    Figure("Parameters", "parameters", _plain("parameters"), ratio=False),
+    Figure("Parameters", "parameters", _whole("parameters"), ratio=False),
     Figure("Model", "model", lambda r: r["model"], ratio=False),
     Figure("Device", "device", lambda r: r["device"], ratio=False),
     Figure("Numbers", "numbers", numbers, ratio=False),
@@ -71,34 +76,34 @@ def page() -> None:
         theme.empty(
             "Two Records are needed",
             f"The store {board.folder} holds {len(board.entries)}. Another device or setting makes a second one.",
-            "proveout benchmark SCRIPT.py --device sim:n150,sim:p150",
+            typed("proveout benchmark linear.py --search-dir selftest --device sim:n150,sim:p150"),
         )
         return
     left, right = _chosen(board)
     if left is None or right is None:
         theme.empty("No such Record", "The address names a Record that this store does not hold; choose two above.")
         return
-    found = data.record(left), data.record(right)
-    _verdict(left, right, *found)
-    lines = differences(left.row, right.row, *found)
+    records = data.record(left), data.record(right)
+    _verdict(left, right, *records)
+    lines = differences(left.row, right.row, *records)
     changed = [line for line in lines if line["differs"]]
     same = [line for line in lines if not line["differs"]]
     columns = [
-        Column("what", "What", width="medium"),
-        Column("left", "Left", width="medium"),
-        Column("right", "Right", width="medium"),
-        Column("ratio", "Right ÷ left", width="medium"),
+        Column("what", "What"),
+        Column("left", "Left"),
+        Column("right", "Right"),
+        Column("ratio", "Right ÷ left"),
     ]
-    st.subheader(f"{len(changed)} differences")
+    st.subheader(counted(len(changed), "difference"))
     if changed:
-        tables.show(changed, columns, "compare-differences")
+        tables.lines(changed, columns, "compare-differences")
     else:
         st.caption("Every figure is the same.")
     _settings(left, right)
-    _ops(*found)
-    _pcc(left, right, *found)
-    with st.expander(f"{len(same)} figures that are the same"):
-        tables.show(same, columns, "compare-same")
+    _ops(*records)
+    _pcc(left, right, *records)
+    with st.expander(f"{counted(len(same), 'figure')} the same"):
+        tables.lines(same, columns, "compare-same")
 
 
 def differences(left: Row, right: Row, a: Record, b: Record) -> list[Row]:
@@ -109,12 +114,12 @@ def differences(left: Row, right: Row, a: Record, b: Record) -> list[Row]:
         shown = [figure.show(flat) for flat in (left, right)]
         kinds = [figure.kind_of(flat) for flat in (left, right)]
         if any(shown):
-            told = [f"{text} ({kind})" if text and kind else text or "–" for text, kind in zip(shown, kinds)]
+            texts = [f"{text} ({kind})" if text and kind else text or "–" for text, kind in zip(shown, kinds)]
             lines.append(
                 {
                     "what": figure.name,
-                    "left": told[0],
-                    "right": told[1],
+                    "left": texts[0],
+                    "right": texts[1],
                     "ratio": (weak(figure.what, a, b) or _ratio(figure, left, right)) if all(shown) else "",
                     "differs": shown[0] != shown[1] or kinds[0] != kinds[1],
                 }
@@ -144,13 +149,12 @@ def _ratio(figure: Figure, left: Row, right: Row) -> str:
 def _chosen(board: Board) -> tuple[Entry | None, Entry | None]:
     """The two Records of the address; choosing another opens its address."""
     newest = sorted(board.entries, key=lambda e: e.row["created"], reverse=True)
-    given = {side: board.find(links.given(side)) if links.given(side) else None for side in ("left", "right")}
-    if not any(links.given(side) for side in given):
-        alike = [e for e in newest[1:] if e.row["model"] == newest[0].row["model"]]
-        given = {"left": alike[0] if alike else newest[1], "right": newest[0]}
+    sides = {side: board.find(links.given(side)) if links.given(side) else None for side in ("left", "right")}
+    if not any(links.given(side) for side in sides):
+        sides = dict(zip(("left", "right"), first_pair(newest)))
     picked: dict[str, Entry | None] = {}
-    for side, place in zip(given, st.columns(2)):
-        start = given[side]
+    for side, place in zip(sides, st.columns(2)):
+        start = sides[side]
         picked[side] = place.selectbox(
             side.capitalize(),
             newest,
@@ -160,9 +164,18 @@ def _chosen(board: Board) -> tuple[Entry | None, Entry | None]:
             placeholder="choose a Record",
         )
     left, right = picked["left"], picked["right"]
-    if left and right and (left, right) != (given["left"], given["right"]):
+    if left and right and (left, right) != (sides["left"], sides["right"]):
         links.go("compare", left=left.id, right=right.id)
     return left, right
+
+
+def first_pair(newest: Sequence[Entry]) -> tuple[Entry, Entry]:
+    """What to start with: the newest result with another of the same model, and that one; else the newest two."""
+    for position, entry in enumerate(newest):
+        same = [e for e in newest[position + 1 :] if e.row["model"] == entry.row["model"]]
+        if same:
+            return max(same, key=lambda e: (e.row["did"] == entry.row["did"], e.row["created"])), entry
+    return newest[1], newest[0]
 
 
 def _verdict(left: Entry, right: Entry, *records: Record) -> None:
@@ -260,7 +273,8 @@ def _pcc(left: Entry, right: Entry, a: Record, b: Record) -> None:
             customdata=[[n, values[n]] for n in shared],
             hovertemplate="%{customdata[0]}<br>PCC %{customdata[1]:.6f}<extra>" + name + "</extra>",
         )
-    figure.update_yaxes(type="log", title="1 − PCC; lower is closer", exponentformat="power")
+    drawn = [y for line in figure.data for y in line.y if y is not None]
+    figure.update_yaxes(title="1 − PCC; lower is closer", **theme.log_axis(drawn))
     figure.update_xaxes(title="Step that both compared")
     theme.chart(figure, height=280, key="compare pcc")
     rows = [{"step": n, "left": steps[0][n], "right": steps[1][n]} for n in shared]

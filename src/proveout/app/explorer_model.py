@@ -8,7 +8,7 @@ import streamlit as st
 
 from proveout.app import data, explorer_charts, explorer_program, links, tables, theme
 from proveout.app.data import Board, Entry
-from proveout.app.options import store
+from proveout.app.options import store, typed
 from proveout.app.tables import Column
 from proveout.columns.words import Row, called, count, number, numbers, pcc_text, status_words
 from proveout.report.tables import ledger
@@ -23,7 +23,11 @@ def page() -> None:
     board = data.board(store().folder)
     if not board.entries:
         theme.head("One model", "Ops, accuracy, memory, time and graph of one result.")
-        theme.empty("Nothing here yet", f"The store {board.folder} holds no results.", "proveout benchmark SCRIPT.py")
+        theme.empty(
+            "Nothing here yet",
+            f"The store {board.folder} holds no results.",
+            typed("proveout benchmark linear.py --search-dir selftest"),
+        )
         return
     entry = _chosen(board)
     if entry is None:
@@ -46,9 +50,9 @@ def page() -> None:
 
 def _chosen(board: Board) -> Entry | None:
     """The Record of the address; where it names none, the one to choose from all."""
-    given = links.given("record")
-    if given:
-        return board.find(given)
+    key = links.given("record")
+    if key:
+        return board.find(key)
     newest = sorted(board.entries, key=lambda e: e.row["created"], reverse=True)
     return st.selectbox("Record", newest, format_func=lambda e: f"{e.title} · {e.row['did']} · {e.row['created'][:16]}")
 
@@ -80,8 +84,8 @@ def _heading(board: Board, entry: Entry) -> None:
             with st.popover(f"{len(others)} more of this model", type="tertiary"):
                 for other in others[:20]:
                     seen = other.row
-                    told = (seen["device"], numbers(seen), seen["did"], seen["created"][:16])
-                    links.link(" · ".join(told), "model", record=other.id)
+                    facts = (seen["device"], numbers(seen), seen["did"], seen["created"][:16])
+                    links.link(" · ".join(facts), "model", record=other.id)
 
 
 # ------------------------------------------------------------------------------------------ sections
@@ -89,29 +93,29 @@ def _heading(board: Board, entry: Entry) -> None:
 
 def _overview(board: Board, entry: Entry, record: Record) -> None:
     flat = entry.row
-    found = []
+    parts = []
     for what, key in (("Compiled", "compiled"), ("Original, eager CPU", "original")):
         if flat[f"{key}_ms"] is not None:
             kind = flat[f"{key}_kind"]
-            found.append(theme.Tile(what, number(flat[f"{key}_ms"]) or "", "ms", f"a call, median; {kind}", kind))
+            parts.append(theme.Tile(what, number(flat[f"{key}_ms"]) or "", "ms", f"a call, median; {kind}", kind))
     if flat["pcc"] is not None:
-        found.append(
+        parts.append(
             theme.Tile("PCC", pcc_text(flat["pcc"]) or "", note="lowest of the outputs", tone=TONES[flat["status"]])
         )
     if flat["accuracy"] is not None:
         eager = f"eager {flat['accuracy_eager']:.2f} %" if flat["accuracy_eager"] is not None else ""
-        found.append(theme.Tile("Accuracy", f"{flat['accuracy']:.2f}", "%", eager))
+        parts.append(theme.Tile("Accuracy", f"{flat['accuracy']:.2f}", "%", eager))
     if entry.coverage is not None:
         note = f"{flat['ops_remain']} of {flat['ops_before']} ops stay; {counted(flat['transfers'], 'transfer')}"
-        found.append(theme.Tile("Off the host", f"{100 * entry.coverage:.1f}", "%", note))
+        parts.append(theme.Tile("Off the host", f"{100 * entry.coverage:.1f}", "%", note))
     if flat["l1_peak_bytes"] is not None:
         fits = "fits" if flat["fits"] else "does not fit"
-        found.append(
+        parts.append(
             theme.Tile("Peak SRAM", number(flat["l1_peak_bytes"] / 1e6) or "", "MB", f"{fits}; modelled", "modelled")
         )
     if flat["compile_s"] is not None:
-        found.append(theme.Tile("Compile", number(flat["compile_s"]) or "", "s", "all stages; measured", "measured"))
-    theme.tiles(found)
+        parts.append(theme.Tile("Compile", number(flat["compile_s"]) or "", "s", "all stages; measured", "measured"))
+    theme.tiles(parts)
     history = board.history(entry)
     if len(history) > 1:
         st.subheader("Over time")

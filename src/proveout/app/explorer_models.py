@@ -11,7 +11,7 @@ import streamlit as st
 
 from proveout.app import data, explorer_charts, links, tables, theme
 from proveout.app.data import Board, Entry
-from proveout.app.options import store
+from proveout.app.options import store, typed
 from proveout.app.tables import Column
 from proveout.columns.column import OnBoard
 from proveout.columns.table import on_board
@@ -59,11 +59,11 @@ class Wanted:
 
     def takes(self, entry: Entry) -> bool:
         flat = entry.row
-        found = " ".join(
+        text = " ".join(
             str(flat[k]) for k in ("model", "script", "class_name", "labels", "reason", "failure", "machine")
         )
         return (
-            all(word in found.lower() for word in self.text.lower().split())
+            all(word in text.lower() for word in self.text.lower().split())
             and (not self.statuses or flat["status"] in self.statuses)
             and (not self.devices or flat["device"] in self.devices)
             and (not self.kind or flat["compiled_kind"] == self.kind)
@@ -77,33 +77,33 @@ def page() -> None:
         theme.empty(
             "Nothing here yet",
             f"The store {board.folder} holds no results. This fills it; or try a task of the playground.",
-            "proveout benchmark --all --search-dir selftest --device sim",
+            typed("proveout benchmark --all --search-dir selftest --device sim"),
         )
         return
     _tiles(board)
     _unreadable(board)
     wanted = _filter(board)
-    found = chosen(board, wanted)
-    if not found:
+    entries = chosen(board, wanted)
+    if not entries:
         theme.empty("No model matches", f"Widen the filter: {counted(len(board.entries), 'Record')} in the store.")
         return
-    rows = [_row(board, entry) for entry in found]
+    rows = [_row(board, entry) for entry in entries]
     st.caption(
-        f"{len(found):,} of {counted(len(board.entries), 'Record')}. Click one to open it; tick two to compare them."
+        f"{len(entries):,} of {counted(len(board.entries), 'Record')}. Click one to open it; tick two to compare them."
     )
     selected = tables.show(rows, COLUMNS, "models", select=("multi-row", "single-cell"), key="board")
-    _follow(selected, found)
-    _latencies(found)
-    _trends(board, found)
+    _follow(selected, entries)
+    _latencies(entries)
+    _trends(board, entries)
 
 
 def chosen(board: Board, wanted: Wanted) -> list[Entry]:
     """The Records that a filter takes, sorted; what has no value for the sort comes last."""
     entries = [e for e in board.entries if not wanted.latest or board.history(e)[-1] is e]
     key, down = SORTS[wanted.sort]
-    found = [(_sort_value(e, key), e) for e in entries if wanted.takes(e)]
-    known = sorted([pair for pair in found if pair[0] is not None], key=operator.itemgetter(0), reverse=down)
-    return [e for _, e in known] + [e for value, e in found if value is None]
+    ranked = [(_sort_value(e, key), e) for e in entries if wanted.takes(e)]
+    known = sorted([pair for pair in ranked if pair[0] is not None], key=operator.itemgetter(0), reverse=down)
+    return [e for _, e in known] + [e for value, e in ranked if value is None]
 
 
 def _sort_value(entry: Entry, key: str) -> float | str | None:
@@ -130,18 +130,18 @@ def _tiles(board: Board) -> None:
     before, remain = (sum(r[key] or 0 for r in rows) for key in ("ops_before", "ops_remain"))
     lowest = min((r["pcc"] for r in rows if r["pcc"] is not None), default=None)
     models = len({(r["model"], r["script"]) for r in rows})
-    found = [
+    tiles = [
         theme.Tile("Models", f"{models:,}", note=counted(len(rows), "Record")),
         theme.Tile("Passed", f"{counts['passed']:,}", tone="good"),
         theme.Tile("Failed", f"{counts['failed']:,}", tone="bad" if counts["failed"] else "plain"),
     ]
     others = [(status, n) for status, n in counts.items() if n and status in ("expected_failure", "partial")]
-    found += [theme.Tile(STATUS[status].words.capitalize(), f"{n:,}", tone="warn") for status, n in others]
+    tiles += [theme.Tile(STATUS[status].words.capitalize(), f"{n:,}", tone="warn") for status, n in others]
     if before:
-        found.append(theme.Tile("Ops off the host", f"{100 * (before - remain) / before:.1f}", "%", f"of {before:,}"))
+        tiles.append(theme.Tile("Ops off the host", f"{100 * (before - remain) / before:.1f}", "%", f"of {before:,}"))
     if lowest is not None:
-        found.append(theme.Tile("Lowest PCC", pcc_text(lowest) or "", note="of any output"))
-    theme.tiles(found)
+        tiles.append(theme.Tile("Lowest PCC", pcc_text(lowest) or "", note="of any output"))
+    theme.tiles(tiles)
 
 
 def _unreadable(board: Board) -> None:

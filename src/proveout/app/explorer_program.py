@@ -32,14 +32,22 @@ MOST_BOXES = 1500
 
 
 def command(verb: str, entry: Entry) -> str:
-    """What to type for a Record of the same model, device and settings."""
+    """What to type for a Record of the same model, device and settings; empty for a model of no script."""
     flat = entry.row
+    if not flat["script"]:
+        return ""
     picked = f"{flat['script']}::{flat['selector']}" if flat["selector"] else flat["script"]
     info = describe(flat["device"])
     usual = to_json(settings_for(info.name) if info is not None else Settings())
-    given = [f"{k}={v}" for k, v in _settings(entry).items() if v != usual.get(k) and isinstance(v, (str, int, float))]
+    changed = [
+        f"{k}={v}" for k, v in _settings(entry).items() if v != usual.get(k) and isinstance(v, (str, int, float))
+    ]
     words = ["proveout", verb, picked, "--device", flat["device"]]
-    words += [word for text in given for word in ("--set", text.replace("=True", "=true").replace("=False", "=false"))]
+    words += ["--script-args", flat["script_args"]] if flat["script_args"] else []
+    words += ["--weights", weights] if (weights := data.record(entry).job.workload.weights) else []
+    words += [
+        word for text in changed for word in ("--set", text.replace("=True", "=true").replace("=False", "=false"))
+    ]
     if options().cache_dir:
         words += ["--cache-dir", str(options().cache_dir)]
     if verb == "perf":
@@ -48,26 +56,28 @@ def command(verb: str, entry: Entry) -> str:
 
 
 def _settings(entry: Entry) -> dict[str, object]:
-    found: dict[str, object] = json.loads(entry.row["settings"])
-    return found
+    values: dict[str, object] = json.loads(entry.row["settings"])
+    return values
 
 
 def _programs(board: Board, entry: Entry) -> list[Recorded]:
     """The Programs on disk, or none and an explanation."""
     with st.spinner("Reading its Programs"):
-        found = data.recorded(board.with_programs(entry), entry.programs)
-    if found:
-        return found
+        programs = data.recorded(board, entry)
+    if programs:
+        return programs
     if not entry.programs:
         theme.empty("There is no Program", "This run compiled nothing for a chip: it failed before, or ran elsewhere.")
     elif (info := describe(entry.row["device"])) is None or info.times != "modelled":
         theme.empty("No modelled chip", f"{entry.row['device']} has no model of time and memory. Use a sim device.")
     else:
-        theme.empty(
-            "No compiled program saved for this result",
-            "A Record holds figures only. This command saves the Programs beside it, and this page then shows them:",
-            command("perf", entry),
+        again = command("perf", entry)
+        says = (
+            "This command saves the Programs beside it, and this page then shows them:"
+            if again
+            else ("Run the task again on its page: its Programs are then kept.")
         )
+        theme.empty("No compiled program saved for this result", f"A Record holds figures only. {says}", again)
     return []
 
 
@@ -87,12 +97,12 @@ def memory(board: Board, entry: Entry, record: Record) -> None:
                 theme.Tile("Fits", "yes" if use.fits else "no", tone="good" if use.fits else "bad"),
             ]
         )
-    found = _programs(board, entry)
-    if not found:
+    programs = _programs(board, entry)
+    if not programs:
         return
     from proveout.kernels.cost import memory_over_time
 
-    one = _picked(found)
+    one = _picked(programs)
     start = len(one.program.setup)
     points = list(memory_over_time(one.program, one.chip, one.settings))[start:]
     explorer_charts.show_memory(points, one.chip)
@@ -122,14 +132,14 @@ def memory(board: Board, entry: Entry, record: Record) -> None:
 
 def performance(board: Board, entry: Entry, record: Record) -> None:
     """Where the modelled time of a call goes, and what would save some."""
-    found = _programs(board, entry)
-    if not found:
+    programs = _programs(board, entry)
+    if not programs:
         return
     from proveout.report.perf import view as perf_view
     from proveout.report.perf.advice import advise
     from proveout.report.perf.tt_csv import render_csv
 
-    sheet = data.sheet(entry, found)
+    sheet = data.sheet(entry, programs)
     low, high = (" ".join(tables.duration(sum(getattr(t, at) for t in sheet.times))) for at in ("low_ns", "high_ns"))
     missing = perf_view.without_host(sheet)
     figures: list[tuple[str, int, str]] = [
@@ -150,7 +160,7 @@ def performance(board: Board, entry: Entry, record: Record) -> None:
         explorer_charts.show_roofline(sheet)
         st.caption("Size is time. Dashed: ttnn's performance model of the chip, by fidelity.")
     st.subheader("Perf sheet")
-    document = perf_view.document(sheet, advise(found))
+    document = perf_view.document(sheet, advise(programs))
     columns = [
         Column("op", "Operation", width="medium"),
         Column("us", "µs", "number", "%.4g"),
@@ -210,12 +220,12 @@ def performance(board: Board, entry: Entry, record: Record) -> None:
 
 def graph(board: Board, entry: Entry, record: Record) -> None:
     """The Program as it runs at every call: device, transfers, host."""
-    found = _programs(board, entry)
-    if not found:
+    programs = _programs(board, entry)
+    if not programs:
         return
     from proveout.compiler.dump import program_nodes
 
-    one = _picked(found)
+    one = _picked(programs)
     nodes = program_nodes(one.program)
     svg = draw(nodes, f"{entry.row['model']} on {one.device}")
     st.caption(f"{counted(len(nodes), 'box', 'boxes')}. Hover over one for its call, its module and the model's line.")

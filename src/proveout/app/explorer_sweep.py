@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from proveout.app import data, links, tables, theme
-from proveout.app.options import store
+from proveout.app.options import store, typed
 from proveout.app.tables import Column
 from proveout.sweep import State, states
 from proveout.words import counted
@@ -19,17 +19,17 @@ EVERY_S = 2.0
 
 def page() -> None:
     theme.head("Sweep", "Progress of a sweep: done, failed, left. The page updates while it runs.")
-    found = states(store())
-    if not found:
+    sweeps = states(store())
+    if not sweeps:
         theme.empty(
             "No sweep yet",
             f"Commands that run models over the store {store().folder} appear here while they run.",
-            "proveout benchmark --all --search-dir selftest --device sim --jobs 2",
+            typed("proveout benchmark --all --search-dir selftest --device sim --jobs 2"),
         )
         return
-    names = [_title(state) for state in found]
+    names = [_title(state) for state in sweeps]
     picked = (
-        found[names.index(st.selectbox("Sweep", names, key="sweep", **links.BOUND))] if len(found) > 1 else found[0]
+        sweeps[names.index(st.selectbox("Sweep", names, key="sweep", **links.BOUND))] if len(sweeps) > 1 else sweeps[0]
     )
     # A fragment runs again by itself: only a sweep that is under way needs that.
     st.fragment(_show, run_every=EVERY_S if picked.is_alive else None)(picked.name)
@@ -52,20 +52,22 @@ def _show(name: str) -> None:
         theme.badge(counted(state.num_scripts, "script")),
         theme.badge(f"process {state.process} on {state.machine}"),
     )
+    if state.why:
+        st.error(state.why, icon=":material/report:")
     whole = state.num_done + state.num_left
     more = "+" if state.scripts_left else ""
     st.progress(state.num_done / whole if whole else 1.0, f"{state.num_done} of {whole}{more}")
     passed = state.num_done - len(state.failures) if len(state.failures) == state.num_failed else None
     others = len(state.failures) - state.num_failed
-    found = [
+    rows = [
         theme.Tile("Done", f"{state.num_done:,}", note=f"{state.num_known:,} from the cache", tone="good"),
         theme.Tile("Failed", f"{state.num_failed:,}", tone="bad" if state.num_failed else "plain"),
         theme.Tile("Left", f"{state.num_left:,}{more}", note=f"{counted(state.scripts_left, 'script')} not read yet"),
         _elapsed(state),
     ]
     if others > 0 and passed is None:
-        found.insert(2, theme.Tile("Expected failures", f"{others:,}", tone="warn"))
-    theme.tiles(found)
+        rows.insert(2, theme.Tile("Expected failures", f"{others:,}", tone="warn"))
+    theme.tiles(rows)
     if state.running:
         st.markdown("**Under way**")
         for what in state.running:
@@ -79,6 +81,8 @@ def _status(state: State) -> tuple[theme.Tone, str]:
         return "good", "✓ finished"
     if state.ended == "stopped":
         return "warn", "◐ stopped; the same command continues it"
+    if state.ended == "failed":
+        return "bad", "✘ ended by an error"
     if state.is_alive:
         quiet = _seconds(state.updated, datetime.now(UTC).isoformat())
         return "modelled", "running" if quiet < 120 else f"running; last update {quiet / 60:.0f} min ago"
@@ -92,10 +96,10 @@ def _elapsed(state: State) -> theme.Tile:
 
 def _left(state: State) -> str:
     """A guess at the time that is left, from the Jobs that were really done."""
-    made = state.num_done - state.num_known
-    if not made or not state.num_left or state.ended:
+    num_new = state.num_done - state.num_known
+    if not num_new or not state.num_left or state.ended:
         return ""
-    seconds = _seconds(state.started, state.updated) / made * state.num_left
+    seconds = _seconds(state.started, state.updated) / num_new * state.num_left
     return f"about {' '.join(tables.duration(1e9 * seconds))} left"
 
 
@@ -103,14 +107,14 @@ def _over_time(state: State) -> None:
     """Records of this store by the time they were made, since the sweep began."""
     board = data.board(store().folder)
     until = state.updated if state.ended else "9"
-    made = sorted(
+    finished = sorted(
         (e for e in board.entries if state.started <= e.row["created"] <= until), key=lambda e: e.row["created"]
     )
-    if len(made) < 2:
+    if len(finished) < 2:
         return
     figure = go.Figure()
     for status, name, colour in (("passed", "passed", theme.GOOD), ("failed", "failed", theme.BAD)):
-        some = [e.row["created"] for e in made if (e.row["status"] == "passed") == (status == "passed")]
+        some = [e.row["created"] for e in finished if (e.row["status"] == "passed") == (status == "passed")]
         if some:
             counts = list(range(1, len(some) + 1))
             line = {"color": colour, "shape": "hv"}

@@ -14,22 +14,22 @@ from streamlit.delta_generator import DeltaGenerator
 from proveout.app import pictures, weights
 from proveout.app.canvas import canvas
 from proveout.app.options import options
-from proveout.app.tasks import Inputs, Request, Task
+from proveout.app.tasks import TASKS, Inputs, Source, Task, TaskRequest
 from proveout.devices.registry import devices, settings_for
 from proveout.errors import UsageError
 from proveout.types import Settings
 
-LONGEST, MOST_NEW = 448, 128
 
-
-def request_form(task: Task) -> tuple[Request | None, DeltaGenerator]:
+def request_form(task: Task) -> tuple[TaskRequest | None, DeltaGenerator]:
     """What the widgets ask for now; None while an input is missing, with the reason on the page. The second is a place
     for buttons, where the eye is after the inputs."""
+    offered = _offers(task)
+    source: Source = st.session_state.get(f"{task.path}-source") or next(iter(offered))
     with st.container(border=True):
-        inputs = _INPUTS[task.kind](task)
+        inputs = _INPUTS[task.kind](task, source if source in offered else next(iter(offered)))
     buttons = st.container()
     with st.container(border=True):
-        source = _weights(task)
+        source = _weights(task, offered)
         iterations = st.number_input(
             "Iterations",
             1,
@@ -45,12 +45,12 @@ def request_form(task: Task) -> tuple[Request | None, DeltaGenerator]:
             help="The same model, inputs and harness in eager mode on this machine, to compare with.",
         )
         with st.expander("Device and settings", icon=":material/tune:"):
-            asked = _settings(task)
+            settings = _settings(task)
     if inputs is None:
         return None, buttons
     chosen = options()
     request = replace(
-        asked,
+        settings,
         inputs=inputs,
         source=source,
         iterations=int(iterations),
@@ -64,7 +64,7 @@ def request_form(task: Task) -> tuple[Request | None, DeltaGenerator]:
 # ------------------------------------------------------------------------------------------------------- the task's own
 
 
-def _answer(task: Task) -> Inputs | None:
+def _answer(task: Task, source: Source) -> Inputs | None:
     examples = json.loads((weights.SHIPPED / "answers" / "samples.json").read_text())
     first = {"context": task.defaults.context, "question": task.defaults.question}
     rows = [first, *(row for row in examples if row["question"] != first["question"])]  # labels must differ
@@ -80,41 +80,85 @@ def _answer(task: Task) -> Inputs | None:
     )
     context = st.text_area("Context", key="answers-context", height=130)
     question = st.text_input("Question", key="answers-question")
-    length = st.number_input(
+    longest = weights.longest(task, source, options().weights)
+    length = _count(
         "Sequence length",
-        16,
-        LONGEST,
-        task.defaults.length,
+        (16, longest, task.defaults.length),
+        "answers-length",
+        f"Question and context are padded to so many tokens; this model takes at most {longest:,}. Padding is masked.",
         step=16,
-        key="answers-length",
-        help="Question and context are padded, or the context is cut, to this many tokens. Padding is masked.",
     )
     if not context.strip() or not question.strip():
         st.warning("Enter a context and a question.", icon=":material/edit:")
         return None
-    return Inputs(context=context, question=question, length=int(length))
+    count = _counter(task.path, source, options().weights)
+    if count is not None:
+        parts = count(question), count(context)
+        whole = sum(parts) + MARKS
+        st.caption(f"Question {parts[0]} + context {parts[1]} + {MARKS} marks: {whole:,} of {length:,} tokens.")
+        if parts[0] + MARKS >= length:
+            st.warning(f"The question alone takes {parts[0] + MARKS} tokens. {_longer(whole, longest)}")
+            return None
+        if whole > length:
+            st.warning(f"The last {whole - length:,} tokens of the context are cut. {_longer(whole, longest)}")
+    return Inputs(context=context, question=question, length=length)
 
 
-def _generate(task: Task) -> Inputs | None:
-    prompt = st.text_area("Prompt", task.defaults.prompt, key=f"{task.path}-prompt", height=130)
+MARKS = 3
+"""Tokens that part question and context: [CLS], [SEP], [SEP]."""
+
+
+def _generate(task: Task, source: Source) -> Inputs | None:
+    st.session_state.setdefault(f"{task.path}-prompt", task.defaults.prompt)
+    prompt = st.text_area("Prompt", key=f"{task.path}-prompt", height=130)
+    longest = weights.longest(task, source, options().weights)
     left, right = st.columns(2)
-    length = left.number_input(
-        "Input length",
-        4,
-        LONGEST - MOST_NEW,
-        task.defaults.length,
-        step=4,
-        key=f"{task.path}-length",
-        help="The prompt is padded, or its beginning is cut, to this many tokens. Padding is masked.",
-    )
-    new = right.number_input("New tokens", 1, MOST_NEW, task.defaults.new_tokens, key=f"{task.path}-new")
+    with left:
+        length = _count(
+            "Input length",
+            (4, longest - 1, task.defaults.length),
+            f"{task.path}-length",
+            f"The prompt is padded to this many tokens. With the new ones, this model takes at most {longest:,}.",
+            step=4,
+        )
+    with right:
+        new = _count("New tokens", (1, longest - 4, task.defaults.new_tokens), f"{task.path}-new", "Tokens to add.")
     if not prompt.strip():
         st.warning("Enter a prompt.", icon=":material/edit:")
         return None
-    return Inputs(prompt=prompt, length=int(length), new_tokens=int(new))
+    if length + new > longest:
+        st.warning(f"{length:,} + {new:,} tokens do not fit: this model takes {longest:,} in all.")
+        return None
+    count = _counter(task.path, source, options().weights)
+    if count is not None:
+        whole = count(prompt)
+        st.caption(f"Prompt: {whole:,} of {length:,} tokens.")
+        if whole > length:
+            st.warning(f"The first {whole - length:,} tokens of the prompt are cut. {_longer(whole, longest - new)}")
+    return Inputs(prompt=prompt, length=length, new_tokens=new)
 
 
-def _classify(task: Task) -> Inputs | None:
+def _longer(needed: int, longest: int) -> str:
+    """What to do about a text that is too long."""
+    if needed <= longest:
+        return f"Set the length to {needed:,} or more to keep all of it."
+    return f"This model takes at most {longest:,}: shorten the text."
+
+
+def _count(label: str, range_: tuple[int, int, int], key: str, meaning: str, step: int = 1) -> int:
+    """A number of tokens from least to most, with its usual value; one that is typed survives other weights, cut to
+    what their model takes."""
+    least, most, usual = range_
+    st.session_state[key] = min(most, max(least, int(st.session_state.get(key, usual))))
+    return int(st.number_input(label, least, most, step=step, key=key, help=meaning))
+
+
+@st.cache_resource(show_spinner=False, max_entries=12)
+def _counter(path: str, source: Source, folder: str | None) -> Callable[[str], int] | None:
+    return weights.token_counter(TASKS[path], source, folder)
+
+
+def _classify(task: Task, source: Source) -> Inputs | None:
     ways = ["Draw", "Choose", "Upload"] if task.path == "digits" else ["Choose", "Upload"]
     way = st.segmented_control("Image", ways, default="Choose", required=True, key=f"{task.path}-way")
     try:
@@ -130,9 +174,11 @@ def _classify(task: Task) -> Inputs | None:
 
 
 def _chosen(task: Task) -> Any:
-    found = pictures.samples(task.path)
-    name = st.pills("Sample", list(found), default=next(iter(found)), required=True, key=f"{task.path}-sample")
-    return pictures.fitted(pictures.opened(found[name].read_bytes()))
+    pictures_here = pictures.samples(task.path)
+    name = st.pills(
+        "Sample", list(pictures_here), default=next(iter(pictures_here)), required=True, key=f"{task.path}-sample"
+    )
+    return pictures.fitted(pictures.opened(pictures_here[name].read_bytes()))
 
 
 def _uploaded(task: Task) -> Any:
@@ -153,7 +199,7 @@ def _drawn(task: Task) -> Any:
 
 
 _WAYS: dict[str, Callable[[Task], Any]] = {"Choose": _chosen, "Upload": _uploaded, "Draw": _drawn}
-_INPUTS: dict[str, Callable[[Task], Inputs | None]] = {
+_INPUTS: dict[str, Callable[[Task, Source], Inputs | None]] = {
     "answer": _answer,
     "generate": _generate,
     "classify": _classify,
@@ -168,16 +214,19 @@ def _reachable() -> bool:
     return weights.hub_answers()
 
 
-def _weights(task: Task) -> Any:
-    found = {offer.source: offer for offer in weights.offers(task, options().weights, _reachable)}
+def _offers(task: Task) -> dict[Source, weights.Offer]:
+    return {offer.source: offer for offer in weights.offers(task, options().weights, _reachable)}
+
+
+def _weights(task: Task, sources: dict[Source, weights.Offer]) -> Any:
     source = st.radio(
         "Weights",
-        list(found),
-        format_func=lambda name: found[name].label,
+        list(sources),
+        format_func=lambda name: sources[name].label,
         key=f"{task.path}-source",
         horizontal=True,
     )
-    st.caption(found[source].says)
+    st.caption(sources[source].says)
     return source
 
 
@@ -198,7 +247,7 @@ def _usual_first(name: str, values: tuple[Any, ...], usual: Settings) -> tuple[A
     return (first, *(value for value in values if value != first))
 
 
-def _settings(task: Task) -> Request:
+def _settings(task: Task) -> TaskRequest:
     known = devices()
     usable = [name for name, info in known.items() if info.available]
     device = st.selectbox(
@@ -228,7 +277,7 @@ def _settings(task: Task) -> Request:
         key=f"{task.path}-memory-limit",
         help="For the worker process; 0 means 90 % of this machine's memory.",
     )
-    return Request(
+    return TaskRequest(
         task.path,
         Inputs(),
         device=device,

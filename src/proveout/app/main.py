@@ -25,7 +25,10 @@ class Page:
 
 
 SECTIONS: dict[str, tuple[Page, ...]] = {
-    "": (Page("start", "Start", ":material/home:", "start"),),
+    "": (
+        Page("start", "Start", ":material/home:", "start"),
+        Page("own", "Your model", ":material/upload_file:", "own"),
+    ),
     "Playground": (
         Page("answers", "Question answering", ":material/quiz:", "playground", True),
         Page("text", "Text generation", ":material/edit_note:", "playground", True),
@@ -36,6 +39,7 @@ SECTIONS: dict[str, tuple[Page, ...]] = {
     "Explorer": (
         Page("models", "Models", ":material/view_list:", "explorer_models"),
         Page("model", "One model", ":material/search_insights:", "explorer_model"),
+        Page("generation", "Generation", ":material/speed:", "explorer_generation"),
         Page("compare", "Compare", ":material/compare_arrows:", "explorer_compare"),
         Page("bringup", "Bring-up", ":material/checklist:", "explorer_bringup"),
         Page("sweep", "Sweep", ":material/grid_view:", "explorer_sweep"),
@@ -50,6 +54,7 @@ FIRST = "start"
 def main() -> None:
     st.set_page_config(page_title="Proveout", page_icon=ICON, layout="wide")
     theme.apply()
+    _keep_typed()
     pages = {
         section: [
             st.Page(_shown(page), title=page.title, icon=page.icon, url_path=page.path, default=page.path == FIRST)
@@ -58,6 +63,20 @@ def main() -> None:
         for section, entries in SECTIONS.items()
     }
     st.navigation(pages, expanded=True).run()
+
+
+NOT_KEPT = ("-run", "-stop", "-start", "-file", "-canvas")
+"""How keys end of widgets that hold nothing to keep, or that only a browser may fill."""
+
+
+def _keep_typed() -> None:
+    """What was typed or chosen on a page stays while another is looked at: Streamlit forgets the widgets that a run of
+    the script did not draw, unless their values are set anew."""
+    typed = {page.path for entries in SECTIONS.values() for page in entries if page.takes_path} | {"own"}
+    for key in list(st.session_state):
+        name = str(key)
+        if name.partition("-")[0] in typed and not name.endswith(NOT_KEPT):
+            st.session_state[key] = st.session_state[key]
 
 
 def _shown(page: Page) -> Callable[[], None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,10 +29,16 @@ def read_options(words: Sequence[str]) -> Options:
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
     parser.add_argument("--cache-dir")
     parser.add_argument("--weights")
-    given, _ = parser.parse_known_args(words)
-    return Options(given.cache_dir, given.weights)
+    options, _ = parser.parse_known_args(words)
+    return Options(options.cache_dir, options.weights)
 
 
 def store() -> Store:
     """The store that every page reads and every run writes to."""
     return Store(options().cache_dir)
+
+
+def typed(command: str) -> str:
+    """A command that fills the store which the app shows."""
+    folder = options().cache_dir
+    return f"{command} --cache-dir {shlex.quote(folder)}" if folder else command

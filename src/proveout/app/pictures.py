@@ -29,7 +29,7 @@ def opened(content: bytes) -> Image.Image:
         with Image.open(io.BytesIO(content)) as image:
             return ImageOps.exif_transpose(image).convert("RGB")
     except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError) as error:
-        raise UsageError(f"that file is not a readable image ({error}). Use PNG or JPEG.") from error
+        raise UsageError("that file is not a readable image. Use PNG or JPEG.") from error
 
 
 def fitted(image: Image.Image) -> Image.Image:
@@ -55,7 +55,7 @@ def digit(image: Image.Image) -> Image.Image:
 
 
 def encoded(image: Image.Image) -> str:
-    """A PNG in base64: how an image travels in a Request."""
+    """A PNG in base64: how an image travels in a TaskRequest."""
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return base64.b64encode(buffer.getvalue()).decode()

@@ -5,16 +5,17 @@ from __future__ import annotations
 import streamlit as st
 
 from proveout.app import results, theme
+from proveout.app.children import Children
 from proveout.app.inputs import request_form
-from proveout.app.runs import Run, Runs
-from proveout.app.tasks import TASKS, Request
+from proveout.app.runs import Run
+from proveout.app.tasks import TASKS, TaskRequest
 
 REFRESH_S = 0.5
 
 
 @st.cache_resource(show_spinner=False)
-def _runs() -> Runs:
-    return Runs()
+def _runs() -> Children[Run]:
+    return Children()
 
 
 def page(path: str) -> None:
@@ -35,7 +36,7 @@ def page(path: str) -> None:
             results.show(run)
 
 
-def _buttons(path: str, request: Request | None, run: Run | None) -> None:
+def _buttons(path: str, request: TaskRequest | None, run: Run | None) -> None:
     busy = run is not None and run.running
     start, stop = st.columns(2)
     start.button(
@@ -59,8 +60,8 @@ def _buttons(path: str, request: Request | None, run: Run | None) -> None:
     )
 
 
-def _start(path: str, request: Request) -> None:
-    run = _runs().start(request)
+def _start(path: str, request: TaskRequest) -> None:
+    run = _runs().add(Run(request))
     st.session_state[f"{path}-run-id"] = run.id
     st.query_params["run"] = run.id
 

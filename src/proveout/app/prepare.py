@@ -13,10 +13,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from proveout.app.tasks import TASKS, Request, Task
-from proveout.app.weights import Loaded, load
+from proveout.app.spans import Calibration, best_answer
+from proveout.app.tasks import TASKS, Task, TaskRequest
+from proveout.app.weights import Loaded, load, score_of
 from proveout.clock.pacing import clock
 from proveout.errors import UsageError
+from proveout.generation.cached import Cached, prompt_call, token_call
 
 SIDE = 32
 Call = Callable[..., Any]
@@ -34,10 +36,12 @@ class Prepared:
     iterate: Callable[[Call, Tell], dict[str, Any]]
     tokens: int = 0
     """That one iteration counts for: the sequence's length, or the new ones of a generation."""
+    more: tuple[dict[str, Any], ...] = ()
+    """Other calls that an iteration makes, on inputs of other shapes."""
 
 
-def prepare(request: Request) -> Prepared:
-    """Load what a Request asks for and make its inputs."""
+def prepare(request: TaskRequest) -> Prepared:
+    """Load what a TaskRequest asks for and make its inputs."""
     task = TASKS[request.task]
     loaded = load(task, request.source, request.weights, request.settings.seed)
     return _PREPARE[task.kind](task, request, loaded)
@@ -45,16 +49,13 @@ def prepare(request: Request) -> Prepared:
 
 # ------------------------------------------------------------------------------------------------ question answering
 
-LONGEST_ANSWER = 30
-"""Tokens."""
 
-
-def _answer(task: Task, request: Request, loaded: Loaded) -> Prepared:
-    given = request.inputs
-    length = _checked_length(loaded.model, given.length, 0)
+def _answer(task: Task, request: TaskRequest, loaded: Loaded) -> Prepared:
+    task_inputs = request.inputs
+    length = _checked_length(loaded.model, task_inputs.length, 0)
     encoded = loaded.tokenizer(
-        given.question,
-        given.context,
+        task_inputs.question,
+        task_inputs.context,
         max_length=length,
         padding="max_length",
         truncation="only_second",
@@ -62,56 +63,39 @@ def _answer(task: Task, request: Request, loaded: Loaded) -> Prepared:
         return_tensors="pt",
     )
     offsets = encoded.pop("offset_mapping")[0].tolist()
-    in_context = torch.tensor([part == 1 for part in encoded.sequence_ids(0)])
-    inputs = dict(encoded)
+    in_context = [part == 1 for part in encoded.sequence_ids(0)]
+    inputs, calibration = dict(encoded), _calibration(loaded.folder)
+    read = max((end for (_, end), ok in zip(offsets, in_context) if ok), default=0)
 
     def iterate(call: Call, tell: Tell) -> dict[str, Any]:
         outputs = call(**inputs)
-        return answer_span(outputs.start_logits[0], outputs.end_logits[0], in_context, offsets)
+        logits = outputs.start_logits[0], outputs.end_logits[0]
+        answer = best_answer(*logits, task_inputs.context, offsets, in_context, calibration)
+        # How much of the passage the model was given: what is cut is said.
+        facts = {"span": answer.span, "guess": answer.guess, "none": answer.says_none}
+        return {**facts, "score": answer.confidence, "read": read}
 
     return Prepared(loaded.model, inputs, iterate, length)
 
 
-def answer_span(
-    start: torch.Tensor, end: torch.Tensor, in_context: torch.Tensor, offsets: list[list[int]]
-) -> dict[str, Any]:
-    """The likeliest span of the passage, or none where the first token, `[CLS]`, is likelier: SQuAD 2's way to say
-    that there is no answer. The score is the span's probability among all tokens."""
-    begin, finish = start.float().log_softmax(0), end.float().log_softmax(0)
-    allowed = torch.triu(torch.ones(len(start), len(start), dtype=torch.bool)).tril(LONGEST_ANSWER - 1)
-    allowed &= in_context[:, None] & in_context[None, :]
-    scores = (begin[:, None] + finish[None, :]).masked_fill(~allowed, float("-inf"))
-    best = int(scores.argmax())
-    first, last = divmod(best, len(start))
-    none = float(begin[0] + finish[0])
-    if none > float(scores.max()):
-        return {"span": None, "score": float(torch.tensor(none).exp())}
-    return {"span": [offsets[first][0], offsets[last][1]], "score": float(scores.max().exp())}
+def _calibration(folder: Path | None) -> Calibration:
+    """What was found for these weights; for others, an answer is given where it is likelier than not."""
+    score = score_of(folder) if folder is not None else {}
+    usual = Calibration()
+    values = (score.get("temperature", usual.temperature), score.get("threshold", usual.threshold))
+    good = all(isinstance(value, (int, float)) and value > 0 for value in values)
+    return Calibration(*map(float, values)) if good else usual
 
 
 # -------------------------------------------------------------------------------------------------------- generation
 
 
-class NextToken(nn.Module):
-    """A language model's logits for the token after position `last` of a padded sequence."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, ids: torch.Tensor, mask: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
-        outputs = self.model(input_ids=ids, attention_mask=mask, logits_to_keep=last, use_cache=False)
-        logits: torch.Tensor = outputs.logits[:, -1]
-        return logits
-
-
-def _generate(task: Task, request: Request, loaded: Loaded) -> Prepared:
-    """One compiled Program serves all tokens: the sequence has its full length from the start, padded on the right,
-    where causal attention cannot see it and the mask forbids it; each token is one more call."""
-    given, tokenizer = request.inputs, loaded.tokenizer
-    new = given.new_tokens
-    length = _checked_length(loaded.model, given.length, new)
-    prompt = tokenizer(given.prompt)["input_ids"][-length:]
+def _generate(task: Task, request: TaskRequest, loaded: Loaded) -> Prepared:
+    """Two Programs on one cache: the prompt once, then one call a token."""
+    inputs, tokenizer = request.inputs, loaded.tokenizer
+    new = inputs.new_tokens
+    length = _checked_length(loaded.model, inputs.length, new)
+    prompt = tokenizer(inputs.prompt)["input_ids"][-length:]
     if not prompt:
         raise UsageError("the prompt is empty: enter a few words.")
     known = len(tokenizer)
@@ -122,29 +106,37 @@ def _generate(task: Task, request: Request, loaded: Loaded) -> Prepared:
         return " ".join(tokenizer.decode([t]) if t < known else f"⟨{t}⟩" for t in tokens)
 
     start = text_of(prompt)
+    first_call = prompt_call(prompt, _positions(loaded.model))
+    model = Cached(loaded.model, max(first_call["ids"].shape[1], len(prompt) + new)).eval()
 
     def iterate(call: Call, tell: Tell) -> dict[str, Any]:
-        tokens, began, first_ns = list(prompt), clock(), 0
-        for _ in range(new):
-            tokens.append(int(call(**padded(tokens, length + new))[0].argmax()))
-            first_ns = first_ns or clock() - began
-            tell({"prompt": start, "text": text_of(tokens[len(prompt) :])})
-        return {"prompt": start, "text": text_of(tokens[len(prompt) :]), "first_token_ns": first_ns}
+        began, stamps = clock(), []
+        tokens = [int(call(**first_call)[0].argmax())]
+        first_modelled = getattr(call, "modelled_ns", None)
+        for position in range(len(prompt), len(prompt) + new - 1):
+            stamps.append(clock())
+            tell({"prompt": start, "text": text_of(tokens)})
+            tokens.append(int(call(**token_call(tokens[-1], position))[0].argmax()))
+        stamps.append(clock())
+        return {
+            "prompt": start,
+            "text": text_of(tokens),
+            "first_token_ns": stamps[0] - began,
+            "rest_ns": stamps[-1] - stamps[0],
+            "first_modelled_ns": first_modelled,
+        }
 
-    return Prepared(NextToken(loaded.model).eval(), padded(prompt, length + new), iterate, new)
+    more = (token_call(prompt[-1], len(prompt)),) if new > 1 else ()
+    return Prepared(model, first_call, iterate, new, more)
 
 
-def padded(tokens: list[int], length: int, filler: int = 0) -> dict[str, torch.Tensor]:
-    """The inputs of `NextToken`; whatever `filler` is, it is masked."""
-    ids = torch.full((1, length), filler)
-    ids[0, : len(tokens)] = torch.tensor(tokens)
-    mask = (torch.arange(length) < len(tokens)).long()[None]
-    return {"ids": ids, "mask": mask, "last": torch.tensor([len(tokens) - 1])}
+def _positions(model: nn.Module) -> int:
+    config: Any = model.config
+    return int(getattr(config, "n_positions", None) or config.max_position_embeddings)
 
 
 def _checked_length(model: nn.Module, length: int, more: int) -> int:
-    config: Any = model.config
-    most = getattr(config, "n_positions", None) or config.max_position_embeddings
+    most = _positions(model)
     if not 1 <= length <= most - more:
         extra = f" and {more} new ones" if more else ""
         raise UsageError(f"{length} tokens{extra} do not fit: this model takes 1 to {most} in all.")
@@ -154,7 +146,7 @@ def _checked_length(model: nn.Module, length: int, more: int) -> int:
 # ------------------------------------------------------------------------------------------------------------ images
 
 
-def _classify(task: Task, request: Request, loaded: Loaded) -> Prepared:
+def _classify(task: Task, request: TaskRequest, loaded: Loaded) -> Prepared:
     image = pixels_of(request.inputs.image)
     labels = [str(n) for n in range(10)]
     name, digits = "image", task.path == "digits"
@@ -201,12 +193,12 @@ def _normalisation(folder: Path | None, imagenet: bool) -> tuple[list[float], li
     """As the model was trained with: its own file says so, else what we or ImageNet's models use."""
     own = folder / "preprocessor_config.json" if folder else None
     if own and own.exists():
-        found = json.loads(own.read_text())
-        return found["image_mean"], found["image_std"]
+        values = json.loads(own.read_text())
+        return values["image_mean"], values["image_std"]
     return IMAGENET if imagenet else OURS
 
 
-_PREPARE: dict[str, Callable[[Task, Request, Loaded], Prepared]] = {
+_PREPARE: dict[str, Callable[[Task, TaskRequest, Loaded], Prepared]] = {
     "answer": _answer,
     "generate": _generate,
     "classify": _classify,

@@ -15,9 +15,9 @@ import streamlit as st
 
 from proveout.app import links, theme
 from proveout.app.runs import Run, Seen, trouble
-from proveout.app.tasks import STAGES, TASKS, Request
+from proveout.app.tasks import STAGES, TASKS, TaskRequest
 from proveout.app.theme import Tile, badge
-from proveout.clock.timing import FIRST_TOKEN
+from proveout.clock.timing import FIRST_TOKEN, PER_TOKEN
 from proveout.coding import to_json
 from proveout.columns.words import weakness
 from proveout.store import machine
@@ -32,6 +32,10 @@ SAYS: dict[str, str] = {
     "warm-up": "iterations that are not counted",
     "run": "timed iterations",
 }
+
+
+NAMES = {"": "start", "cpu": "CPU"}
+"""A stage as a page writes it, where that is not its own name."""
 
 
 def show(run: Run) -> None:
@@ -60,9 +64,9 @@ def _stages(run: Run, seen: Seen) -> None:
     at = names.index(seen.stage) if seen.stage in names else -1
     finished = not run.running and not run.stopped and trouble(run) is None
     now = "now" if run.running else "failed"
+    states = ["done" if finished or n < at else now if n == at else "" for n in range(len(names))]
     cells = [
-        f'<div class="po-stage {"done" if finished or n < at else now if n == at else ""}">{escape(name)}</div>'
-        for n, name in enumerate(names)
+        f'<div class="po-stage {state}">{escape(NAMES.get(name, name))}</div>' for name, state in zip(names, states)
     ]
     st.html(f'<div class="po-stages" role="status">{"".join(cells)}</div>')
     if run.running:
@@ -72,19 +76,23 @@ def _stages(run: Run, seen: Seen) -> None:
         counted = f"{done} of {wanted}" if done <= wanted else f"{done}, until there are enough samples"
         detail += f" · {counted}" if seen.stage in ("cpu", "run") else ""
         elapsed = time.monotonic() - run.began
-        st.caption(f"{(seen.stage or 'start').capitalize()}: {SAYS[seen.stage]}{detail} · {elapsed:.0f} s")
+        name = NAMES.get(seen.stage, seen.stage)
+        st.caption(f"{name[0].upper()}{name[1:]}: {SAYS[seen.stage]}{detail} · {elapsed:.0f} s")
 
 
 def _what_went_wrong(run: Run) -> bool:
     if run.stopped and run.seen().record is None:
-        st.info(f"Stopped in the stage {run.seen().stage or 'start'}. Nothing was stored.", icon=":material/stop:")
+        st.info(
+            f"Stopped in the stage {NAMES.get(run.seen().stage, run.seen().stage)}. Nothing was stored.",
+            icon=":material/stop:",
+        )
         return True
-    found = trouble(run)
-    if found is None:
+    failures = trouble(run)
+    if failures is None:
         return False
     with st.container(border=True):
-        theme.row(badge(found.title, "bad"), badge(f"stage: {found.where}"))
-        st.markdown(f"{_plain(found.what)}\n\n**Next:** {found.next_step}")
+        theme.row(badge(failures.title, "bad"), badge(f"stage: {failures.where}"))
+        st.markdown(f"{_plain(failures.what)}\n\n**Next:** {failures.next_step}")
     return True
 
 
@@ -107,18 +115,18 @@ def _times(key: str, seen: Seen) -> None:
     figure = go.Figure()
     longest = 1
     for what, (label, colour) in SERIES.items():
-        found = [(ns / 1e6, warm) for name, ns, warm in seen.samples if name == what]
-        if not found:
+        times = [(ns / 1e6, warm) for name, ns, warm in seen.samples if name == what]
+        if not times:
             continue
-        longest = max(longest, len(found))
+        longest = max(longest, len(times))
         figure.add_scatter(
-            x=list(range(1, len(found) + 1)),
-            y=[ms for ms, _ in found],
+            x=list(range(1, len(times) + 1)),
+            y=[ms for ms, _ in times],
             name=label,
             mode="lines+markers",
             line={"color": colour, "width": 2},
-            marker={"size": 8, "symbol": ["circle-open" if warm else "circle" for _, warm in found]},
-            customdata=["warm-up" if warm else "timed" for _, warm in found],
+            marker={"size": 8, "symbol": ["circle-open" if warm else "circle" for _, warm in times]},
+            customdata=["warm-up" if warm else "timed" for _, warm in times],
             hovertemplate="iteration %{x}, %{customdata}: %{y:.3g} ms<extra></extra>",
         )
     if seen.record is not None and (compiled := seen.record.timing("compiled")) and compiled.kind == "modelled":
@@ -130,8 +138,8 @@ def _times(key: str, seen: Seen) -> None:
             line={"color": theme.MODELLED, "width": 2, "dash": "dot"},
             hovertemplate="%{y:.3g} ms, modelled<extra></extra>",
         )
-    figure.update_xaxes(title="iteration (hollow: warm-up)", dtick=max(1, longest // 10))
-    figure.update_yaxes(title="ms", type="log", dtick="D2")
+    figure.update_xaxes(title="iteration (hollow: warm-up)", nticks=min(longest, 8) + 1, tickformat=",d")
+    figure.update_yaxes(title="ms", **theme.log_axis(y for line in figure.data for y in line.y))
     with st.container(border=True):
         st.markdown("**Time per iteration**")
         theme.chart(figure, height=290, key=f"times-{key}")
@@ -140,7 +148,7 @@ def _times(key: str, seen: Seen) -> None:
 # -------------------------------------------------------------------------------------------------------------- figures
 
 
-def _figures(request: Request, seen: Seen, record: Record) -> None:
+def _figures(request: TaskRequest, seen: Seen, record: Record) -> None:
     theme.row(*_badges(request, record))
     theme.tiles(figures(request, seen, record))
     name = f"{request.task}-{record.job.key}.json"
@@ -151,7 +159,7 @@ def _figures(request: Request, seen: Seen, record: Record) -> None:
         links.link("Look inside", "model", icon=":material/search_insights:", record=f"{machine()}/{record.job.key}")
 
 
-def _badges(request: Request, record: Record) -> list[str]:
+def _badges(request: TaskRequest, record: Record) -> list[str]:
     compiled = record.timing("compiled")
     worth = badge(f"no time on {record.job.device}", title="nothing is computed there, so there is no time")
     if compiled:
@@ -170,37 +178,39 @@ def _badges(request: Request, record: Record) -> list[str]:
     ]
 
 
-def figures(request: Request, seen: Seen, record: Record) -> list[Tile]:
+def figures(request: TaskRequest, seen: Seen, record: Record) -> list[Tile]:
     """The tiles of a run that went well."""
     compiled, eager = record.timing("compiled"), record.timing("eager")
-    found = []
+    drawn = []
     generates = TASKS[request.task].kind == "generate"
     if compiled:
         what = "Generation time" if generates else "Execution time"
-        found.append(Tile(what, *_duration(compiled.median_ns), _note(compiled), compiled.kind))
+        drawn.append(Tile(what, *_duration(compiled.median_ns), _note(compiled), compiled.kind))
         if seen.tokens:
             counted = "new tokens ÷ generation time" if generates else "sequence length ÷ time"
             rate = seen.tokens / (compiled.median_ns / 1e9)
-            found.append(Tile("Tokens per second", _number(rate), "", f"{compiled.kind}; {counted}", compiled.kind))
+            drawn.append(Tile("Tokens per second", _number(rate), "", f"{compiled.kind}; {counted}", compiled.kind))
         if first := record.timing(FIRST_TOKEN):
-            found.append(Tile("Time to first token", *_duration(first.median_ns), _note(first), first.kind))
+            drawn.append(Tile("Time to first token", *_duration(first.median_ns), _note(first), first.kind))
+        if later := record.timing(PER_TOKEN):
+            drawn.append(Tile("Time per output token", *_duration(later.median_ns), _note(later), later.kind))
     if eager:
-        found.append(Tile("CPU, eager mode", *_duration(eager.median_ns), _note(eager), "measured"))
+        drawn.append(Tile("CPU, eager mode", *_duration(eager.median_ns), _note(eager), "measured"))
     if compiled and eager:
-        found.append(speed_up(record, compiled, eager))
+        drawn.append(speed_up(record, compiled, eager))
     if record.pcc is not None:
         tone: theme.Tone = "good" if record.pcc >= record.job.settings.pcc else "bad"
         shown = f"{math.floor(record.pcc * 1e5) / 1e5:.5f}"
-        found.append(Tile("PCC against eager", shown, "", "of one call's output", tone))
+        drawn.append(Tile("PCC against eager", shown, "", "of one call's output", tone))
     coverage = record.coverage
     if coverage.before:
         share = 1 - coverage.host_share
         note, tone = f"{coverage.remain} of {coverage.before} ops stay on the host", "good" if share == 1 else "warn"
-        found.append(Tile("Op coverage", f"{share:.1%}" if share < 1 else "100%", "", note, tone))
+        drawn.append(Tile("Op coverage", f"{share:.1%}" if share < 1 else "100%", "", note, tone))
     if record.memory.l1_peak_bytes:
         note = f"modelled; {record.memory.l1_peak_per_core_bytes / 1024:.0f} KiB of a core's {_kib(record)}"
-        found.append(Tile("Peak SRAM", *_size(record.memory.l1_peak_bytes), note, "modelled"))
-    return found
+        drawn.append(Tile("Peak SRAM", *_size(record.memory.l1_peak_bytes), note, "modelled"))
+    return drawn
 
 
 SPEED_UP = "Speed-up against the CPU"
@@ -250,28 +260,31 @@ def _kib(record: Record) -> str:
 # -------------------------------------------------------------------------------------------------------------- outputs
 
 
-def _answer(request: Request, output: dict[str, Any]) -> None:
-    context, span = request.inputs.context, output["span"]
-    if span is None:
-        theme.answer("no answer in this context", f"score {output['score']:.2f}")
-        st.html(f'<div class="po-answer">{escape(context)}</div>')
-        return
-    first, last = span
-    parts = context[:first], context[first:last], context[last:]
-    theme.answer(parts[1], f"score {output['score']:.2f}")
-    before, answer, after = map(escape, parts)
-    st.html(f'<div class="po-answer">{before}<mark>{answer}</mark>{after}</div>')
+def _answer(request: TaskRequest, output: dict[str, Any]) -> None:
+    context, span, guess = request.inputs.context, output["span"], output["guess"]
+    if span is not None:
+        theme.answer(context[slice(*span)], f"confidence {output['score']:.0%}")
+    elif output["none"]:
+        theme.answer("I don't know", f"the passage does not say: {output['score']:.0%}")
+    else:
+        theme.answer("I don't know", f"best guess, {output['score']:.0%}: {context[slice(*guess)]}")
+    first, last = span or (0, 0)
+    mark = f"<mark>{escape(context[first:last])}</mark>" if span is not None else ""
+    st.html(f'<div class="po-answer">{escape(context[:first])}{mark}{escape(context[last:])}</div>')
+    if output["read"] < len(context.rstrip()):
+        st.warning(f"The model read the first {output['read']:,} of {len(context):,} characters: the rest was cut.")
+    st.caption(_KNOWS[request.source])
 
 
-def _generate(request: Request, output: dict[str, Any]) -> None:
+def _generate(request: TaskRequest, output: dict[str, Any]) -> None:
     if request.task == "code":
         st.code(output["prompt"] + output["text"], language="python", wrap_lines=True)
         return
-    given, text = escape(output["prompt"]), escape(output["text"])
-    st.html(f'<div class="po-answer"><span class="given">{given}</span><b>{text}</b></div>')
+    prompt, text = escape(output["prompt"]), escape(output["text"])
+    st.html(f'<div class="po-answer"><span class="given">{prompt}</span><b>{text}</b></div>')
 
 
-def _classify(request: Request, output: dict[str, Any]) -> None:
+def _classify(request: TaskRequest, output: dict[str, Any]) -> None:
     theme.answer(output["label"], f"confidence {output['confidence']:.1%}")
     digits = request.task == "digits"
     values = output["logits"] if digits else output["chances"]
@@ -285,7 +298,15 @@ def _classify(request: Request, output: dict[str, Any]) -> None:
     theme.chart(figure, height=220, key=f"chances-{request.task}")
 
 
-_OUTPUTS: dict[str, Callable[[Request, dict[str, Any]], None]] = {
+_KNOWS = {
+    "small": "This small model knows no facts. It looks for the answer in your passage, and says when it is unsure.",
+    "pretrained": "Trained on SQuAD 2: it looks for the answer in your passage, and may say that there is none.",
+    "folder": "Your own weights: what they know is what you trained them on.",
+    "random": "Random weights: this answer is noise.",
+}
+"""Beside an answer: what it is worth."""
+
+_OUTPUTS: dict[str, Callable[[TaskRequest, dict[str, Any]], None]] = {
     "answer": _answer,
     "generate": _generate,
     "classify": _classify,

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import json
-import secrets
-import tempfile
 import threading
-import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from proveout import isolate
-from proveout.app.tasks import Request
+from proveout.app.children import Child
+from proveout.app.tasks import TaskRequest
 from proveout.coding import from_json, to_json
 from proveout.limits import machine_memory
 from proveout.prove import failed
 from proveout.store import Store
 from proveout.types import Job, Record
-
-KEPT = 50
-"""Runs that a server remembers; the oldest finished ones go first."""
 
 
 @dataclass
@@ -68,38 +61,16 @@ class Seen:
         self.error = (event["failure"], event["message"])
 
 
-class Run:
-    """One worker. A thread of its own starts it and waits for it: the system ends a child with the thread that started
-    it, and Streamlit's threads are short-lived."""
+class Run(Child):
+    """One task under way."""
 
-    def __init__(self, request: Request, module: str = "proveout.app.worker") -> None:
-        self.id = secrets.token_hex(4)
+    def __init__(self, request: TaskRequest, module: str = "proveout.app.worker") -> None:
+        memory = request.memory_gib * 2**30 or 0.9 * machine_memory()
+        stdin = json.dumps(to_json(request))
+        super().__init__(module, stdin=stdin, timeout_s=request.timeout_s, memory_bytes=round(memory))
         self.request = request
-        self.began = time.monotonic()
-        self.stopped = False
-        self.outcome: isolate.ChildExit | None = None
-        self.pid: int | None = None
-        self._folder = tempfile.TemporaryDirectory(prefix="proveout-run-")
         self._read, self._seen, self._lock = 0, Seen(), threading.Lock()
-        self._thread = threading.Thread(target=self._work, args=(module,), daemon=True)
-        self._thread.start()
-
-    @property
-    def running(self) -> bool:
-        return self._thread.is_alive()
-
-    @property
-    def folder(self) -> Path:
-        return Path(self._folder.name)
-
-    def stop(self) -> None:
-        """End the worker and all it started, now."""
-        self.stopped = True
-        if self.pid is not None and self.running:
-            isolate.kill_group(self.pid)
-
-    def wait(self, timeout_s: float | None = None) -> None:
-        self._thread.join(timeout_s)
+        self.start()
 
     def seen(self) -> Seen:
         """What the events say up to now; a line that is still being written waits for the next time."""
@@ -115,53 +86,13 @@ class Run:
                         self._seen.add(json.loads(line))
             return self._seen
 
-    def log(self) -> str:
-        """The last lines that the worker printed."""
-        path = self.folder / "log"
-        return isolate.last_lines(path) if path.exists() else ""
-
-    def _work(self, module: str) -> None:
-        memory = self.request.memory_gib * 2**30 or 0.9 * machine_memory()
-        self.outcome = isolate.run_python(
-            module,
-            [str(self.folder)],
-            stdin=json.dumps(to_json(self.request)),
-            timeout_s=self.request.timeout_s,
-            memory_bytes=round(memory),
-            log=self.folder / "log",
-            started=self._started,
-        )
-        self._remember_failure()
-
-    def _started(self, pid: int) -> None:
-        self.pid = pid
-        if self.stopped:
-            isolate.kill_group(pid)
-
-    def _remember_failure(self) -> None:
+    def ended(self) -> None:
         """A worker that died could not write its Record; a run that was stopped leaves none."""
         seen = self.seen()
         if self.stopped or seen.record or seen.job is None or self.outcome is None:
             return
         reason = f"{seen.stage}: the worker {self.outcome.story}"
         Store(self.request.cache_dir).write(failed(seen.job, self.outcome.failure, reason, self.outcome.log))
-
-
-class Runs:
-    """The runs of all tabs of one server, by their id."""
-
-    def __init__(self) -> None:
-        self._runs: dict[str, Run] = {}
-
-    def start(self, request: Request) -> Run:
-        run = Run(request)
-        self._runs[run.id] = run
-        for old in [r.id for r in self._runs.values() if not r.running][: max(0, len(self._runs) - KEPT)]:
-            del self._runs[old]
-        return run
-
-    def get(self, run_id: str) -> Run | None:
-        return self._runs.get(run_id)
 
 
 @dataclass(frozen=True)

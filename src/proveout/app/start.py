@@ -28,7 +28,11 @@ KINDS: tuple[tuple[str, theme.Tone, str], ...] = (
 
 def page() -> None:
     theme.head("Proveout", "Bring a PyTorch model to an accelerator: compile it, check it, time it, look inside.")
-    st.markdown("### Try it")
+    st.markdown("### Your own model")
+    with st.container(border=True):
+        links.link("**Bring a script**", "own", icon=":material/upload_file:")
+        st.caption("A script that calls your model, by path or upload: compile, check, time, look inside, bring it up.")
+    st.markdown("### Try a task")
     cells = [cell for _ in range(2) for cell in st.columns(3)]
     for cell, task in zip(cells, TASKS.values()):
         with cell.container(border=True, height="stretch"):

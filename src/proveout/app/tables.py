@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any, Literal
 
 import streamlit as st
 
 from proveout.columns.column import Shape
-from proveout.columns.words import Row
+from proveout.columns.words import NOT_RUN, STATUS, Row
 from proveout.folders import file_name
 from proveout.report.cells import render
 
 MOST_ROWS, TALL_PX = 14, 500
 """Rows that a table shows whole; one of more scrolls inside this height."""
+
+
+COLOURS = {"passed": "green", "failed": "red", "expected_failure": "orange", "partial": "orange"}
+STATUS_COLOURS = {f"{w.mark} {w.words}": COLOURS.get(status, "gray") for status, w in STATUS.items()} | {
+    f"{NOT_RUN.mark} {NOT_RUN.words}": "blue"
+}
+"""A status as the board writes it, and its colour."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,15 @@ def show(
     return chosen
 
 
+def lines(rows: Sequence[Row], columns: Sequence[Column], name: str) -> None:
+    """A short table that is read, not sorted: it wraps instead of scrolling, so that a phone shows every column."""
+    head = "".join(f"<th>{escape(c.title)}</th>" for c in columns)
+    cells = [[escape(str(flat.get(c.key) or "–")) for c in columns] for flat in rows]
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in line)}</tr>" for line in cells)
+    st.html(f'<table class="po-lines"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>')
+    download("Download CSV", render_csv(rows, columns), f"{name}.csv", "text/csv")
+
+
 def download(label: str, text: str | bytes, name: str, mime: str) -> None:
     """A button that saves something of this page; the page does not run again for it."""
     safe = file_name(name)
@@ -67,6 +84,8 @@ def render_csv(rows: Sequence[Row], columns: Sequence[Column]) -> str:
 
 def _seen(column: Column, value: Any) -> Any:
     """What a cell shows. A PCC is never rounded up to a perfect 1."""
+    if column.shape in ("name", "status"):
+        return [value] if value else []
     return min(value, 0.999999) if column.shape == "pcc" and value is not None and value < 1 else value
 
 
@@ -79,14 +98,19 @@ def _told(value: object) -> bool:
 
 
 def _drawn(column: Column) -> Any:
-    given: Mapping[str, Any] = {"width": column.width, "help": column.help, "pinned": column.pinned}
+    options: Mapping[str, Any] = {"width": column.width, "help": column.help, "pinned": column.pinned}
     if column.shape in ("number", "pcc"):
-        return st.column_config.NumberColumn(format="%.6f" if column.shape == "pcc" else column.format, **given)
+        return st.column_config.NumberColumn(format="%.6f" if column.shape == "pcc" else column.format, **options)
     if column.shape == "share":
-        return st.column_config.ProgressColumn(format="percent", min_value=0.0, max_value=1.0, **given)
+        return st.column_config.ProgressColumn(format="percent", min_value=0.0, max_value=1.0, **options)
+    if column.shape in ("name", "status"):
+        # A chip: names look as clickable as they are, and a status has its colour.
+        colours = {"options": list(STATUS_COLOURS), "color": list(STATUS_COLOURS.values())}
+        look: dict[str, Any] = colours if column.shape == "status" else {"color": "violet"}
+        return st.column_config.MultiselectColumn(**options, **look)
     if column.shape == "trend":
         return st.column_config.LineChartColumn(width=column.width, help=column.help)
-    return st.column_config.TextColumn(**given)
+    return st.column_config.TextColumn(**options)
 
 
 def duration(ns: float) -> tuple[str, str]:

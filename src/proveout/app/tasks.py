@@ -57,10 +57,11 @@ TASKS: dict[str, Task] = {
             "deepset/bert-large-uncased-whole-word-masking-squad2",
             "1.3 GB",
             defaults=Inputs(
-                context="Nisaird moved there in May. The capital of Mura is Hatrol. Treas was born in 1890. "
-                "Nisaird lives in Mura. Chaille built the house in 1887. Treas has a green car.",
-                question="When was Treas born?",
-                length=96,
+                context="The Eiffel Tower is a wrought-iron lattice tower in Paris, France. It is named after the "
+                "engineer Gustave Eiffel, whose company designed and built the tower. It was completed in 1889 and is "
+                "330 metres tall. About seven million people visit it every year.",
+                question="How tall is the Eiffel Tower?",
+                length=128,
             ),
         ),
         Task(
@@ -105,7 +106,7 @@ TASKS: dict[str, Task] = {
 
 
 @dataclass(frozen=True)
-class Request:
+class TaskRequest:
     """One run, as pure JSON: what a page hands to a worker."""
 
     task: str

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal
@@ -48,6 +49,10 @@ _STYLE = """
 .po-bars .bar { --c: #7788a0; height: 1.15rem; border-radius: .15rem; background-color: var(--c); }
 .po-bars .bar.modelled { background-image: repeating-linear-gradient(135deg, rgba(255, 255, 255, .45) 0 2px,
   transparent 2px 7px); }
+.po-lines { width: 100%; table-layout: fixed; border-collapse: collapse; font-size: .88rem; }
+.po-lines th, .po-lines td { text-align: left; vertical-align: top; padding: .4rem .5rem .4rem 0;
+  overflow-wrap: anywhere; border-bottom: 1px solid color-mix(in srgb, currentColor 12%, transparent); }
+.po-lines th { font-weight: 600; color: color-mix(in srgb, currentColor 68%, transparent); }
 .po-empty { text-align: center; padding: 3.2rem 1.2rem; border-radius: .9rem;
   border: 1.5px dashed color-mix(in srgb, currentColor 22%, transparent); }
 .po-empty b { display: block; font-size: 1.15rem; margin-bottom: .3rem; }
@@ -67,7 +72,9 @@ _STYLE = """
 .po-answer mark { background: color-mix(in srgb, #7c5cff 30%, transparent); color: inherit; border-radius: .25em;
   padding: .05em .2em; font-weight: 650; }
 .po-answer .given { color: color-mix(in srgb, currentColor 62%, transparent); }
+[data-testid="stStatusWidget"] { display: none; }
 @media (max-width: 640px) {
+  [data-testid="stColumn"]:has(.po-stages) { order: -1; }
   .block-container { padding-left: 1rem; padding-right: 1rem; padding-top: 4.2rem; }
   .po-tiles { grid-template-columns: repeat(2, minmax(0, 1fr)); gap: .5rem; }
   .po-tile .value { font-size: 1.2rem; }
@@ -151,6 +158,21 @@ def empty(title: str, text: str, command: str = "") -> None:
     """What a page shows where there is nothing yet, and what to do about it."""
     code = f"<code>{escape(command)}</code>" if command else ""
     st.html(f'<div class="po-empty"><b>{escape(title)}</b><span class="po-dim">{escape(text)}</span><br>{code}</div>')
+
+
+def log_axis(values: Iterable[float]) -> dict[str, Any]:
+    """A logarithmic axis for these values with ticks that can be read: 0.05, 20, 1,000; Plotly's own say 2, 5, 2, 5."""
+    known = [value for value in values if value > 0]
+    if not known:
+        return {"type": "log"}
+    low, high = math.log10(min(known)), math.log10(max(known))
+    room = max(0.08 * (high - low), 0.06)
+    low, high = low - room, high + room
+    steps = (1,) if high - low > 3 else (1, 2, 5) if high - low > 0.7 else (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8)
+    ticks = [step * 10.0**power for power in range(math.floor(low), math.ceil(high) + 1) for step in steps]
+    ticks = [tick for tick in ticks if low <= math.log10(tick) <= high]
+    text = [f"{tick:,.0f}" if tick >= 1000 else f"{tick:.6g}" if tick >= 1e-4 else f"{tick:.0e}" for tick in ticks]
+    return {"type": "log", "range": [low, high], "tickmode": "array", "tickvals": ticks, "ticktext": text}
 
 
 def chart(figure: Any, *, height: int = 300, key: str | None = None) -> None:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 SHIPPED = Path(__file__).with_name("weights")
 """The small models that training/ made, with their tokenizers, scores and samples. A wheel holds them all but for the
 weights themselves, which are in the source tree; the digits', which are small and nowhere else, are in both."""
-WEIGHTS = "model.safetensors"
+WEIGHTS, PACKED = "model.safetensors", "model.int8.safetensors"
+"""Weights as `save_pretrained` leaves them, and in 8 bits with a scale for each row, as training/ packs them."""
 HUB = ("huggingface.co", 443)
 PROBE_S = 1.0
 SOURCE_WEIGHTS = "SOURCE/src/proveout/app/weights"
@@ -36,23 +37,85 @@ class Offer:
 
 def offers(task: Task, folder: str | None, reachable: Callable[[], bool]) -> list[Offer]:
     """What can be had, best first: the first one is the default."""
-    found = []
+    offered = []
     if folder:
-        found.append(Offer("folder", "Your own", f"Weights from {_own(task, folder)}."))
+        offered.append(Offer("folder", "Your own", f"Weights from {_own(task, folder)}."))
     if task.checkpoint and (cached := is_cached(task.checkpoint)) | reachable():
         note = "from this machine's cache" if cached else f"{task.download}, fetched at the first run"
         caveat = f" ({task.caveat})" if task.caveat else ""
-        found.append(Offer("pretrained", "Pretrained", f"{task.checkpoint}, {note}{caveat}."))
-    if (SHIPPED / task.path / WEIGHTS).exists():
-        score = json.loads((SHIPPED / task.path / "score.json").read_text())
+        offered.append(Offer("pretrained", "Pretrained", f"{task.checkpoint}, {note}{caveat}."))
+    if _has_weights(SHIPPED / task.path):
+        score = score_of(SHIPPED / task.path)
         size = f"{score['parameters'] / 1e6:.1f} M parameters"
         says = f"A small model of the same architecture ({size}), trained on {score['data']}. {_score(score)}"
-        found.append(Offer("small", "Small, trained here", says))
+        offered.append(Offer("small", "Small, trained here", says))
     says = f"{task.model} with seeded random weights: the speed is real, the answer is noise."
-    if all(offer.source == "pretrained" for offer in found):
+    if all(offer.source == "pretrained" for offer in offered):
         says += f" Small trained models come with the source tree: proveout app --weights {SOURCE_WEIGHTS}"
-    found.append(Offer("random", "True size, random weights", says))
-    return found
+    offered.append(Offer("random", "True size, random weights", says))
+    return offered
+
+
+def score_of(folder: Path) -> dict[str, Any]:
+    """What is known about the weights of a folder: their score, their data, how sure they must be; empty for none."""
+    try:
+        score = json.loads((folder / "score.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return score if isinstance(score, dict) else {}
+
+
+def longest(task: Task, source: Source, folder: str | None) -> int:
+    """Tokens that the model of these weights takes at most, in and out together."""
+    places: dict[Source, Path] = {"small": SHIPPED / task.path, "folder": _own(task, folder or "")}
+    try:
+        if source == "pretrained":
+            config = json.loads(Path(_cached_file(task.checkpoint, "config.json")).read_text())
+        else:
+            config = json.loads((places[source] / "config.json").read_text()) if source in places else {}
+    except (OSError, ValueError, TypeError):
+        config = {}
+    most = config.get("n_positions") or config.get("max_position_embeddings") or POSITIONS[task.path]
+    return int(most)
+
+
+POSITIONS = {"answers": 512, "text": 1024, "code": 2048}
+"""Of the models at their true size."""
+
+
+def token_counter(task: Task, source: Source, folder: str | None) -> Callable[[str], int] | None:
+    """How many tokens a text is for the tokenizer of these weights; None where its file is not on this machine."""
+    places: dict[Source, Path] = {
+        "small": SHIPPED / task.path,
+        "random": SHIPPED / task.path,
+        "folder": _own(task, folder or ""),
+    }
+    path = (
+        _cached_file(task.checkpoint, "tokenizer.json") if source == "pretrained" else places[source] / "tokenizer.json"
+    )
+    try:
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_file(str(path))
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+    except Exception:  # the library raises a bare Exception for a file that is not there or not a tokenizer
+        return None
+    return lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)
+
+
+def _cached_file(checkpoint: str, name: str) -> str:
+    """A checkpoint's file in the Hugging Face cache; empty where it is not there."""
+    try:
+        from huggingface_hub import try_to_load_from_cache
+    except ImportError:
+        return ""
+    path = try_to_load_from_cache(checkpoint, name)
+    return path if isinstance(path, str) else ""
+
+
+def _has_weights(folder: Path) -> bool:
+    return (folder / WEIGHTS).exists() or (folder / PACKED).exists()
 
 
 def _score(score: dict[str, Any]) -> str:
@@ -63,13 +126,8 @@ def _score(score: dict[str, Any]) -> str:
 
 def is_cached(checkpoint: str) -> bool:
     """Whether a checkpoint's files lie in the Hugging Face cache of this machine."""
-    try:
-        from huggingface_hub import try_to_load_from_cache
-    except ImportError:
-        return False
-    config = try_to_load_from_cache(checkpoint, "config.json")
     files = ("model.safetensors", "pytorch_model.bin")
-    return isinstance(config, str) and any(isinstance(try_to_load_from_cache(checkpoint, f), str) for f in files)
+    return bool(_cached_file(checkpoint, "config.json")) and any(_cached_file(checkpoint, file) for file in files)
 
 
 def hub_answers() -> bool:
@@ -108,18 +166,48 @@ def load(task: Task, source: Source, folder: str | None, seed: int = 0) -> Loade
         "pretrained": task.checkpoint,
     }
     where = places[source]
-    if isinstance(where, Path) and not (where / WEIGHTS).exists():
+    if isinstance(where, Path) and not _has_weights(where):
         raise UsageError(
             f"there are no weights for {task.path} in {where}: expected model.safetensors"
             f"{'' if task.path == 'digits' else ', config.json and the tokenizer'}, as save_pretrained leaves them."
         )
     try:
-        model = _digits(where) if task.path == "digits" else _auto(task).from_pretrained(where, **_numbers())
+        if isinstance(where, Path) and (where / PACKED).exists():
+            model = unpacked(task, where)
+        else:
+            model = _digits(where) if task.path == "digits" else _auto(task).from_pretrained(where, **_numbers())
         tokenizer = _tokenizer(task, where)
     except (OSError, ValueError, RuntimeError, KeyError) as error:
         first = (str(error).strip().splitlines() or [""])[0]
         raise ScriptError(f"cannot load {where}: {first} Choose other weights on the page.") from error
     return Loaded(model.float().eval(), tokenizer, where if isinstance(where, Path) else None)
+
+
+def unpacked(task: Task, folder: Path) -> nn.Module:
+    """A model with the weights that training/ packed into 8 bits; ValueError where they do not fit its config."""
+    from safetensors.torch import load_file
+    from transformers import AutoConfig
+
+    model: nn.Module = _auto(task).from_config(AutoConfig.from_pretrained(folder))
+    stored = load_file(folder / PACKED)
+    tensors = {
+        name: value.float() * stored[f"{name}.scale"].float().reshape(-1, *[1] * (value.ndim - 1))
+        if f"{name}.scale" in stored
+        else value
+        for name, value in stored.items()
+        if not name.endswith(".scale") or name.removesuffix(".scale") not in stored
+    }
+    missing, unknown = model.load_state_dict(tensors, strict=False)
+    model.tie_weights()  # type: ignore[operator]
+    tied = {name for name in missing if model.get_parameter(name).data_ptr() in _pointers(model, tensors)}
+    if unknown or set(missing) - tied:
+        raise ValueError(f"{PACKED} does not fit config.json: {', '.join([*unknown, *missing][:3])}.")
+    return model
+
+
+def _pointers(model: nn.Module, names: dict[str, Any]) -> set[int]:
+    """Where the parameters of these names lie."""
+    return {value.data_ptr() for name, value in model.named_parameters(remove_duplicate=False) if name in names}
 
 
 def _own(task: Task, folder: str) -> Path:

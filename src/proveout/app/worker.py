@@ -1,4 +1,4 @@
-"""The worker's side of a run: a Request on stdin, events as JSON lines into a folder, the Record into the store."""
+"""The worker's side of a run: a TaskRequest on stdin, events as JSON lines into a folder, the Record into the store."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proveout.app.tasks import TASKS, Request
-from proveout.capture import Found
+from proveout.app.tasks import TASKS, TaskRequest
+from proveout.capture import LiveModel
 from proveout.capture.identity import workload_of
-from proveout.clock.timing import FIRST_TOKEN, judged
+from proveout.clock.timing import FIRST_TOKEN, PER_TOKEN, judged
 from proveout.coding import from_json, to_json
 from proveout.errors import ProveoutError
 from proveout.prove import prove_here
@@ -68,7 +69,7 @@ class Events(Watch):
             self.tell("output", output=output, whole=whole)
 
 
-def run(request: Request, folder: Path) -> None:
+def run(request: TaskRequest, folder: Path) -> None:
     """Do all of a run in this process."""
     events = Events(folder / "events.jsonl", request.baseline)
     events.enter("load")
@@ -102,28 +103,50 @@ def run(request: Request, folder: Path) -> None:
     job = dataclasses.replace(job, artifacts=str((store.folder / "programs" / job.key).absolute()))
     events.tell("job", job=to_json(job), tokens=prepared.tokens)
     iterate = _Iteration(prepared.iterate, events)
-    record = prove_here(job, Found(workload, prepared.model, (), prepared.inputs, iterate=iterate), watch=events)
+    live = LiveModel(workload, prepared.model, (), prepared.inputs, iterate=iterate, more=prepared.more)
+    record = prove_here(job, live, watch=events)
     if TASKS[request.task].kind == "generate":
-        record = with_first_token(record, iterate.first_token_ns[request.warmup :], request.inputs.new_tokens)
+        record = with_token_times(record, iterate.generations[request.warmup :], request.inputs.new_tokens)
     store.write(record)
     events.tell("record", record=to_json(record))
 
 
-def with_first_token(record: Record, times_ns: Sequence[int], new_tokens: int) -> Record:
-    """With the time to the first token. Every token is one call of the same Program, so a modelled generation is so
-    many equal parts; a measured one was stamped inside the calls that the loop timed."""
+@dataclass(frozen=True)
+class Generation:
+    """What one timed generation took to its first token and after it; of a modelled chip, what its model says."""
+
+    first_ns: int
+    rest_ns: int
+    first_modelled_ns: int | None = None
+
+
+def with_token_times(record: Record, generations: Sequence[Generation], new_tokens: int) -> Record:
+    """With the time to the first token and the time per token after it. A modelled generation is divided as its calls
+    are; a measured one was stamped inside the calls that the loop timed."""
     whole = record.timing("compiled")
-    if whole is None:
+    if whole is None or not generations:
         return record
+    after = new_tokens - 1
     if whole.kind == "modelled":
-        parts = max(1, new_tokens)
-        bounds = whole.interval_ns and (whole.interval_ns[0] / parts, whole.interval_ns[1] / parts)
-        samples = tuple(round(ns / parts) for ns in whole.samples_ns)
-        first = dataclasses.replace(whole, what=FIRST_TOKEN, samples_ns=samples, interval_ns=bounds, parts=())
-    else:
-        times = tuple(times_ns[-len(whole.samples_ns) :])
-        first = judged(Timing(FIRST_TOKEN, "measured", whole.device, times, whole.conditions))
-    return dataclasses.replace(record, timings=(*record.timings, first))
+        device = record.timing("device") or whole
+        first = generations[-1].first_modelled_ns
+        if not first:
+            return record
+        share = min(first / device.median_ns, 1.0)
+        parts = [(FIRST_TOKEN, share), *([(PER_TOKEN, (1 - share) / after)] if after else [])]
+        return dataclasses.replace(record, timings=(*record.timings, *(_part(whole, *part) for part in parts)))
+    kept = generations[-len(whole.samples_ns) :]
+    times = {FIRST_TOKEN: [g.first_ns for g in kept]}
+    times |= {PER_TOKEN: [round(g.rest_ns / after) for g in kept]} if after else {}
+    more = [judged(Timing(what, "measured", whole.device, tuple(ns), whole.conditions)) for what, ns in times.items()]
+    return dataclasses.replace(record, timings=(*record.timings, *more))
+
+
+def _part(whole: Timing, what: str, share: float) -> Timing:
+    """A share of a modelled time, as uncertain as the whole."""
+    interval = whole.interval_ns and (whole.interval_ns[0] * share, whole.interval_ns[1] * share)
+    samples = tuple(round(ns * share) for ns in whole.samples_ns)
+    return dataclasses.replace(whole, what=what, samples_ns=samples, interval_ns=interval, parts=())
 
 
 class _Iteration:
@@ -133,7 +156,7 @@ class _Iteration:
     def __init__(self, iterate: Callable[[Any, Any], dict[str, Any]], events: Events) -> None:
         self._iterate, self._events = iterate, events
         self.shown = False
-        self.first_token_ns: list[int] = []
+        self.generations: list[Generation] = []
         """On the device, of each iteration after the first."""
 
     def __call__(self, call: Any) -> dict[str, Any]:
@@ -146,7 +169,9 @@ class _Iteration:
             return output
         output = self._iterate(call, _nobody)
         if isinstance(call, Compiled) and "first_token_ns" in output:
-            self.first_token_ns.append(output["first_token_ns"])
+            self.generations.append(
+                Generation(output["first_token_ns"], output["rest_ns"], output["first_modelled_ns"])
+            )
         return output
 
 
@@ -154,7 +179,7 @@ def _nobody(output: dict[str, Any]) -> None:
     """Nobody looks."""
 
 
-def _named(workload: Workload, request: Request) -> Workload:
+def _named(workload: Workload, request: TaskRequest) -> Workload:
     task = TASKS[request.task]
     return dataclasses.replace(
         workload,
@@ -166,7 +191,7 @@ def _named(workload: Workload, request: Request) -> Workload:
 
 
 def main(arguments: Sequence[str]) -> None:
-    request = from_json(Request, json.loads(sys.stdin.read()))
+    request = from_json(TaskRequest, json.loads(sys.stdin.read()))
     run(request, Path(arguments[0]))
 
 

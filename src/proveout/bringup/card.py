@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from proveout.bringup.stage import Files, Found
+from proveout.bringup.stage import Files, StageResult
 from proveout.bringup.subject import Subject
 from proveout.check.outputs import leaves
 from proveout.chip.fidelity import PHASES
@@ -34,8 +34,8 @@ TASKS: tuple[tuple[str, str], ...] = (
 """Parts of class names and what such models are for, where the script has no label `task`."""
 
 
-def run(subject: Subject, files: Files) -> Found:
-    workload = subject.asked.workload
+def run(subject: Subject, files: Files) -> StageResult:
+    workload = subject.bringup.workload
     model, labels = subject.model, {key: ", ".join(values) for key, values in workload.labels}
     flops, outputs = _flops(subject)
     weights = _unique_bytes(model)
@@ -57,10 +57,10 @@ def run(subject: Subject, files: Files) -> Found:
         ("FLOPs of one call", f"{flops:,} (products and attention, 2 per multiply-add)"),
         ("Bytes that must move", f"{_size(moved)}: weights, inputs and outputs once, in the model's own dtypes"),
         ("Arithmetic intensity", f"{flops / moved:.1f} FLOP a byte" if moved else "none"),
-        ("Chip", f"{subject.asked.device}: {chip.arch}, {chip.grid[0]}×{chip.grid[1]} cores at {chip.clock_ghz:g} GHz, "
-                 f"{chip.dram_gb_s:g} GB/s DRAM"),
+        ("Chip", f"{subject.bringup.device}: {chip.arch}, {chip.grid[0]}×{chip.grid[1]} cores "
+                 f"at {chip.clock_ghz:g} GHz, {chip.dram_gb_s:g} GB/s DRAM"),
         ("Lower bound per call", f"{floor_ms:.3g} ms (modelled: LoFi peak, or weights in bfloat16 from DRAM)"),
-        ("PCC budget", f"{subject.asked.settings.pcc}"),
+        ("PCC budget", f"{subject.bringup.settings.pcc}"),
         ("Status", "Runs in eager mode; chip status: see report.md"),
     ]  # fmt: skip
     lines = [f"# {workload.name}", "", "| | |", "|---|---|"]
@@ -68,9 +68,9 @@ def run(subject: Subject, files: Files) -> Found:
     lines += ["", "## Inputs", "", *_table(("name", "shape, dtype"), inputs)]
     lines += ["", "## Outputs", "", *_table(("name", "shape, dtype"), gives)]
     files.text("card.md", "\n".join(lines))
-    return Found(
+    return StageResult(
         f"{workload.class_name}, {workload.parameters:,} parameters, {flops / 1e9:.3g} GFLOP a call",
-        (f"at least {floor_ms:.3g} ms a call on {subject.asked.device} (modelled)",),
+        (f"at least {floor_ms:.3g} ms a call on {subject.bringup.device} (modelled)",),
         "" if "licence" in labels or "license" in labels else "Add a label to the script: `# labels: licence::NAME`",
         data={
             "rows": rows, "inputs": inputs, "outputs": gives, "flops": flops, "bytes": moved, "floor_ms": floor_ms,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import keyword
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,22 +38,32 @@ class Graph:
     """Of each module path: its torch class."""
     title: str
     """Of the class that holds all of it."""
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """Of each input: the argument's name in the model's forward."""
 
     @property
     def parts(self) -> Parts:
         return parts_of(self.program)
 
     def tree(self) -> Visit:
-        owners = {name: [p.rpartition(".")[0] for p in found] for name, found in self.sources().items()}
+        owners = {name: [p.rpartition(".")[0] for p in paths] for name, paths in self.sources.items()}
         return tree_of(self.parts.compute, self.types, owners)
 
+    @functools.cached_property
+    def stable(self) -> frozenset[str]:
+        """What is the same at every call."""
+        program = self.program
+        made = (n for s in program.setup for n in s.outputs)
+        return frozenset((*program.weights, *(c.name for c in program.constants), *made))
+
+    @functools.cached_property
     def sources(self) -> dict[str, list[str]]:
         """The parameters that each value of the setup is made of."""
-        made: dict[str, list[str]] = {w: [self.names[w]] for w in self.program.weights}
+        paths: dict[str, list[str]] = {w: [self.names[w]] for w in self.program.weights}
         for step in self.program.setup:
-            found = list(dict.fromkeys(p for name in step.uses for p in made.get(name, ())))
-            made.update((name, found) for name in step.outputs)
-        return made
+            origins = list(dict.fromkeys(p for name in step.uses for p in paths.get(name, ())))
+            paths.update((name, origins) for name in step.outputs)
+        return paths
 
 
 @dataclass
@@ -103,12 +114,12 @@ def write_graph(graph: Graph, written: Written) -> tuple[str, Visit]:
 
 def _readers(root: Visit) -> dict[str, list[int]]:
     """Who reads each value, by the Step's place in the body."""
-    found: dict[str, list[int]] = {}
+    readers: dict[str, list[int]] = {}
     for index, step in enumerate(root.steps()):
         if step.kernel != DEALLOCATE:
             for name in step.uses:
-                found.setdefault(name, []).append(index)
-    return found
+                readers.setdefault(name, []).append(index)
+    return readers
 
 
 def _faces(
@@ -124,11 +135,11 @@ def _faces(
     for item in visit.items:
         index = _faces(item, stable, outside, readers, written, index) if isinstance(item, Visit) else index + 1
     steps = [s for s in visit.steps() if s.kernel != DEALLOCATE]
-    made = {name: None for s in steps for name in s.outputs}
+    results = {name: None for s in steps for name in s.outputs}
     used = dict.fromkeys(name for s in steps for name in s.uses)
     inside = range(start, index)
-    takes = [n for n in used if n not in made and n not in stable]
-    gives = [n for n in made if n in outside or any(i not in inside for i in readers.get(n, ()))]
+    takes = [n for n in used if n not in results and n not in stable]
+    gives = [n for n in results if n in outside or any(i not in inside for i in readers.get(n, ()))]
     written.faces[id(visit)] = Face(takes, gives)
     return index
 
@@ -141,19 +152,34 @@ def _write_visit(graph: Graph, visit: Visit, written: Written, parts: Parts | No
     names = _Names()
     takes = [names.argument(n, len(face.takes)) for n in face.takes]
     seen = set(face.takes)
+    classes = {id(v): _write_visit(graph, v, written) for v in visit.items if isinstance(v, Visit)}
+    loops = _loops(visit, classes, written, set(face.gives))
+    looped = {id(v): loop for loop in loops for v in loop.layers}
     for item in visit.items:
-        if isinstance(item, Visit):
-            child_class, inner = _write_visit(graph, item, written), written.faces[id(item)]
+        if isinstance(item, Visit) and id(item) in looped:
+            loop = looped[id(item)]
+            if item is loop.layers[0]:
+                first, last = (written.faces[id(v)] for v in (loop.layers[0], loop.layers[-1]))
+                arguments = [names.of(n) for n in first.takes]
+                hidden = names.local(last.gives[0], "hidden")
+                children.append(loop.attribute_line(classes[id(item)], visit.path))
+                body.append(f"{hidden} = {arguments[loop.place]}")
+                arguments[loop.place] = hidden
+                body.append(f"for layer in self.{loop.attribute}:\n{hidden} = layer({', '.join(arguments)})")
+            seen.update(written.faces[id(item)].gives)
+        elif isinstance(item, Visit):
+            child_class, inner = classes[id(item)], written.faces[id(item)]
             children.append(f"        self.{item.name} = {child_class}(device, tensors, {_at(item.path, visit.path)})")
-            given = ", ".join(names.of(n) for n in inner.takes)
+            arguments = [names.of(n) for n in inner.takes]
             results = ", ".join(names.local(n, item.name) for n in inner.gives)
-            body.append(f"{results} = self.{item.name}({given})" if results else f"self.{item.name}({given})")
+            call = f"self.{item.name}({', '.join(arguments)})"
+            body.append(f"{results} = {call}" if results else call)
             seen.update(inner.gives)
         elif item.kernel == DEALLOCATE:
             if item.uses[0] in seen and item.uses[0] not in face.gives:
                 body.append(f"ttnn.deallocate({names.of(item.uses[0])})")
         else:
-            body += _call(item, graph.program, names, kept)
+            body += _call(item, graph, visit.path, names, kept)
             seen.update(item.outputs)
     head: list[str] = []
     if is_root:
@@ -180,6 +206,68 @@ def _write_visit(graph: Graph, visit: Visit, written: Written, parts: Parts | No
     return written.name_for(torch_class or "Part", "\n".join(lines), visit.path, "Model" if is_root else "Module")
 
 
+@dataclass(frozen=True)
+class Loop:
+    """Layers of one class, one after the other: each takes what the one before gives, and else the same."""
+
+    layers: tuple[Visit, ...]
+    place: int
+    """Of the value that goes through all of them, among what each takes."""
+
+    @property
+    def attribute(self) -> str:
+        return self.layers[0].name.partition(".")[0]
+
+    def attribute_line(self, torch_class: str, path: str) -> str:
+        inside = self.layers[0].path.removeprefix(f"{path}." if path else "").rpartition(".")[0]
+        first = int(self.layers[0].path.rpartition(".")[2])
+        numbers = f"{first}, {first + len(self.layers)}" if first else f"{len(self.layers)}"
+        made = f"{torch_class}(device, tensors, at(path, f'{inside}.{{i}}'))"
+        return f"        self.{self.attribute} = [{made} for i in range({numbers})]"
+
+
+def _loops(visit: Visit, classes: Mapping[int, str], written: Written, returned: set[str]) -> list[Loop]:
+    """Runs of layers that may be written as a loop; their names become the places in its list."""
+    items, loops, index = visit.items, [], 0
+    while index < len(items):
+        run = [items[index]] if isinstance(items[index], Visit) else []
+        while run and index + len(run) < len(items):
+            after = items[index + len(run)]
+            if not _goes_on([v for v in run if isinstance(v, Visit)], after, classes, written):
+                break
+            run.append(after)
+        layers = tuple(v for v in run if isinstance(v, Visit))
+        between = {n for v in layers[:-1] for n in written.faces[id(v)].gives}
+        others = [i for i in items if not (isinstance(i, Visit) and i in layers)]
+        read = {n for i in others for n in (written.faces[id(i)].takes if isinstance(i, Visit) else i.uses)}
+        prefix = layers[0].path.rpartition(".")[0] if layers else ""
+        if len(layers) > 1 and prefix.startswith(visit.path) and not between & (read | returned):
+            taken = written.faces[id(layers[1])].takes
+            loop = Loop(layers, taken.index(written.faces[id(layers[0])].gives[0]))
+            name = identifier(prefix.removeprefix(visit.path).lstrip(".").replace(".", "_")) or "layers"
+            for number, layer in enumerate(layers):
+                layer.name = f"{name}.{number}"
+            loops.append(loop)
+        index += max(1, len(layers))
+    return loops
+
+
+def _goes_on(run: list[Visit], after: Step | Visit, classes: Mapping[int, str], written: Written) -> bool:
+    """Whether a layer is the next of these."""
+    last = run[-1]
+    if not isinstance(after, Visit) or classes[id(after)] != classes[id(last)]:
+        return False
+    (prefix, _, number), (other, _, following) = (v.path.rpartition(".") for v in (last, after))
+    if prefix != other or not (number.isdigit() and following.isdigit() and int(following) == int(number) + 1):
+        return False
+    before, face = written.faces[id(last)], written.faces[id(after)]
+    if len(before.gives) != 1 or len(face.gives) != 1 or face.takes.count(before.gives[0]) != 1:
+        return False
+    place = face.takes.index(before.gives[0])
+    rest = [[n for i, n in enumerate(f.takes) if i != place] for f in (before, face)]
+    return rest[0] == rest[1]
+
+
 def _outer(
     name: str,
     steps: Sequence[Step],
@@ -192,21 +280,20 @@ def _outer(
     """`send` or `receive` of the whole graph: what happens around the part that runs on the device."""  # fmt: skip
     program = graph.program
     local = _Names()
-    arguments = [local.named(n) for n in takes]
-    made = {n for s in steps for n in s.outputs} | set(takes)
-    stable = {*program.weights, *(c.name for c in program.constants), *(n for s in program.setup for n in s.outputs)}
-    lines = [line for step in steps for line in _call(step, program, local, kept)]
+    arguments = [local.local(n, graph.inputs.get(n) or outer.get(n, n)) for n in takes]
+    computed = {n for s in steps for n in s.outputs} | set(takes)
+    lines = [line for step in steps for line in _call(step, graph, "", local, kept)]
     if gives is not None:
-        results = [local.of(n) for n in gives if n in made]
+        results = [local.of(n) for n in gives if n in computed]
         text = f"return {', '.join(results)}{',' * (len(results) == 1)}" if results else "return ()"
     else:
         wanted = {r.name for r in refs(program.outputs)}
-        for value in sorted(wanted & stable):
+        for value in sorted(wanted & graph.stable):
             local.keep(value, kept.setdefault(value, f"result{len(kept)}"))
         text = f"return [{', '.join(arg_text(o, local) for o in program.outputs)}]"
     device = ["        device = self.device"] if _take_device(steps) else []
-    given = "".join(f", {a}" for a in arguments)
-    text_lines = [f"    def {name}(self{given}):", *device, *_indented([*lines, text])]
+    passed = "".join(f", {a}" for a in arguments)
+    text_lines = [f"    def {name}(self{passed}):", *device, *_indented([*lines, text])]
     return [*text_lines, ""] if name == "send" else text_lines
 
 
@@ -216,14 +303,13 @@ def _take_device(steps: Iterable[Step]) -> bool:
     return any(DEVICE in ((arg,) if not isinstance(arg, Construct) else arg.by_place) for arg in args)
 
 
-def _call(step: Step, program: Program, names: _Names, kept: dict[str, str]) -> list[str]:
+def _call(step: Step, graph: Graph, path: str, names: _Names, kept: dict[str, str]) -> list[str]:
     """One Step as Python; what it takes of the setup becomes an attribute of the module."""
-    stable = {*program.weights, *(c.name for c in program.constants), *(n for s in program.setup for n in s.outputs)}
     for key, arg in step.attrs:
         for ref in refs(arg):
-            if ref.name in stable:
+            if ref.name in graph.stable:
                 if ref.name not in kept:
-                    kept[ref.name] = _unlike(ROLES.get(key, key if key.isidentifier() else "value"), kept.values())
+                    kept[ref.name] = _unlike(_kept_name(graph, path, ref.name, key), kept.values())
                 names.keep(ref.name, kept[ref.name])
     short = step.kernel.removesuffix(".default").split(".")[-1 if not step.on_host else 1]
     known = SHORT.get(short, ())
@@ -237,6 +323,21 @@ def _call(step: Step, program: Program, names: _Names, kept: dict[str, str]) -> 
         line = call_line(step, names, "return_weights_and_bias=True").partition(" = ")[2]
         return [f"{out}, ({pair}) = {line}"]
     return [call_line(step, names)]
+
+
+def _kept_name(graph: Graph, path: str, value: str, key: str) -> str:
+    """As torch calls the parameter, seen from the module; several that are joined by all of their names."""
+    inside = [p.removeprefix(f"{path}.").split(".") for p in graph.sources.get(value, ())]
+    if not inside or any(".held." in p for p in graph.sources[value]):
+        return ROLES.get(key, key if key.isidentifier() and key.islower() else "constant")
+    last = {parts[-1] for parts in inside}
+    if len(inside) == 1:
+        name = "_".join(inside[0][-2:])
+    else:
+        owners = dict.fromkeys(parts[-2] for parts in inside if len(parts) > 1)
+        name = "_".join([*owners, *(last if len(last) == 1 else ("joined",))])
+    name = identifier(name)
+    return f"m_{name}" if name[:1].isdigit() else name
 
 
 def _setup(graph: Graph, visit: Visit, kept: Mapping[str, str]) -> list[str]:
@@ -256,6 +357,8 @@ def _setup(graph: Graph, visit: Visit, kept: Mapping[str, str]) -> list[str]:
         if step.kernel == DEALLOCATE:
             if step.uses[0] in needed and step.uses[0] not in kept:
                 lines.append(call_line(step, names))
+        elif needed.intersection(step.outputs) and (text := _of_a_tensor(step, names)) and step.outputs[0] not in kept:
+            names.fixed(step.outputs[0], text)
         elif needed.intersection(step.outputs):
             for name in step.outputs:
                 if name in kept:
@@ -263,8 +366,20 @@ def _setup(graph: Graph, visit: Visit, kept: Mapping[str, str]) -> list[str]:
                 else:
                     names.local(name, _setup_name(step, graph, visit))
             lines.append(call_line(step, names))
-    given = [n for n in kept if n in names.plain and n not in {o for s in program.setup for o in s.outputs}]
-    return [*(f"self.{kept[n]} = {names.of(n)}" for n in given), *lines]
+    plain = [n for n in kept if n in names.plain and n not in {o for s in program.setup for o in s.outputs}]
+    return [*(f"self.{kept[n]} = {names.of(n)}" for n in plain), *lines]
+
+
+def _of_a_tensor(step: Step, names: _Names) -> str:
+    """What prepares a weight on the host as the method of a tensor, to be written where its result is used."""
+    how = {"aten.permute.default": "dims", "aten.reshape.default": "shape"}.get(step.kernel)
+    value = step.attr(how) if how else None
+    if not isinstance(value, tuple):
+        return ""
+    numbers = ", ".join(str(n) for n in value)
+    source = names.of(step.uses[0])
+    method = step.kernel.split(".")[1]
+    return f"{source}.T" if (method, value) == ("permute", (1, 0)) else f"{source}.{method}({numbers})"
 
 
 def _setup_name(step: Step, graph: Graph, visit: Visit) -> str:
@@ -280,6 +395,10 @@ def _indented(lines: Iterable[str]) -> list[str]:
     """The lines of a method; a call that is too long for one goes on below, as many arguments to a line as fit."""
     out: list[str] = []
     for line in lines:
+        if line.startswith("for "):
+            loop, _, inside = line.partition("\n")
+            out += [f"        {loop}", f"            {inside}"]
+            continue
         head, body, tail = _call_parts(line)
         if len(line) + 8 <= WIDTH or not body:
             out.append(f"        {line}")
@@ -326,11 +445,11 @@ def _at(name: str, path: str) -> str:
 
 
 def _unlike(name: str, taken: Iterable[str]) -> str:
-    found, count = name, 1
-    while found in set(taken) | {"device", "path"}:
+    unique, count = name, 1
+    while unique in set(taken) | {"device", "path"}:
         count += 1
-        found = f"{name}_{count}"
-    return found
+        unique = f"{name}_{count}"
+    return unique
 
 
 class _Names(dict[str, str]):
@@ -347,20 +466,16 @@ class _Names(dict[str, str]):
     def argument(self, value: str, total: int) -> str:
         return self.local(value, "x")
 
-    def named(self, value: str) -> str:
-        """By the value's own name."""
-        return self.local(value, identifier(value))
-
     def local(self, value: str, wanted: str) -> str:
         name = identifier(wanted)
         name = f"v_{name}" if keyword.iskeyword(name) or name[:1].isdigit() else name
-        found, count = name, 1
-        while found in self._taken:
+        unique, count = name, 1
+        while unique in self._taken:
             count += 1
-            found = f"{name}_{count}"
-        self._taken.add(found)
-        self[value] = found
-        return found
+            unique = f"{name}_{count}"
+        self._taken.add(unique)
+        self[value] = unique
+        return unique
 
     def keep(self, value: str, attribute: str) -> None:
         self[value] = f"self.{attribute}"

@@ -9,7 +9,7 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from proveout.bringup.reference import HELD_OUT
-from proveout.bringup.stage import Files, Found
+from proveout.bringup.stage import Files, StageResult
 from proveout.bringup.subject import Subject
 from proveout.cause.explain import explain
 from proveout.check import compare_outputs, compare_steps, first_nonfinite, trust
@@ -29,15 +29,15 @@ EXPLAINED_FLOPS = 1e11
 MODES: tuple[Literal["fast", "faithful"], ...] = ("fast", "faithful")
 
 
-def run(subject: Subject, files: Files) -> Found:
-    least = subject.asked.settings.pcc
+def run(subject: Subject, files: Files) -> StageResult:
+    least = subject.bringup.settings.pcc
     rows: list[dict[str, Any]] = []
     for number, call in enumerate([subject.call, *subject.held_out(HELD_OUT)]):
         label = "the script's" if number == 0 else f"held out {number}"
-        found, wanted = subject.on_device(call), subject.eager(call)
-        rows += [_row(label, c) for c in compare_outputs(found, wanted, least, ULP)]
-        if subject.asked.float64:
-            rows += _float64(subject, call, label, found, wanted, least)
+        outputs, wanted = subject.on_device(call), subject.eager(call)
+        rows += [_row(label, c) for c in compare_outputs(outputs, wanted, least, ULP)]
+        if subject.bringup.float64:
+            rows += _float64(subject, call, label, outputs, wanted, least)
     wrong = [r for r in rows if not r["passed"]]
     strange = _strange(subject)
     accuracy = _accuracy(subject)
@@ -64,7 +64,7 @@ def run(subject: Subject, files: Files) -> Found:
         else ""
     )
     files.json("end_to_end.json", {"outputs": rows, "accuracy": accuracy, "nonfinite": strange, "trust": modes})
-    return Found(
+    return StageResult(
         f"{len(rows) - len(wrong)} of {len(rows)} outputs pass at PCC ≥ {least}; {shown}",
         tuple(findings),
         step,
@@ -81,13 +81,13 @@ def _why(subject: Subject, files: Files) -> list[dict[str, Any]]:
     if subject.folder.data(1, "card").get("flops", 0) > EXPLAINED_FLOPS:
         return []
     try:
-        found = explain(subject.compiled(), subject.call)
+        explanation = explain(subject.compiled(), subject.call)
     except ProveoutError:  # outputs that are not finite have their own sentence
         return []
-    files.json("explain.json", found)
+    files.json("explain.json", explanation)
     shown = []
-    for number, graph in enumerate(found.graphs):
-        svg = picture(subject.asked.workload.name, graph)
+    for number, graph in enumerate(explanation.graphs):
+        svg = picture(subject.bringup.workload.name, graph)
         files.text(f"explain{number or ''}.svg", svg)
         shown.append({"svg": svg, "said": graph.said})
     return shown
@@ -95,21 +95,21 @@ def _why(subject: Subject, files: Files) -> list[dict[str, Any]]:
 
 def _trust(subject: Subject) -> Trust | None:
     """Whether fast's PCC can be trusted, on the script's inputs; None on a device that has one way to compute."""
-    if not find(subject.asked.device).numerics:
+    if not find(subject.bringup.device).numerics:
         return None
-    asked = subject.asked.settings
+    settings = subject.bringup.settings
     skipped = trust.too_long(subject.folder.data(1, "card").get("flops", 0))
-    if skipped is not None and asked.numerics == "fast":
+    if skipped is not None and settings.numerics == "fast":
         return skipped
-    compiled, gaps, found = subject.compiled(), trust.Gaps(), {}
+    compiled, gaps, pccs = subject.compiled(), trust.Gaps(), {}
     for numerics in MODES:
         with compiled.in_numerics(numerics):
             outputs = subject.on_device(subject.call)
-            found[numerics] = compare_outputs(outputs, subject.eager(subject.call), asked.pcc)
+            pccs[numerics] = compare_outputs(outputs, subject.eager(subject.call), settings.pcc)
             if numerics == "faithful":
                 with undisturbed(subject.model, subject.call):
                     compare_steps(compiled, *subject.call, gaps)
-    return trust.judged(found["fast"], found["faithful"], gaps.steps)
+    return trust.judged(pccs["fast"], pccs["faithful"], gaps.steps)
 
 
 def _row(inputs: str, c: Comparison, against: str = "eager") -> dict[str, Any]:
@@ -131,8 +131,8 @@ def _float64(subject: Subject, call: Call, label: str, outputs: Any, eager: Any,
 
 def _strange(subject: Subject) -> str:
     """Where the first NaN or infinity is made, if an output has one."""
-    found = [v for _, v in leaves(subject.on_device(subject.call)) if isinstance(v, torch.Tensor)]
-    if all(bool(torch.isfinite(v).all()) for v in found if v.is_floating_point()):
+    tensors = [v for _, v in leaves(subject.on_device(subject.call)) if isinstance(v, torch.Tensor)]
+    if all(bool(torch.isfinite(v).all()) for v in tensors if v.is_floating_point()):
         return ""
     for run in subject.runs():
         blamed = first_nonfinite(run.variant.ready(run.arguments), run.inputs)
@@ -142,5 +142,5 @@ def _strange(subject: Subject) -> str:
 
 
 def _accuracy(subject: Subject) -> tuple[float, float] | None:
-    evaluate = subject.found.evaluate
+    evaluate = subject.captured.evaluate
     return (evaluate(subject.compiled()), evaluate(subject.model)) if evaluate is not None else None

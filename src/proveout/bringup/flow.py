@@ -28,10 +28,11 @@ from proveout.bringup import (
     summary,
     trace,
 )
-from proveout.bringup.stage import Asked, Files, Folder, Outcome, Stage, Status, key_of, write_whole
+from proveout.bringup.stage import BringupJob, Files, Folder, Stage, StageRecord, Status, key_of
 from proveout.bringup.subject import Subject
 from proveout.coding import from_json, to_json
 from proveout.errors import ProveoutError, unknown
+from proveout.folders import write_whole
 
 STAGES: tuple[Stage, ...] = (
     Stage("card", "Model card", card.run),
@@ -39,10 +40,10 @@ STAGES: tuple[Stage, ...] = (
     Stage("graph", "Graph", graph.run),
     Stage("summary", "Summary", summary.run, ("graph",)),
     Stage("op-tests", "Op tests", op_tests.run, ("graph",)),
-    Stage("modules", "ttnn code and module tests", modules.run, ("reference", "graph")),
     Stage("missing", "Missing ops", missing.run, ("graph",)),
     Stage("end-to-end", "End to end", end_to_end.run, ("card", "reference", "graph")),
     Stage("optimise", "Optimise", optimise.run, ("card", "reference", "graph")),
+    Stage("modules", "Optimised ttnn model", modules.run, ("reference", "graph", "optimise")),
     Stage("perf", "Perf sheet", perf.run, ("optimise",)),
     Stage("trace", "Trace and queues", trace.run, ("modules", "optimise")),
     Stage("report", "Report", report.run, always=True),
@@ -51,15 +52,15 @@ NUMBERS = {stage.name: number for number, stage in enumerate(STAGES, 1)}
 RUNNING = ".running"
 """Names the stage that a worker is in: what to blame where it dies."""
 
-Tell = Callable[[Outcome, bool], None]
+Tell = Callable[[StageRecord, bool], None]
 """Called with each stage's outcome, and whether it was there already."""
 
 
 def find_stage(name: str) -> Stage:
-    found = next((stage for stage in STAGES if stage.name == name), None)
-    if found is None:
+    stage_named = next((stage for stage in STAGES if stage.name == name), None)
+    if stage_named is None:
         raise unknown("stage", name, NUMBERS)
-    return found
+    return stage_named
 
 
 def with_needs(name: str) -> list[str]:
@@ -71,14 +72,14 @@ def with_needs(name: str) -> list[str]:
     return [stage.name for stage in STAGES if stage.name in needed]
 
 
-def bring_up(job: Asked, path: Path, only: str | None = None, timeout_s: float = 3600.0) -> list[Outcome]:
+def bring_up(job: BringupJob, path: Path, only: str | None = None, timeout_s: float = 3600.0) -> list[StageRecord]:
     """Run the stages in a process of their own; whatever happens there, every stage has its outcome and a report."""
     folder = Folder(path)
     wanted = [*with_needs(only), STAGES[-1].name] if only else [stage.name for stage in STAGES]
     running = path / RUNNING
     running.unlink(missing_ok=True)
     for _ in STAGES:  # a worker that dies is replaced by one that passes the stage by
-        request = {"asked": to_json(job), "folder": str(path), "wanted": wanted}
+        request = {"job": to_json(job), "folder": str(path), "wanted": wanted}
         outcome = isolate.run_python("proveout.bringup.flow", [], stdin=json.dumps(request), timeout_s=timeout_s)
         if not running.exists():
             break
@@ -87,28 +88,30 @@ def bring_up(job: Asked, path: Path, only: str | None = None, timeout_s: float =
         lines = tuple(line for line in outcome.log.strip().splitlines()[-3:] if line.strip())
         folder.write(_failed(stage, f"the worker {outcome.story}", lines))
         wanted.remove(stage.name)
-    return [found for s in STAGES if (found := folder.outcome(NUMBERS[s.name], s.name)) is not None]
+    return [kept for s in STAGES if (kept := folder.outcome(NUMBERS[s.name], s.name)) is not None]
 
 
-def run_stages(job: Asked, folder: Folder, wanted: Sequence[Stage], tell: Tell = lambda outcome, old: None) -> None:
+def run_stages(
+    job: BringupJob, folder: Folder, wanted: Sequence[Stage], tell: Tell = lambda outcome, old: None
+) -> None:
     """Run stages in this process; those that are there already, made from the same, are left as they are."""
     subject = Subject(job, folder)
-    done: dict[str, Outcome] = {}
+    done: dict[str, StageRecord] = {}
     code = _code()
     for number, stage in enumerate(STAGES, 1):
-        found = folder.outcome(number, stage.name)
+        record = folder.outcome(number, stage.name)
         key = key_of(stage, job, done, code)
-        fresh = found is not None and found.key == key and (found.is_done and folder.has_all(found))
+        fresh = record is not None and record.key == key and (record.is_done and folder.has_all(record))
         if stage in wanted and not fresh:
-            found = _run(subject, folder, stage, done, key)
-            tell(found, False)
-        elif found is not None:
-            tell(found, True)
-        if found is not None:
-            done[stage.name] = found
+            record = _run(subject, folder, stage, done, key)
+            tell(record, False)
+        elif record is not None:
+            tell(record, True)
+        if record is not None:
+            done[stage.name] = record
 
 
-def _run(subject: Subject, folder: Folder, stage: Stage, done: Mapping[str, Outcome], key: str) -> Outcome:
+def _run(subject: Subject, folder: Folder, stage: Stage, done: Mapping[str, StageRecord], key: str) -> StageRecord:
     number = NUMBERS[stage.name]
     lacking = [name for name in stage.needs if name not in done or not done[name].is_done]
     running = folder.path / RUNNING
@@ -120,7 +123,7 @@ def _run(subject: Subject, folder: Folder, stage: Stage, done: Mapping[str, Outc
         try:
             result = stage.run(subject, files)
             kind: Status = "attention" if result.attention else "passed"
-            outcome = Outcome(
+            outcome = StageRecord(
                 number, stage.name, stage.title, kind, result.headline, result.findings, result.next_step,
                 files.commit(), key,
             )  # fmt: skip
@@ -145,17 +148,17 @@ def _told(error: Exception) -> tuple[str, tuple[str, ...]]:
     )
 
 
-def _failed(stage: Stage, reason: str, findings: tuple[str, ...] = ()) -> Outcome:
+def _failed(stage: Stage, reason: str, findings: tuple[str, ...] = ()) -> StageRecord:
     step = f"Fix what it names and run the same command again: finished stages are kept, {stage.name!r} is tried again."
-    return Outcome(NUMBERS[stage.name], stage.name, stage.title, "failed", reason, findings, step)
+    return StageRecord(NUMBERS[stage.name], stage.name, stage.title, "failed", reason, findings, step)
 
 
-def _skipped(stage: Stage, lacking: str, done: Mapping[str, Outcome]) -> Outcome:
+def _skipped(stage: Stage, lacking: str, done: Mapping[str, StageRecord]) -> StageRecord:
     cause = done.get(lacking)
     words = {"failed": "failed", "skipped": "was skipped"}.get(cause.status, "is not done") if cause else "has not run"
     step = "" if cause else f"Run: proveout bringup MODEL.py --stage {lacking}"
     reason = f"needs the stage {lacking!r}, which {words}"
-    return Outcome(NUMBERS[stage.name], stage.name, stage.title, "skipped", reason, (), step)
+    return StageRecord(NUMBERS[stage.name], stage.name, stage.title, "skipped", reason, (), step)
 
 
 def _code() -> str:
@@ -184,8 +187,8 @@ def main() -> None:
     """The worker's side of `bring_up`: what is asked on stdin, the outcomes in the folder."""
     _end_with_parent()
     request = json.loads(sys.stdin.read())
-    asked, folder = from_json(Asked, request["asked"]), Folder(Path(request["folder"]))
-    run_stages(asked, folder, [find_stage(name) for name in request["wanted"]])
+    job, folder = from_json(BringupJob, request["job"]), Folder(Path(request["folder"]))
+    run_stages(job, folder, [find_stage(name) for name in request["wanted"]])
 
 
 if __name__ == "__main__":

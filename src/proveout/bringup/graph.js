@@ -43,7 +43,7 @@ for (const op of OPS) for (const id of op.uses) {
   into.add(a[i]);
 }
 
-const OPW = 190, OPH = 34, PAD = 14, HEAD = 26, GAPX = 16, GAPY = 22;
+const OPW = 190, OPH = 34, PAD = 14, HEAD = 26, GAPX = 16, GAPY = 22, LANE = 9;
 function layout(box) {
   if (box.op) { box.w = OPW; box.h = OPH; return; }
   if (!box.open) { box.w = OPW + 20; box.h = 46; return; }
@@ -56,7 +56,7 @@ function layout(box) {
     for (const from of (box.links && box.links.get(kid)) || []) {
       const back = index.get(from) >= index.get(kid);
       if (!back) layer = Math.max(layer, from.layer + 1);
-      box.edges.push([from, kid, back]);
+      box.edges.push([from, kid, back]);  // and the lane that it goes down, if it passes a row
     }
     kid.layer = layer; (rows[layer] ||= []).push(kid);
   }
@@ -72,10 +72,20 @@ function layout(box) {
     row.sort((a, b) => a.want - b.want);
     let x = 0; for (const kid of row) { kid.x = x; kid.y = y; x += kid.w + GAPX; }
     widths.push(x - GAPX); widest = Math.max(widest, x - GAPX);
-    y += Math.max(...row.map(kid => kid.h)) + GAPY;
+    const tallest = row.reduce((most, kid) => Math.max(most, kid.h), 0);
+    for (const kid of row) kid.below = y + tallest;
+    y += tallest + GAPY;
   }
   rows.forEach((row, i) => { if (row) for (const kid of row) kid.x += PAD + (widest - widths[i]) / 2; });
-  box.w = Math.max(widest + 2 * PAD, OPW); box.h = y - GAPY + PAD; box.fresh = true;
+  // An edge past a row goes down a lane of its own beside the boxes; lanes are used again where one ends.
+  const lanes = [], far = box.edges.filter(([from, to, back]) => back || to.layer > from.layer + 1);
+  far.sort((a, b) => Math.min(a[0].layer, a[1].layer) - Math.min(b[0].layer, b[1].layer));
+  for (const edge of far) {
+    const top = Math.min(edge[0].layer, edge[1].layer), end = Math.max(edge[0].layer, edge[1].layer);
+    let lane = lanes.findIndex(until => until <= top); if (lane < 0) lane = lanes.length;
+    lanes[lane] = end; edge[3] = widest + PAD + LANE * (lane + 1);
+  }
+  box.w = Math.max(widest + 2 * PAD + LANE * lanes.length, OPW); box.h = y - GAPY + PAD; box.fresh = true;
 }
 function stale(box) { for (let b = box; b; b = b.up) b.fresh = false; }
 
@@ -146,11 +156,20 @@ function paint(item, x, y, seen, isRoot) {
   if (item.op || !item.open || small) return;
   if (view.k > .06) {
     pen.strokeStyle = ink["--edge"]; pen.lineWidth = 1.2;
-    for (const [from, to, back] of item.edges) {
+    for (const [from, to, back, lane] of item.edges) {
       const x1 = x + from.x + from.w / 2, y1 = y + from.y + from.h, x2 = x + to.x + to.w / 2, y2 = y + to.y;
-      if (Math.min(y1, y2) > seen.bottom || Math.max(y1, y2) < seen.top || Math.max(x1, x2) < seen.left || Math.min(x1, x2) > seen.right) continue;
+      const right = lane === undefined ? Math.max(x1, x2) : x + lane;
+      if (Math.min(y1, y2) > seen.bottom || Math.max(y1, y2) < seen.top || right < seen.left || Math.min(x1, x2) > seen.right) continue;
       pen.setLineDash(back ? [4, 4] : []); pen.beginPath(); pen.moveTo(x1, y1);
-      const bend = Math.min(40, Math.abs(y2 - y1) / 2); pen.bezierCurveTo(x1, y1 + bend, x2, y2 - bend, x2, y2); pen.stroke();
+      const row = y + from.below + GAPY / 3, above = y2 - GAPY / 3;
+      if (lane === undefined) {
+        pen.lineTo(x1, row - GAPY / 3);
+        pen.bezierCurveTo(x1, row + GAPY / 3, x2, y2 - GAPY / 2, x2, y2);
+      } else {
+        pen.arcTo(x1, row, right, row, 6); pen.arcTo(right, row, right, above, 6);
+        pen.arcTo(right, above, x2, above, 6); pen.arcTo(x2, above, x2, y2, 6); pen.lineTo(x2, y2);
+      }
+      pen.stroke();
     }
     pen.setLineDash([]);
   }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from proveout.bringup.graph_page import render
-from proveout.bringup.stage import Files, Found
+from proveout.bringup.stage import Files, StageResult
 from proveout.bringup.subject import Subject
 from proveout.check.steps import replay
 from proveout.coding import to_json
@@ -57,22 +57,22 @@ class Op:
     uses: list[int] = field(default_factory=list)
 
 
-def run(subject: Subject, files: Files) -> Found:
+def run(subject: Subject, files: Files) -> StageResult:
     compiled = subject.compiled()
     if not compiled.graphs:
         why = "; ".join(compiled.coverage.graph_breaks) or "the model calls no op"
         raise CaptureError(f"PyTorch captured nothing of the model: {why}.")
-    fidelity = subject.asked.settings.math_fidelity
+    fidelity = subject.bringup.settings.math_fidelity
     comparisons = [replay(run.variant.ready(run.arguments), run.inputs, fidelity) for run in subject.runs()]
     ops = _ops(compiled.captured, compiled.graphs, comparisons)
-    name = subject.asked.workload.name
+    name = subject.bringup.workload.name
     types = {path: type(module).__name__ for path, module in subject.model.named_modules()}
     coverage = compiled.coverage
     files.json("graph.json", {"ops": ops, "modules": types, "graph_breaks": coverage.graph_breaks})
     files.text(
         "graph.svg", draw(_boxes(ops, types), f"{name}: modules, {sum(o.state == 'host' for o in ops)} ops on the host")
     )
-    files.text("graph.html", render(name, subject.asked.device, ops, types))
+    files.text("graph.html", render(name, subject.bringup.device, ops, types))
     for number, program in enumerate(compiled.programs):
         # Named by its place: a process that compiled other models before counts on.
         replace(program, name=f"graph{number}").save(files.path(f"programs/{number}/program.json").parent)
@@ -81,7 +81,7 @@ def run(subject: Subject, files: Files) -> Found:
 
 def _found(
     subject: Subject, ops: Sequence[Op], breaks: Sequence[str], comparisons: Sequence[Sequence[Comparison]]
-) -> Found:
+) -> StageResult:
     states = Counter(op.state for op in ops)
     total, on_host = sum(states[s] for s in ("converted", "host", "removed")), states["host"]
     low = [op for op in ops if op.pcc is not None and op.threshold is not None and op.pcc < op.threshold]
@@ -96,11 +96,11 @@ def _found(
         step = "Look at the first graph break: what runs between graphs is in none of them, and runs on the host."
     if low:
         step = "Look at the calls below their threshold in graph.html, coloured by PCC."
-    return Found(
+    return StageResult(
         f"{counted(total, 'ATen op')} in {counted(len(comparisons), 'graph')}, {on_host} on the host",
         tuple(findings),
         step,
-        attention=bool(low or breaks),
+        attention=bool(low or breaks or on_host),
         data={
             "ops": total, "states": dict(states), "graphs": len(comparisons), "modelled_ns": modelled,
             "lowest_pcc": min((op.pcc for op in ops if op.pcc is not None), default=None),
@@ -144,8 +144,8 @@ def _add_graph(
             ids[node.name] = ids[node.args[0].name]
             continue
         op = _op(len(ops), number, node, statuses.get(node.name))
-        found = [c for c in exact[node.name] if c.pcc is not None]
-        worst = min(found, key=lambda c: (c.pcc or 0.0) - c.threshold, default=None)
+        compared = [c for c in exact[node.name] if c.pcc is not None]
+        worst = min(compared, key=lambda c: (c.pcc or 0.0) - c.threshold, default=None)
         op.calls, op.ns = tuple(kernels[node.name]), ns.get(node.name)
         if worst is not None:
             op.pcc, op.accumulated_pcc = worst.pcc, worst.accumulated_pcc
@@ -193,25 +193,80 @@ def _boxes(ops: Sequence[Op], types: Mapping[str, str]) -> list[GraphNode]:
     depth = max((op.module.count(".") + 1 for op in ops if op.module), default=0)
     while depth > 1 and len({_closed(op, depth) for op in ops}) > MOST_BOXES:
         depth -= 1
-    groups: dict[str, list[Op]] = {}
-    for op in ops:
-        groups.setdefault(_closed(op, depth), []).append(op)
-    home = {op.id: name for name, members in groups.items() for op in members}
-    order = {name: i for i, name in enumerate(groups)}
+    stays = stays_of(ops, lambda op: _closed(op, depth))
+    home = {op.id: number for number, (_, members) in enumerate(stays) for op in members}
+    keys = _told_apart([name for name, _ in stays])
+    several = {name for name, count in Counter(name for name, _ in stays).items() if count > 1}
     boxes = []
-    for name, members in groups.items():
+    for number, (name, members) in enumerate(stays):
         sources = dict.fromkeys(home[i] for op in members for i in op.uses)
         states = Counter(op.state for op in members)
         worst = next((s for s in ("host", "converted", "removed") if states[s]), members[0].state)
         single = members[0] if len(members) == 1 else None
         label = single.aten.removeprefix("aten.") if single and not single.module else name.rsplit("/", 1)[-1]
+        if single and name in several:
+            label = f"{label} {single.aten.split('.')[1] if single.aten.count('.') else single.aten}"
         pccs = [op.pcc for op in members if op.pcc is not None]
         title = f"{types.get(name, '')} {len(members)} ops, {states['host']} on the host"
         title += f", lowest PCC {min(pccs):.5f}" if pccs else ""
         note = members[-1].shape if single else f"{types.get(name, 'module')} · {len(members)} ops"
-        used = tuple(s for s in sources if s != name and order[s] < order[name])
-        boxes.append(GraphNode(name, label, PLACES[worst], note, title, used))
-    return boxes
+        used = tuple(keys[s] for s in sources if s != number)
+        boxes.append(GraphNode(keys[number], label, PLACES[worst], note, title, used))
+    return _sources_first(boxes)
+
+
+def _told_apart(names: Sequence[str]) -> list[str]:
+    """Each by its name, the second of the same name with its number."""
+    seen: Counter[str] = Counter()
+    told = []
+    for name in names:
+        seen[name] += 1
+        told.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return told
+
+
+def _sources_first(boxes: Sequence[GraphNode]) -> list[GraphNode]:
+    """Boxes in an order in which each comes after what it reads; where two read each other, the first does not."""
+    left, placed = {box.name: box for box in boxes}, dict[str, GraphNode]()
+    while left:
+        ready = next((box for box in left.values() if placed.keys() >= set(box.uses)), None)
+        box = ready or next(iter(left.values()))
+        placed[box.name] = replace(left.pop(box.name), uses=tuple(name for name in box.uses if name in placed))
+    return list(placed.values())
+
+
+def stays_of(ops: Sequence[Op], name_of: Callable[[Op], str]) -> list[tuple[str, list[Op]]]:
+    """The ops by their stay in a module. One that is called again, as one ReLU after every layer, stays anew: in one
+    box, its calls would draw flows between layers that are not there."""
+    stays: list[tuple[str, list[Op]]] = []
+    above: list[set[int]] = []  # the stays that each one's values come from, however far up
+    latest: dict[str, int] = {}
+    home: dict[int, int] = {}
+    for op in ops:
+        name = name_of(op)
+        sources = {home[i] for i in op.uses if i in home}
+        number = latest.get(name)
+        if number is not None and _begins_again(op, number, sources, stays, above):
+            number = None
+        if number is None:
+            number = latest[name] = len(stays)
+            stays.append((name, []))
+            above.append(set())
+        stays[number][1].append(op)
+        home[op.id] = number
+        others = sources - {number}
+        above[number] |= others.union(*(above[s] for s in others))
+    return stays
+
+
+def _begins_again(
+    op: Op, number: int, sources: set[int], stays: Sequence[tuple[str, list[Op]]], above: Sequence[set[int]]
+) -> bool:
+    """Whether an op is of another call of its module: it comes after what the stay led to, or starts it anew."""
+    if any(number in above[s] for s in sources):
+        return True
+    first = stays[number][1][0]
+    return bool(sources) and number not in sources and op.aten == first.aten
 
 
 def _closed(op: Op, depth: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import keyword
+import linecache
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,75 +13,112 @@ from typing import Any
 
 import torch
 
-from proveout.bringup.stage import Files, Found
+from proveout.bringup.stage import Files, StageResult
 from proveout.bringup.subject import Run, Subject
 from proveout.bringup.testing import written_module
+from proveout.compiler.fixes import kernel_for
 from proveout.errors import ProveoutError
-from proveout.program import Step
+from proveout.program import Step, code, refs
 from proveout.report.script import arg_text
 from proveout.types import Fallback, TensorSpec, versions
 from proveout.words import counted
 
-ISSUE = """# {aten} stays on the host
+ISSUE = """# [Feature Request] {title}
 
-**Reason:** {reason}
+### Is your feature request related to a problem? Please describe
 
-**Where:** {count} × in {name}{places}
+{model} calls `{torch}` {count}, {places}. On {device} it runs on the host: {reason}.
 
-**What it costs** (modelled, one call on {device}): {costs}
+{lines}
 
-**Cheapest fix:** {fix}
+It costs, in one call (modelled): {costs}.
 
-**Repro** ({verified}):
+### Describe the solution you'd like
+
+{solution}
+
+### Describe alternatives you've considered
+
+{fix}.
+
+### Additional context
+
+A script that shows it ({verified}). It is plain torch and ttnn; without hardware, write `from proveout import ttnn`.
 
 ```python
 {repro}
 ```
 
-Versions: {versions}.
+Versions: {versions}; signatures of ttnn 0.81.1.
 """
+"""The headings of tt-metal's own form for a feature request."""
 
 REPRO = """import torch
+import ttnn
+
+device = ttnn.open_device(device_id=0)
+{drawn}
+wanted = torch.ops.{aten}({arguments})  # {torch}
+sent = [ttnn.from_torch(x, dtype={dtype}, layout=ttnn.TILE_LAYOUT, device=device) for x in ({names})]
+operation = {operation}
+if operation is None:
+    print("ttnn has no operation for {torch}; on the device:", [tuple(x.shape) for x in sent])
+else:
+    print(operation(*sent{more}), wanted)
+ttnn.close_device(device)
+"""
+
+ALONE = """import torch
 
 import proveout
 
 
-class Repro(torch.nn.Module):
+class Alone(torch.nn.Module):
     def forward(self{parameters}):
         return torch.ops.{aten}({arguments})
 
 
 inputs = ({inputs})
 settings = {{"precision": "bfloat16"}}
-compiled = proveout.compile(Repro().eval(), inputs, device="{device}", settings=settings, dry_run=True)
-for op in compiled.coverage.on_host:
-    print(op.aten, "stays on the host:", op.reason)
+compiled = proveout.compile(Alone().eval(), inputs, device="{device}", settings=settings, dry_run=True)
 """
+"""What is run here to see that the op by itself stays on the host for the same reason."""
+
+OF_ITS_NATURE = {
+    "random", "dropout", "dynamic-shape", "to-python", "custom-op", "empty-memory", "strided-view", "assertion",
+}  # fmt: skip
+"""Reasons that no kernel of ttnn's would change: there is nothing to ask for."""
+PUBLIC = {"_fft_r2c": "torch.fft.rfft", "_fft_c2r": "torch.fft.irfft", "_fft_c2c": "torch.fft.fft"}
+PLACES = (("linalg_", torch.linalg, "torch.linalg"), ("special_", torch.special, "torch.special"))
 
 
-def run(subject: Subject, files: Files) -> Found:
+def run(subject: Subject, files: Files) -> StageResult:
     compiled = subject.compiled()
     lines = compiled.fallbacks
     steps = _host_steps(subject.runs())
-    rows, verified = [], 0
-    for number, line in enumerate(lines, 1):
-        repro, proof, same = _repro(line, steps, subject.asked.device)
-        verified += same
-        file = f"missing/{number:02d}-{line.aten.replace('.', '-').replace('_', '-').strip('-')}.md"
-        files.text(file, _issue(line, subject, repro, proof))
-        rows.append({**_figures(line), "file": file, "repro": proof})
+    rows: list[dict[str, Any]] = []
+    verified = asked = 0
+    for line in lines:
+        row = {**_figures(line), "torch": torch_name(line.aten), "file": "", "repro": needs_none(line)}
+        if not row["repro"]:
+            asked += 1
+            repro, row["repro"], same = _repro(line, steps, subject.bringup.device)
+            verified += same
+            row["file"] = f"missing/{asked:02d}-{str(row['torch']).replace('.', '-').replace('_', '-')}.md"
+            files.text(row["file"], _issue(line, subject, repro, row["repro"]))
+        rows.append(row)
     files.text("missing.md", _page(subject, lines, rows))
     total, kinds = sum(line.count for line in lines), len({line.aten for line in lines})
     if not lines:
-        return Found("no op stays on the host", data={"lines": [], "verified": 0})
+        return StageResult("no op stays on the host", data={"lines": [], "verified": 0})
     worst = lines[0]
-    findings = [f"{line.count} × {line.aten}: {line.reason}. Fix: {line.fix}" for line in lines[:5]]
-    findings.append(f"{verified} of {len(lines)} issue texts hold a repro that was run here and gives the same reason")
+    findings = [f"{line.count} × {torch_name(line.aten)}: {line.reason}. Fix: {line.fix}" for line in lines[:5]]
+    findings.append(f"{counted(asked, 'issue text')}; {verified} with a repro that was run here")
     saved = f", {worst.saved_ns / 1e3:.3g} µs modelled" if worst.saved_ns else ""
-    return Found(
+    return StageResult(
         "1 op stays on the host" if total == 1 else f"{total} ops stay on the host, of {counted(kinds, 'kind')}",
         tuple(findings),
-        f"Most worth changing: {worst.aten}{saved}. {worst.fix}",
+        f"Most worth changing: {torch_name(worst.aten)}{saved}. {worst.fix[:1].upper()}{worst.fix[1:]}.",
         attention=True,
         data={"lines": rows, "verified": verified},
     )
@@ -99,21 +137,73 @@ def _repro(
     line: Fallback, steps: Mapping[str, tuple[Step, Mapping[str, TensorSpec]]], device: str
 ) -> tuple[str, str, bool]:
     """A small script that keeps the same op on the host for the same reason, what was seen, and whether that was it."""
-    found = next((steps[node] for node in line.nodes if node in steps and steps[node][0].kernel == line.aten), None)
-    if found is None:
+    match = next((steps[node] for node in line.nodes if node in steps and steps[node][0].kernel == line.aten), None)
+    if match is None:
         return "", "none: the op has no call of its own in the Program", False
-    step, specs = found
-    given = {name: f"x{i}" for i, name in enumerate(step.uses)}
-    attributes = ", ".join(_argument(key, arg_text(value, given)) for key, value in step.attrs)
-    drawn = ", ".join(_drawn(specs[name]) for name in step.uses)
+    step, specs = match
+    names = {name: f"x{i}" for i, name in enumerate(step.uses)}
+    arguments = ", ".join(_argument(key, arg_text(value, names)) for key, value in step.attrs)
+    drawn = [_drawn(specs[name]) for name in step.uses]
+    alone = ALONE.format(
+        parameters="".join(f", {x}" for x in names.values()), aten=step.kernel, arguments=arguments,
+        inputs="".join(f"{d}, " for d in drawn), device=device,
+    )  # fmt: skip
+    floats = all(specs[name].dtype.startswith(("float", "bfloat")) for name in step.uses)
+    kernel = kernel_for(line.aten.split(".")[1])
     text = REPRO.format(
-        parameters="".join(f", {x}" for x in given.values()),
-        aten=step.kernel,
-        arguments=attributes,
-        inputs=f"{drawn}," if drawn else "",
-        device=device,
-    )
-    return text.rstrip(), *_verify(text, line)
+        drawn="\n".join(f"{x} = {d}" for x, d in zip(names.values(), drawn)), aten=step.kernel, arguments=arguments,
+        torch=torch_name(line.aten), dtype="ttnn.bfloat16" if floats else "ttnn.int32",
+        names="".join(f"{x}, " for x in names.values()).strip(),
+        more="".join(f", {key}={code(v)}" for key, v in step.attrs if not list(refs(v)) and key.isidentifier()),
+        operation=kernel or f'getattr(ttnn, "{torch_name(line.aten).rpartition(".")[2]}", None)',
+    )  # fmt: skip
+    proof, same = _verify(alone, line)
+    return text.rstrip(), f"{proof}{_run_here(text)}", same
+
+
+def _run_here(text: str) -> str:
+    """What became of the script itself on the embedded ttnn, where that is not what it says."""
+    random = torch.get_rng_state()
+    try:
+        with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
+            path = Path(folder, "repro.py")
+            path.write_text(text.replace("import ttnn\n", "from proveout import ttnn\n", 1))
+            with contextlib.redirect_stdout(io.StringIO()), written_module(path):
+                return ""
+    except Exception as error:  # whatever a call that is not served raises: the text is for another ttnn
+        return f"; the script stops here with: {(str(error).splitlines() or [''])[0][:120]}"
+    finally:
+        torch.set_rng_state(random)
+
+
+def torch_name(aten: str) -> str:
+    """The function that a person writes for an ATen op."""
+    name = aten.split(".")[1] if aten.count(".") else aten
+    if name in PUBLIC:
+        return PUBLIC[name]
+    plain = name.strip("_").removesuffix("_ex")
+    for prefix, module, written in PLACES:
+        if plain.startswith(prefix) and hasattr(module, plain.removeprefix(prefix)):
+            return f"{written}.{plain.removeprefix(prefix)}"
+    homes: tuple[tuple[Any, str], ...] = (
+        (torch, "torch"), (torch.nn.functional, "torch.nn.functional"), (torch.Tensor, "Tensor"),
+    )  # fmt: skip
+    for home, written in homes:
+        if hasattr(home, plain):
+            return f"{written}.{plain}"
+    return aten
+
+
+def needs_none(line: Fallback) -> str:
+    """Why there is nothing to ask of tt-metal, or nothing."""
+    kind = line.cause.kind if line.cause is not None else ""
+    if kind in OF_ITS_NATURE:
+        return "no issue to file: no kernel of ttnn's would change that"
+    if line.fix.startswith("none needed"):
+        return f"no issue to file: {line.fix}"
+    if "complex" in line.reason and kernel_for(line.aten.split(".")[1]) is not None:
+        return "no issue to file: ttnn has this operation for real numbers, and what makes complex ones is listed"
+    return ""
 
 
 def _verify(text: str, line: Fallback) -> tuple[str, bool]:
@@ -171,24 +261,50 @@ def _costs(line: Fallback) -> str:
 
 
 def _issue(line: Fallback, subject: Subject, repro: str, proof: str) -> str:
-    places = f" ({', '.join(line.modules[:4])})" if line.modules else ""
+    name, kernel = torch_name(line.aten), kernel_for(line.aten.split(".")[1])
+    places = f"in {', '.join(f'`{m}`' for m in line.modules[:4])}" if line.modules else "in its own forward"
+    shapes = "".join(f"\n- `{source_line(s)}`" for s in line.sources[:3])
+    title = f"{kernel}: {line.reason}" if kernel else f"ttnn has no operation for {name}"
+    solution = (
+        f"That `{kernel}` takes the call below. Today: {line.reason}."
+        if kernel
+        else f"An operation that computes what `{name}` does, for the shapes and dtypes of the call below."
+    )
     return ISSUE.format(
-        aten=line.aten, reason=line.reason, count=line.count, name=subject.asked.workload.name, places=places,
-        device=subject.asked.device, costs=_costs(line), fix=line.fix, verified=proof, repro=repro or "# see above",
+        title=title, model=subject.bringup.workload.name, torch=name, places=places, reason=line.reason,
+        count="once" if line.count == 1 else f"{line.count} times", lines=f"The lines:\n{shapes}" if shapes else "",
+        device=subject.bringup.device.partition(":")[2] or "n150", costs=_costs(line), solution=solution,
+        fix=_alternative(line),
+        verified=proof, repro=repro or "# the op has no call of its own",
         versions=", ".join(f"{k} {v}" for k, v in versions().items()),
     )  # fmt: skip
 
 
+def _alternative(line: Fallback) -> str:
+    """What to do meanwhile, in words that are not about our own tables."""
+    ours = line.cause is None or not line.cause.fix
+    host = (
+        "Running it on the host, as now: its operands are read back, and its result is sent where the device needs it"
+    )
+    return host if ours else f"{line.fix[:1].upper()}{line.fix[1:]}"
+
+
+def source_line(source: str) -> str:
+    """A place as `file.py:35: what is written there`."""
+    file, _, number = source.rpartition(":")
+    written = linecache.getline(file, int(number)).strip() if number.isdigit() else ""
+    return f"{Path(file).name}:{number}" + (f": {written}" if written else "")
+
+
 def _page(subject: Subject, lines: Sequence[Fallback], rows: Sequence[Mapping[str, Any]]) -> str:
-    head = [f"# Ops of {subject.asked.workload.name} on the host", ""]
+    head = [f"# Ops of {subject.bringup.workload.name} on the host", ""]
     if not lines:
         return "\n".join([*head, "None: every op runs on the chip or folds away."])
     head += ["Most worth changing first. Times are modelled and are those of transfers; the host is not modelled.", ""]
-    head += ["| op | count | reason | costs | cheapest fix | issue |", "|---|---:|---|---|---|---|"]
-    return "\n".join(
-        [*head]
-        + [
-            f"| `{line.aten}` | {line.count} | {line.reason} | {_costs(line)} | {line.fix} | [text]({row['file']}) |"
-            for line, row in zip(lines, rows)
-        ]
-    )
+    head += ["| op | where | reason | costs | cheapest fix | issue |", "|---|---|---|---|---|---|"]
+    for line, row in zip(lines, rows):
+        where = "<br>".join(f"`{source_line(s).replace('|', '&#124;')}`" for s in line.sources[:3])
+        issue = f"[text]({row['file']})" if row["file"] else row["repro"]
+        count = f" × {line.count}" if line.count > 1 else ""
+        head.append(f"| `{row['torch']}`{count} | {where} | {line.reason} | {_costs(line)} | {line.fix} | {issue} |")
+    return "\n".join(head)

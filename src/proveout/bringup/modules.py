@@ -1,15 +1,17 @@
-"""Stage 6: `ttnn_model.py`, the model as editable ttnn classes, and `tests/test_modules.py`, each against float32.
+"""Stage 9: `ttnn_model.py`, the optimised model as editable ttnn classes, and `tests/test_modules.py`: each of them
+against float32.
 
 The references are what float32 gives for the same calls, or, where they agree with it, torch's own module outputs.
 """
 
 from __future__ import annotations
 
-import functools
+import inspect
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +22,8 @@ from torch.utils._pytree import tree_leaves
 
 from proveout import isolate, ttnn
 from proveout.bringup.code import Graph, Written, needs_given, write_graph
-from proveout.bringup.modules_text import HEAD, MEMORIES, TAIL, TESTS
-from proveout.bringup.stage import Files, Found
+from proveout.bringup.modules_text import COMPUTE, HEAD, MEMORIES, OUTPUTS, TAIL, TESTS
+from proveout.bringup.stage import Files, StageResult
 from proveout.bringup.subject import Run, Subject
 from proveout.bringup.testing import run_tests, written_module
 from proveout.bringup.tree import Visit
@@ -29,11 +31,16 @@ from proveout.check.compare import compare
 from proveout.check.steps import exact_values
 from proveout.engine.compiled import undisturbed
 from proveout.errors import CompileError
-from proveout.kernels.table import constant_tensor
-from proveout.program import Program, Ref
+from proveout.kernels.row import Kind
+from proveout.kernels.signatures import parameters
+from proveout.kernels.table import constant_tensor, kind_of
+from proveout.program import Name, Program, Ref, Step
 from proveout.report.script import GIVEN
-from proveout.types import TensorSpec
+from proveout.types import Settings, TensorSpec
 
+MULTIPLIES: tuple[Kind, ...] = ("product", "convolution", "attention", "norm")
+"""Kinds of kernels that take a math fidelity."""
+ON_HOST = "Bring the ops of the stage 'missing' to the device: host ops in the midst of the model prevent one trace."
 AGREES = 2e-3
 """Relative L2 within which float32's value is taken to be the torch module's own output."""
 
@@ -60,40 +67,46 @@ class Exactness:
     against: str
 
     def below(self, least: float) -> str:
-        found = [
+        paths = [
             f"{how} {v:.5f}"
             for how, v in (("alone", self.alone), ("accumulated", self.accumulated))
             if v is not None and v < least
         ]
-        return f"PCC {', '.join(found)} below {least} when written" if found else ""
+        return f"PCC {', '.join(paths)} below {least} when written" if paths else ""
 
 
-def run(subject: Subject, files: Files) -> Found:
-    runs = subject.runs()
+def run(subject: Subject, files: Files) -> StageResult:
+    settings = subject.optimised
+    runs = subject.runs(settings)
     if not runs:
         raise CompileError("no graph of the model runs on the device; see the stage 'missing'.")
-    graphs = [_graph(subject, number, run) for number, run in enumerate(runs)]
+    graphs = [_graph(subject, number, run, settings) for number, run in enumerate(runs)]
     written = Written()
     roots = [write_graph(graph, written) for graph in graphs]
     tensors = _tensors(subject, runs, graphs)
     save_file(tensors, files.path("ttnn_model.safetensors"))
-    given = GIVEN if needs_given(g.program for g in graphs) else ""
-    chip = subject.asked.device.partition(":")[2]
+    helper_code = GIVEN if needs_given(g.program for g in graphs) else ""
+    chip = subject.bringup.device.partition(":")[2]
     options = f', chip="{chip}"' if chip not in ("", "n150") else ""
-    text = HEAD.format(name=subject.asked.workload.name, options=options, given=given)
-    text += "\n\n\n".join(written.order) + TAIL.format(graphs=", ".join(name for name, _ in roots))
+    text = HEAD.format(
+        name=subject.bringup.workload.name, options=options, given=helper_code, optimised=_optimised(subject, settings),
+        compute=COMPUTE.format(fidelity=settings.math_fidelity) if settings.math_fidelity else "",
+    )  # fmt: skip
+    outputs = _outputs(subject, runs, tensors)
+    text += "\n\n\n".join(written.order)
+    text += TAIL.format(graphs=", ".join(name for name, _ in roots), outputs=outputs)
     path = files.path("ttnn_model.py")
     path.write_text(text)
     own = _runs_alone(path)
     tested, values = _tested(subject, runs, graphs, [root for _, root in roots], written)
     save_file({k: v.detach().clone().contiguous() for k, v in values.items()}, files.path("tests/modules.safetensors"))
-    least = subject.asked.settings.pcc
+    least = subject.bringup.settings.pcc
     exactness = _measure(path, tested, values, graphs)
     off = {e.attribute: why for e in exactness if (why := e.below(least))}
     rows = "\n".join(_row(t, graphs, off.get(t.attribute)) for t in tested)
     test = files.path("tests/test_modules.py")
-    test.write_text(TESTS.format(name=subject.asked.workload.name, least=least, rows=rows, memories=MEMORIES))
-    tests = run_tests(test, subject.asked.tests)
+    test.write_text(TESTS.format(name=subject.bringup.workload.name, least=least, rows=rows, memories=MEMORIES))
+    tests = run_tests(test, subject.bringup.tests)
     hosted = sum(len(g.parts.off_device) for g in graphs)
     classes = len(written.order)
     findings = [
@@ -104,12 +117,13 @@ def run(subject: Subject, files: Files) -> Found:
     ]
     if hosted:
         findings.append(f"{hosted} host ops and transfers are inside the model: it cannot be captured in one trace")
-    wrong = bool(off) or tests.failed > 0 or (bool(tests.why) and subject.asked.tests)
-    return Found(
+    wrong = bool(off) or tests.failed > 0 or (bool(tests.why) and subject.bringup.tests)
+    step = "Look at the first module that is off: pytest tests/test_modules.py -k isolated"
+    return StageResult(
         f"{classes} classes; {tests}",
         tuple(findings),
-        "Look at the first module that is off: pytest tests/test_modules.py -k isolated" if wrong else "",
-        attention=wrong,
+        step if wrong else ON_HOST if hosted else "",
+        attention=wrong or bool(hosted),
         data={
             "classes": classes, "modules": len(tested), "tests": tests, "off_device": hosted, "runs_alone": own,
             "exactness": exactness, "against_torch": sum(t.against == "torch" for t in tested),
@@ -117,9 +131,9 @@ def run(subject: Subject, files: Files) -> Found:
     )  # fmt: skip
 
 
-def _graph(subject: Subject, number: int, run: Run) -> Graph:
+def _graph(subject: Subject, number: int, run: Run, settings: Settings) -> Graph:
     compiled = run.variant.compiled
-    program = replace(compiled.program, name=f"graph{number}")
+    program = _with_fidelity(replace(compiled.program, name=f"graph{number}"), settings)
     known = {
         t.data_ptr(): name
         for name, t in reversed(
@@ -135,25 +149,95 @@ def _graph(subject: Subject, number: int, run: Run) -> Graph:
         names[weight] = known.get(run.arguments[position].data_ptr(), f"graph{number}.held.{weight}")
     types = {path: type(module).__name__ for path, module in subject.model.named_modules()}
     title = type(subject.model).__name__
-    return Graph(program, names, types, title)
+    inputs = _input_names(subject, dict(zip(program.inputs, run.inputs)))
+    return Graph(program, names, types, title, inputs)
+
+
+def _with_fidelity(program: Program, settings: Settings) -> Program:
+    """The calls that multiply, told how exactly to; the Settings said it for all."""
+    if settings.math_fidelity is None:
+        return program
+
+    def with_config(step: Step) -> Step:
+        if step.on_host or kind_of(step) not in MULTIPLIES:
+            return step
+        key = next((k for k in ("compute_kernel_config", "compute_config") if k in parameters(step.kernel)), None)
+        said = key is None or key in dict(step.attrs)
+        return step if key is None or said else replace(step, attrs=(*step.attrs, (key, Name("COMPUTE"))))
+
+    return replace(program, body=tuple(with_config(step) for step in program.body))
+
+
+def _input_names(subject: Subject, inputs: Mapping[str, Any]) -> dict[str, str]:
+    """The arguments of the model's forward that a graph takes as they are, by its own names for them."""
+    try:
+        bound = inspect.signature(subject.model.forward).bind(*subject.call[0], **subject.call[1]).arguments
+    except (TypeError, ValueError):
+        return {}
+    known = {name: value for name, value in bound.items() if isinstance(value, torch.Tensor)}
+    names: dict[str, str] = {}
+    for given, value in inputs.items():
+        for name, tensor in known.items():
+            same = isinstance(value, torch.Tensor) and value.shape == tensor.shape and value.dtype == tensor.dtype
+            if same and name not in names.values() and torch.equal(value, tensor):
+                names[given] = name
+                break
+    return names
+
+
+def _optimised(subject: Subject, settings: Settings) -> str:
+    """What the written model has in it of the stage 'optimise', in a sentence."""
+    said = [f"weights in {settings.weights}"] if settings.weights != "same" else []
+    said += [f"{count} weights in formats of their own"] if (count := len(settings.overrides)) else []
+    said += [f"math fidelity {settings.math_fidelity}"] if settings.math_fidelity else []
+    said += ["results in L1 where they fit"] if settings.memory == "auto" else ["results in DRAM"]
+    said += ["normalisations in block shards"] if settings.sharding == "norms" else []
+    said += ["program configs of products in the calls"] if settings.products == "configured" else []
+    head = f"As optimised for {subject.bringup.device} (optimise.md): {', '.join(said)}."
+    return textwrap.fill(f"{head} ttnn_trace.py runs it in a trace with two queues.", 110)
+
+
+def _outputs(subject: Subject, runs: list[Run], tensors: Mapping[str, torch.Tensor]) -> str:
+    """A function that gives the outputs the form that torch's have; nothing where one graph is not the whole model."""
+    if len(runs) != 1:
+        return ""
+    program = runs[0].variant.compiled.program
+    values = {i: tensors[f"graph0.output.{i}"] for i, o in enumerate(program.outputs) if isinstance(o, Ref)}
+    form = _form(subject.on_device(subject.call, subject.optimised), values)
+    return OUTPUTS.format(form=form) if form is not None and form != "values[0]" else ""
+
+
+def _form(value: Any, values: Mapping[int, torch.Tensor]) -> str | None:
+    """A result as Python, its tensors as places among the graph's outputs; None where one is not among them."""
+    if isinstance(value, torch.Tensor):
+        alike = (i for i, t in values.items() if t.shape == value.shape and t.dtype == value.dtype)
+        place = next((i for i in alike if torch.equal(values[i].nan_to_num(), value.nan_to_num())), None)
+        return None if place is None else f"values[{place}]"
+    if isinstance(value, Mapping):
+        inner = {str(k): _form(v, values) for k, v in value.items() if v is not None}
+        return None if None in inner.values() else "{" + ", ".join(f"{k!r}: {v}" for k, v in inner.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        parts = [_form(v, values) for v in value]
+        return None if None in parts else "(" + "".join(f"{p}, " for p in parts).rstrip() + ")"
+    return repr(value) if value is None or isinstance(value, (bool, int, float, str)) else None
 
 
 def _tensors(subject: Subject, runs: list[Run], graphs: list[Graph]) -> dict[str, torch.Tensor]:
     """Parameters by their names in the model, constants, and what each graph was given and gave."""
-    found: dict[str, Any] = {}
+    tensors: dict[str, Any] = {}
     for number, (run, graph) in enumerate(zip(runs, graphs)):
         program = graph.program
         loaded = run.variant.ready(run.arguments)
         for weight in program.weights:
-            found[graph.names[weight]] = loaded.value(weight)
+            tensors[graph.names[weight]] = loaded.value(weight)
         for constant in program.constants:
-            found[f"{program.name}.{constant.name}"] = constant_tensor(constant, program.specs[constant.name])
+            tensors[f"{program.name}.{constant.name}"] = constant_tensor(constant, program.specs[constant.name])
         inputs = run.inputs
-        found |= {f"graph{number}.input.{i}": t for i, t in enumerate(inputs) if isinstance(t, torch.Tensor)}
+        tensors |= {f"graph{number}.input.{i}": t for i, t in enumerate(inputs) if isinstance(t, torch.Tensor)}
         for index, (output, value) in enumerate(zip(program.outputs, loaded.run(inputs).outputs)):
             if isinstance(output, Ref):
-                found[f"graph{number}.output.{index}"] = value
-    return {name: t.detach().clone(memory_format=torch.contiguous_format) for name, t in found.items()}
+                tensors[f"graph{number}.output.{index}"] = value
+    return {name: t.detach().clone(memory_format=torch.contiguous_format) for name, t in tensors.items()}
 
 
 def _runs_alone(path: Path) -> str:
@@ -186,10 +270,10 @@ def _tested(
             if not face.gives or not all(isinstance(exact.get(n), torch.Tensor) for n in (*face.takes, *face.gives)):
                 continue
             against = "float32"
-            found = eager.get(visit.path)
-            if found is not None and len(face.gives) == 1 and _agree(exact[face.gives[0]], found):
+            outputs = eager.get(visit.path)
+            if outputs is not None and len(face.gives) == 1 and _agree(exact[face.gives[0]], outputs):
                 against = "torch"
-                exact[face.gives[0]] = found.reshape(exact[face.gives[0]].shape)
+                exact[face.gives[0]] = outputs.reshape(exact[face.gives[0]].shape)
             tested.append(Tested(number, visit.path, attribute, tuple(face.takes), tuple(face.gives), against))
             values |= {f"{number}:{n}": exact[n] for n in (*face.takes, *face.gives)}
     return tested, values
@@ -205,9 +289,9 @@ def _named(visit: Visit, prefix: str = "") -> Iterator[tuple[str, Visit]]:
 
 def _module_outputs(subject: Subject) -> dict[str, torch.Tensor]:
     """What each module that is called once gives in eager mode, where that is one tensor."""
-    found: dict[str, list[Any]] = {}
+    by_module: dict[str, list[Any]] = {}
     hooks = [
-        module.register_forward_hook(lambda _, __, out, path=path: found.setdefault(path, []).append(out))
+        module.register_forward_hook(lambda _, __, out, path=path: by_module.setdefault(path, []).append(out))
         for path, module in subject.model.named_modules()
     ]
     try:
@@ -217,7 +301,7 @@ def _module_outputs(subject: Subject) -> dict[str, torch.Tensor]:
         for hook in hooks:
             hook.remove()
     outputs = {}
-    for path, results in found.items():
+    for path, results in by_module.items():
         tensors = [t for t in tree_leaves(results) if isinstance(t, torch.Tensor) and t.is_floating_point()]
         if len(results) == 1 and tensors:
             outputs[path] = tensors[0].detach().clone()
@@ -244,7 +328,7 @@ def _measure(
             for number, graph in enumerate(built):
                 graph(*model.inputs_of(number, tensors))
             model.Module.tap = None
-            return [_exactness(one, built, seen, values, graphs, device) for one in tested]
+            return [_exactness(one, built, model.part_of, seen, values, graphs, device) for one in tested]
         finally:
             ttnn.close_device(device)
 
@@ -252,12 +336,13 @@ def _measure(
 def _exactness(
     one: Tested,
     built: Sequence[Any],
+    part_of: Callable[[Any, str], Any],
     seen: Mapping[int, list[torch.Tensor]],
     values: Mapping[str, torch.Tensor],
     graphs: Sequence[Graph],
     device: Any,
 ) -> Exactness:
-    part: Any = functools.reduce(getattr, one.attribute.split("."), built[one.graph])
+    part = part_of(built[one.graph], one.attribute)
     specs = graphs[one.graph].program.specs
     results = part(*(_send(values[f"{one.graph}:{n}"], specs[n], device) for n in one.takes))
     alone = [_host(r) for r in (results if isinstance(results, tuple) else (results,))]

@@ -2,6 +2,8 @@
 
 HEAD = '''"""{name} in ttnn: a class for each torch module, layers that are alike sharing one. Edit it as you like.
 
+{optimised}
+
 Written by `proveout bringup`; the tensors beside it are the model's own, by the names that torch has for them.
 `python ttnn_model.py` runs it and compares with what the compiled model gave; `pytest tests` checks each module.
 On Tenstorrent hardware change the import to `import ttnn`.
@@ -15,7 +17,7 @@ from safetensors.torch import load_file
 from proveout import ttnn
 
 inf, nan = float("inf"), float("nan")
-
+{compute}
 
 class Module:
     """A part of the model. `tap`, where it is set, sees what each part gives: that is how tests look inside."""
@@ -44,6 +46,13 @@ def up(path, levels):
     return ".".join(path.split(".")[:-levels])
 
 
+def part_of(model, path):
+    """The part at a path such as layers.0.attention."""
+    for name in path.split("."):
+        model = model[int(name)] if name.isdigit() else getattr(model, name)
+    return model
+
+
 def load():
     return load_file(Path(__file__).with_name("ttnn_model.safetensors"))
 
@@ -54,6 +63,15 @@ def open_device(**options):
 {given}
 '''
 
+COMPUTE = "\nCOMPUTE = ttnn.WormholeComputeKernelConfig(math_fidelity=ttnn.MathFidelity.{fidelity})\n"
+
+OUTPUTS = '''def outputs_of(values):
+    """What the graph gives, in the form that torch's model gives it."""
+    return {form}
+
+
+'''
+
 TAIL = '''
 
 
@@ -61,7 +79,7 @@ GRAPHS = [{graphs}]
 """In the order in which one call of the model runs them."""
 
 
-def inputs_of(number, tensors):
+{outputs}def inputs_of(number, tensors):
     found = {{int(k.rsplit(".", 1)[1]): t for k, t in tensors.items() if k.startswith(f"graph{{number}}.input.")}}
     return [found[i] for i in sorted(found)]
 
@@ -90,7 +108,6 @@ Written by `proveout bringup`. Plain pytest; it needs the package and nothing el
 intermediate values; references are torch's module outputs ("torch") or the same calls in float32 ("float32").
 """
 
-import functools
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -191,7 +208,7 @@ def whole(models):
 
 
 def part(graphs, tested):
-    return functools.reduce(getattr, tested.attribute.split("."), graphs[tested.graph])
+    return ttnn_model.part_of(graphs[tested.graph], tested.attribute)
 
 
 def cases():

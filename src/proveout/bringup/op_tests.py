@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from proveout.bringup.op_tests_text import HEAD, TAIL
-from proveout.bringup.stage import Files, Found
+from proveout.bringup.stage import Files, StageResult
 from proveout.bringup.subject import Subject
 from proveout.bringup.testing import run_tests, written_module
 from proveout.check.compare import pearson
@@ -70,9 +70,9 @@ class Tried:
     refused: str = ""
 
 
-def run(subject: Subject, files: Files) -> Found:
+def run(subject: Subject, files: Files) -> StageResult:
     cases = _cases(subject)
-    text = HEAD.format(name=subject.asked.workload.name, cases="\n".join(map(_case_text, cases)))
+    text = HEAD.format(name=subject.bringup.workload.name, cases="\n".join(map(_case_text, cases)))
     tried = list(_try_all(text, cases))
     kept = [t for t in tried if not t.refused]
     refused = [t for t in tried if t.refused]
@@ -80,7 +80,7 @@ def run(subject: Subject, files: Files) -> Found:
     why = "\n".join(f"    ({t.case!r}, {t.knob!r}): {t.refused!r}," for t in refused)
     path = files.path("tests/test_ops.py")
     path.write_text(text + TAIL.format(knobs=_knobs_text(), tests=rows, refused=why))
-    tests = run_tests(path, subject.asked.tests)
+    tests = run_tests(path, subject.bringup.tests)
     origins = dict.fromkeys(f"{t.least}: {t.origin}" for t in kept)
     low = [t for t in kept if t.pcc is not None and t.least is not None and t.pcc < t.least]
     findings = [
@@ -88,8 +88,8 @@ def run(subject: Subject, files: Files) -> Found:
         str(tests),
         *(f"{t.case} with {t.knob}: PCC {t.pcc:.5f} is below {t.least}" for t in low[:5]),
     ]
-    wrong = bool(low) or bool(tests.failed) or (bool(tests.why) and subject.asked.tests)
-    return Found(
+    wrong = bool(low) or bool(tests.failed) or (bool(tests.why) and subject.bringup.tests)
+    return StageResult(
         f"{len(cases)} different ttnn calls, {tests}",
         tuple(findings),
         "Run: pytest tests/test_ops.py -k NAME, and look at the call in graph.html." if wrong else "",
@@ -110,7 +110,7 @@ class _Row:
 
 
 def _cases(subject: Subject) -> list[Case]:
-    found: dict[Any, tuple[Step, dict[str, Any]]] = {}
+    unique: dict[Any, tuple[Step, dict[str, Any]]] = {}
     counts: Counter[Any] = Counter()
     programs: dict[Any, Program] = {}
     for run in subject.runs():
@@ -120,12 +120,12 @@ def _cases(subject: Subject) -> list[Case]:
                 continue
             key = (step.kernel, tuple((k, _key(v, loaded.program)) for k, v in step.attrs))
             counts[key] += 1
-            if key not in found:
-                found[key] = step, {name: _numbers_like(values[name]) for name in step.uses}
+            if key not in unique:
+                unique[key] = step, {name: _numbers_like(values[name]) for name in step.uses}
                 programs[key] = loaded.program
     numbered: Counter[str] = Counter()
     cases = []
-    for key, (step, like) in found.items():
+    for key, (step, like) in unique.items():
         short = step.kernel.rsplit(".", 1)[-1]
         numbered[short] += 1
         cases.append(_case(f"{short}-{numbered[short]}", step, like, programs[key], counts[key]))

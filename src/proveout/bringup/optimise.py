@@ -1,125 +1,89 @@
-"""Stage 9: the quickest settings within the PCC budget, from everything in bfloat16 and DRAM, each step told.
+"""The optimise stage: the quickest decisions within the PCC budget, from all in bfloat16 and DRAM, with a certificate.
 
 Plans are those of a trace, in which the host's dispatch hides nothing; so is the baseline's. What is found is verified
-on inputs that the search has not seen.
+on inputs that the search has not seen. Without OR-Tools the greedy search alone decides, and the report says so.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import replace
+from importlib.util import find_spec
 
-from proveout.bringup.reference import HELD_OUT
-from proveout.bringup.stage import Files, Found
+from proveout.bringup.stage import Files, StageResult
 from proveout.bringup.subject import Subject
-from proveout.check import compare_outputs
+from proveout.coding import digest
+from proveout.folders import default_folder
 from proveout.kernels.cost import memory_use
 from proveout.program import DEALLOCATE
-from proveout.report.perf.view import time
-from proveout.subject import Call
-from proveout.tune import Trial, Tuned, search
+from proveout.report.perf.view import signed, time
+from proveout.tune.certificate import Certificate
+from proveout.tune.greedy import Trial
+from proveout.tune.model import Model
+from proveout.tune.search import Options, tune
 from proveout.types import Settings
 
-WITH_WEIGHTS = ("aten.addmm.default", "aten.mm.default", "aten.bmm.default", "aten.convolution.default")
-FAITHFUL_FLOPS = 1e9
-"""Above this a call is not computed by the chip's own rules while searching: it takes too long."""
-VERIFIED_FLOPS = 3e10
-"""Above this not even when what was found is verified."""
+MINUTES = 30.0
+MOST_REJECTED = 12
 
 
-def run(subject: Subject, files: Files) -> Found:
-    flops = subject.folder.data(1, "card").get("flops", 0)
-    numerics: Literal["fast", "faithful"] = "faithful" if flops <= FAITHFUL_FLOPS else "fast"
-    start = replace(subject.asked.settings, memory="dram", trace=True, numerics=numerics)
-    costs = _Costs(subject)
-    tuned = search(start, costs, subject.asked.settings.pcc)
-    by_rules = flops <= VERIFIED_FLOPS
-    least = subject.asked.settings.pcc
-    tuned, checks, dropped = _verified(subject, tuned, least, by_rules)
-    held = [pcc for pcc in checks if pcc is not None]
-    lowest = min(held, default=None)
-    holds = lowest is None or lowest >= least
-    freed = _freed(subject, tuned.settings)
-    document = {"tuned": tuned, "held_out_pcc": checks, "numerics": numerics, "freed": freed}
-    files.json("optimise.json", document)
-    files.text("optimise.md", _page(subject, tuned, checks, freed))
-    findings = [f"{t.change}: saves {time(t.saves_ns)}, PCC {t.pcc:.5f}" for t in tuned.kept if t.pcc is not None]
-    findings += [f"not kept: {t.change}, {t.verdict}" for t in tuned.trials if t.verdict == "too far off"][:4]
-    findings.append(f"held-out inputs: lowest PCC {lowest:.6f}" if lowest is not None else "held-out inputs: exact")
-    findings += [f"taken back when verified: {t.change}" for t in dropped]
-    findings.append(freed)
-    if numerics == "fast":
-        seen = "what was found is verified by the chip's own rules" if by_rules else "its rounding was not looked at"
-        findings.append(f"the search computed products in float32, where fidelity rounds nothing; {seen}")
-    return Found(
-        f"{tuned.speedup:.2f} × faster than bfloat16 in DRAM, modelled: {time(tuned.start_ns)} → {time(tuned.ns)}",
+def run(subject: Subject, files: Files) -> StageResult:
+    start = replace(subject.bringup.settings, memory="dram", trace=True)
+    model = Model(subject.model, subject.call, subject.bringup.device, start)
+    kept = default_folder() / "tune" / "searches" / f"{digest([subject.bringup.key, start])[:20]}.json"
+    options = Options(minutes=MINUTES, kept=kept, solver=find_spec("ortools") is not None)
+    found = tune(model, options, name=subject.bringup.workload.name)
+    freed = _freed(subject, found.settings)
+    trials = _trials(found)
+    files.json("certificate.json", found)
+    files.json("optimise.json", {"certificate": found, "trials": trials, "freed": freed})
+    files.text("optimise.md", _page(subject, found, trials, freed))
+    lowest = min(found.verified_pcc[1:], default=None)
+    findings = [f"{t.change}: saves {time(t.saves_ns)}" for t in found.path]
+    findings += [f"not kept: {r.change}, {r.reason}" for r in found.rejected if r.pcc is not None][:4]
+    findings.append(f"held-out inputs: lowest PCC {lowest:.6f}" if lowest is not None else "held-out inputs: none")
+    if options.solver:
+        proven = f"no combination within the error budget takes less than {time(found.bound_ns)}"
+        findings.append(f"proven: {proven} (gap {found.gap:.1%})")
+    findings += [*found.notes, freed]
+    return StageResult(
+        f"{found.speedup:.2f} × faster than bfloat16 in DRAM, modelled: {time(found.start_ns)} → "
+        f"{time(found.verified_ns)}",
         tuple(findings),
-        _step(tuned) if holds else "On inputs it has not seen the PCC is below the budget: raise --pcc and run again.",
-        attention=not holds,
+        _step(found)
+        if found.holds
+        else "On inputs it has not seen the PCC is below the budget: raise --pcc and run again.",
+        attention=not found.holds,
         data={
-            "speedup": tuned.speedup, "start_ns": tuned.start_ns, "ns": tuned.ns, "held_out_pcc": lowest,
-            "settings": tuned.settings, "trials": tuned.trials, "numerics": numerics, "freed": freed,
+            "speedup": found.speedup, "start_ns": found.start_ns, "ns": found.verified_ns, "held_out_pcc": lowest,
+            "settings": found.settings, "trials": trials, "numerics": found.numerics, "freed": freed,
+            "bound_ns": found.bound_ns, "gap": found.gap, "greedy_ns": found.greedy_ns, "found_by": found.found_by,
         },
     )  # fmt: skip
 
 
-def _step(tuned: Tuned) -> str:
-    start, found = tuned.start, tuned.settings
+def _step(certificate: Certificate) -> str:
     names = ("memory", "sharding", "products", "math_fidelity", "weights", "overrides")
-    changed = [n for n in names if getattr(start, n) != getattr(found, n)]
-    given = ", ".join(f"{n}={getattr(found, n)!r}" for n in changed)
-    return f"Compile with settings {{precision='bfloat16', {given}}}." if given else ""
+    changed = [n for n in names if getattr(certificate.start, n) != getattr(certificate.settings, n)]
+    changes = ", ".join(f"{n}={getattr(certificate.settings, n)!r}" for n in changed)
+    more = ", per_op=… of certificate.json" if certificate.settings.per_op else ""
+    return f"Compile with settings {{precision='bfloat16', {changes}{more}}}." if changes or more else ""
 
 
-@dataclass
-class _Costs:
-    """The subject's plans and outputs, as the search asks for them."""
-
-    subject: Subject
-    _ns: dict[Settings, int | None] = field(default_factory=dict)
-    _pcc: dict[Settings, float] = field(default_factory=dict)
-
-    def ns(self, settings: Settings) -> int | None:
-        if settings not in self._ns:
-            self._ns[settings] = self.subject.planned_ns(settings)
-        return self._ns[settings]
-
-    def pcc(self, settings: Settings) -> float:
-        if settings not in self._pcc:
-            found = _lowest(self.subject, settings, self.subject.call)
-            self._pcc[settings] = 1.0 if found is None else found
-        return self._pcc[settings]
-
-    def weights(self) -> dict[str, int]:
-        modules = dict(self.subject.model.named_modules())
-        found = {op.module for op in self.subject.compiled().coverage.ops if op.aten in WITH_WEIGHTS}
-        sizes = {
-            path: sum(p.numel() for p in modules[path].parameters(recurse=False)) for path in found if path in modules
-        }
-        return {path: size for path, size in sorted(sizes.items()) if size}
-
-
-def _lowest(subject: Subject, settings: Settings, call: Call) -> float | None:
-    """The lowest PCC over outputs; 0 where one fails for another reason than its PCC."""
-    compared = compare_outputs(subject.on_device(call, settings), subject.eager(call), -1.0)
-    if not all(c.passed for c in compared):
-        return 0.0
-    return min((c.pcc for c in compared if c.pcc is not None), default=None)
-
-
-def _verified(
-    subject: Subject, tuned: Tuned, least: float, by_rules: bool
-) -> tuple[Tuned, list[float | None], list[Trial]]:
-    """What was found, less the last changes that do not hold on inputs that the search has not seen."""
-    calls = subject.held_out(HELD_OUT)[: 1 if by_rules and tuned.start.numerics == "fast" else None]
-    dropped: list[Trial] = []
-    while True:
-        final = replace(tuned.settings, numerics="faithful" if by_rules else "fast")
-        checks = [_lowest(subject, final, call) for call in calls]
-        if all(pcc is None or pcc >= least for pcc in checks) or not tuned.kept:
-            return tuned, checks, dropped
-        dropped.append(tuned.kept[-1])
-        tuned = tuned.without_last()
+def _trials(certificate: Certificate) -> list[Trial]:
+    """What was changed and what was not, as rows of the report."""
+    kept = [Trial(t.change, "kept", t.ns, t.saves_ns, t.pcc, certificate.settings) for t in certificate.path]
+    rejected = [
+        Trial(
+            r.change,
+            "gain too small" if r.pcc is None else "too far off",
+            certificate.verified_ns - r.saves_ns,
+            r.saves_ns,
+            r.pcc,
+            certificate.settings,
+        )
+        for r in certificate.rejected[:MOST_REJECTED]
+    ]
+    return kept + rejected
 
 
 def _freed(subject: Subject, settings: Settings) -> str:
@@ -135,24 +99,26 @@ def _freed(subject: Subject, settings: Settings) -> str:
     return f"deallocation after each last use: {kib}"
 
 
-def _page(subject: Subject, tuned: Tuned, checks: list[float | None], freed: str) -> str:
-    lines = [f"# Optimising {subject.asked.workload.name} on {subject.asked.device}", ""]
-    lines += [
-        f"From {time(tuned.start_ns)} to {time(tuned.ns)} a call, {tuned.speedup:.2f} × (both modelled, in a trace), "
-        f"with a PCC of at least {subject.asked.settings.pcc}.",
+def _page(subject: Subject, certificate: Certificate, trials: list[Trial], freed: str) -> str:
+    start, ns = time(certificate.start_ns), time(certificate.verified_ns)
+    lines = [
+        f"# Optimising {subject.bringup.workload.name} on {subject.bringup.device}",
         "",
-        "| tried | time then | saves | PCC | |",
+        f"From {start} to {ns} a call, {certificate.speedup:.2f} × (both modelled, in a trace), with a PCC of at least "
+        f"{certificate.pcc}. PCCs in the table are what the measured errors add up to; those of the last line are "
+        "verified. `certificate.json` holds all of it; `proveout tune --check` replays it.",
+        "",
+        "| change | time then | saves | PCC | |",
         "|---|---:|---:|---:|---|",
-        f"| everything in bfloat16, interleaved in DRAM | {time(tuned.start_ns)} | | {tuned.start_pcc:.6f} | start |",
+        f"| everything in bfloat16, interleaved in DRAM | {start} | | {certificate.start_pcc:.6f} | start |",
     ]
-    for t in tuned.trials:
-        then, saved = (time(t.ns), _signed(t.saves_ns)) if t.ns is not None else ("", "")
+    for t in trials:
+        then, saved = (time(t.ns), signed(t.saves_ns)) if t.ns is not None else ("", "")
         pcc = f"{t.pcc:.6f}" if t.pcc is not None else ""
         lines.append(f"| {t.change} | {then} | {saved} | {pcc} | {t.verdict} |")
-    shown = ", ".join("exact" if c is None else f"{c:.6f}" for c in checks)
-    lines += ["", f"On held-out inputs: PCC {shown}.", "", f"{freed[:1].upper()}{freed[1:]}."]
+    shown = ", ".join(f"{pcc:.6f}" for pcc in certificate.verified_pcc[1:])
+    lines += ["", f"On held-out inputs: PCC {shown}.", "", f"{freed[:1].upper()}{freed[1:]}.", ""]
+    if certificate.solver:
+        bound = time(certificate.bound_ns)
+        lines.append(f"No combination within the error budget takes less than {bound}: {certificate.solver}.")
     return "\n".join(lines)
-
-
-def _signed(ns: int) -> str:
-    return time(ns) if ns >= 0 else f"-{time(-ns)}"

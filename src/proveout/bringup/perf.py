@@ -8,10 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from proveout import recording
-from proveout.bringup.stage import Files, Found
+from proveout.bringup.stage import Files, StageResult
 from proveout.bringup.subject import Subject
 from proveout.clock.timing import modelled
-from proveout.coding import from_json
 from proveout.engine.compiled import compile
 from proveout.errors import CompileError
 from proveout.report.perf import files as perf
@@ -23,19 +22,18 @@ from proveout.types import Job, Record, Settings, versions
 WIDTH = 120
 
 
-def run(subject: Subject, files: Files) -> Found:
-    tuned = from_json(Settings, subject.folder.data(9, "optimise")["settings"])
-    settings = replace(tuned, trace=True, numerics="fast")
+def run(subject: Subject, files: Files) -> StageResult:
+    settings = replace(subject.optimised, trace=True, numerics="fast")
     with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
-        compile(subject.model, device=subject.asked.device, settings=settings, record=folder, call=subject.call)
-        found = recording.load(Path(folder))
-    if not found:
+        compile(subject.model, device=subject.bringup.device, settings=settings, record=folder, call=subject.call)
+        programs = recording.load(Path(folder))
+    if not programs:
         raise CompileError("no op of the model runs on the chip: there is nothing to time.")
-    recorded = [replace(r, program=replace(r.program, name=f"graph{n}")) for n, r in enumerate(found)]
-    name = subject.asked.workload.name.replace("::", ".")
+    recorded = [replace(r, program=replace(r.program, name=f"graph{n}")) for n, r in enumerate(programs)]
+    name = subject.bringup.workload.name.replace("::", ".")
     sheet, advice = make_sheet(name, recorded), advise(recorded)
     # The script's own time: the same folder comes of the same script.
-    when = datetime.fromtimestamp(int(Path(subject.asked.workload.script).stat().st_mtime), UTC)
+    when = datetime.fromtimestamp(int(Path(subject.bringup.workload.script).stat().st_mtime), UTC)
     staging = files.path("perf/perf.json").parent
     written = perf.write(sheet, advice, staging, when)
     files.text("perf/sheet.txt", perf_view.render(sheet, advice, WIDTH))
@@ -46,7 +44,7 @@ def run(subject: Subject, files: Files) -> Found:
     top = [f"{r['share']:.0%} {r['op']} ×{r['count']}, {r['cores']} cores, {r['bound']}" for r in rows[:4]]
     changes = [f"{a.change} saves {perf_view.time(a.saves_ns)}: {a.how}" for a in advice[:5]]
     missing = perf_view.without_host(sheet)
-    return Found(
+    return StageResult(
         f"{perf_view.time(sheet.total_ns)} a call{' on the chip' * bool(missing)} in a trace (modelled), "
         f"{len(sheet.device_rows)} device operations{missing and f'; {missing}'}",
         (*top, *changes),
@@ -62,14 +60,14 @@ def run(subject: Subject, files: Files) -> Found:
 
 def _record(subject: Subject, settings: Settings, sheet: Sheet, when: datetime) -> Record:
     """The optimised model's time as a Record, or its chip's part of it; `records` is a store like any other."""
-    asked, times = subject.asked, sheet.times
+    job, times = subject.bringup, sheet.times
     what = "device" if perf_view.without_host(sheet) else "compiled"
     bounds = sum(t.low_ns for t in times), sum(t.high_ns for t in times)
     backed = sum(t.ns for t in times if t.calibrated) / (sum(t.ns for t in times) or 1)
     return Record(
-        Job(asked.workload, asked.device, settings, ("perf",), iterations=1, warmup=0, baseline=False),
+        Job(job.workload, job.device, settings, ("perf",), iterations=1, warmup=0, baseline=False),
         "passed",
-        timings=(modelled(what, asked.device, sheet.total_ns, bounds, backed),),
+        timings=(modelled(what, job.device, sheet.total_ns, bounds, backed),),
         environment=tuple(versions().items()),
         created=when.isoformat(timespec="seconds"),
     )

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from proveout.bringup.stage import Files, Found
+from proveout.bringup.stage import Files, StageResult
 from proveout.bringup.subject import Subject
 from proveout.check.outputs import leaves
 from proveout.subject import Call
@@ -17,7 +17,7 @@ HELD_OUT = 2
 """Sets of inputs beside the script's own, on which later stages are held to account."""
 
 
-def run(subject: Subject, files: Files) -> Found:
+def run(subject: Subject, files: Files) -> StageResult:
     calls = [subject.call, *subject.held_out(HELD_OUT)]
     differing = []
     saved = 0
@@ -31,11 +31,13 @@ def run(subject: Subject, files: Files) -> Found:
     headline = f"{counted(len(names), 'output')} of {counted(len(calls), 'set')} of inputs saved"
     if differing:
         step = "Seed what draws random numbers, or switch dropout off with model.eval(); PCC means little until then."
-        told = f"eager itself differs from call to call: {', '.join(differing[:4])}"
-        return Found(f"{headline}; not deterministic", (told,), step, attention=True, data={"deterministic": False})
-    seed = subject.asked.settings.seed
+        note = f"eager itself differs from call to call: {', '.join(differing[:4])}"
+        return StageResult(
+            f"{headline}; not deterministic", (note,), step, attention=True, data={"deterministic": False}
+        )
+    seed = subject.bringup.settings.seed
     findings = (f"two eager calls agree bit by bit; inputs 0 are the script's, the others drawn from seed {seed} on",)
-    return Found(f"{headline}; deterministic", findings, data={"deterministic": True, "outputs": names})
+    return StageResult(f"{headline}; deterministic", findings, data={"deterministic": True, "outputs": names})
 
 
 def _different(one: Any, other: Any) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from proveout.bringup.report_page import render
-from proveout.bringup.stage import MARKS, Files, Folder, Found, Outcome
+from proveout.bringup.stage import MARKS, Files, Folder, StageRecord, StageResult
 from proveout.bringup.subject import Subject
 from proveout.columns.words import pcc_text
 from proveout.report.perf.view import time
@@ -14,7 +14,7 @@ from proveout.report.perf.view import time
 WORDS = {"passed": "done", "attention": "needs a look", "failed": "failed", "skipped": "skipped"}
 
 
-def run(subject: Subject, files: Files) -> Found:
+def run(subject: Subject, files: Files) -> StageResult:
     from proveout.bringup.flow import STAGES
 
     folder = subject.folder
@@ -27,44 +27,44 @@ def run(subject: Subject, files: Files) -> Found:
     bad = [o for o in outcomes if o.status in ("failed", "skipped")]
     look = [o for o in outcomes if o.status == "attention"]
     first = next((o for o in outcomes if o.status == "failed"), look[0] if look else None)
-    done = f"{sum(o.status == 'passed' for o in outcomes)} of {len(names)} stages done"
+    done = f"{sum(o.is_done for o in outcomes)} of {len(names)} stages done"
     if not first:
-        return Found(f"{done}; nothing to look at")
+        return StageResult(f"{done}; nothing to look at")
     said = f"{len(bad)} failed or skipped, {len(look)} to look at"
     step = f"Stage {first.number}, {first.title}: {first.next_step or first.headline}"
-    return Found(f"{done}, {said}", (f"first: {first.title}: {first.headline}",), step)
+    return StageResult(f"{done}, {said}", (f"first: {first.title}: {first.headline}",), step, attention=True)
 
 
 def figures(data: dict[str, dict[str, Any]]) -> list[tuple[str, str, str]]:
     """(figure, what it is, tone): what a reader wants to know first."""
-    found: list[tuple[str, str, str]] = []
+    drawn: list[tuple[str, str, str]] = []
     lowest, perf, tuned = (data.get(name, {}) for name in ("end-to-end", "perf", "optimise"))
     if lowest.get("lowest_pcc") is not None:
         rows = lowest.get("outputs", [])
         tone = "passed" if all(row["passed"] for row in rows) else "failed"
-        found.append((pcc_text(lowest["lowest_pcc"]) or "", "lowest PCC of an output", tone))
+        drawn.append((pcc_text(lowest["lowest_pcc"]) or "", "lowest PCC of an output", tone))
     modes = lowest.get("trust")
     if modes and modes["trusted"] is not None:
         tone = "passed" if modes["trusted"] else "failed"
-        found.append(("yes" if modes["trusted"] else "no", "fast's PCC can be trusted", tone))
+        drawn.append(("yes" if modes["trusted"] else "no", "fast's PCC can be trusted", tone))
     if lowest.get("accuracy"):
-        found.append((f"{lowest['accuracy'][0]:.1f} %", f"accuracy; eager {lowest['accuracy'][1]:.1f} %", "plain"))
+        drawn.append((f"{lowest['accuracy'][0]:.1f} %", f"accuracy; eager {lowest['accuracy'][1]:.1f} %", "plain"))
     if perf:
-        found.append((time(perf["total_ns"]), "a call, optimised, in a trace (modelled)", "plain"))
+        drawn.append((time(perf["total_ns"]), "a call, optimised, in a trace (modelled)", "plain"))
     if tuned:
-        found.append((f"{tuned['speedup']:.2f} ×", "faster than bfloat16 in DRAM (modelled)", "plain"))
+        drawn.append((f"{tuned['speedup']:.2f} ×", "faster than bfloat16 in DRAM (modelled)", "plain"))
     graph = data.get("graph", {})
     if graph:
         on_host = graph["states"].get("host", 0)
-        found.append((f"{on_host} of {graph['ops']}", "ops on the host", "plain" if on_host else "passed"))
+        drawn.append((f"{on_host} of {graph['ops']}", "ops on the host", "partial" if on_host else "passed"))
     tests = [data[name]["tests"] for name in ("op-tests", "modules", "trace") if data.get(name, {}).get("tests")]
     if tests:
         passed, failed = (sum(t[key] for t in tests) for key in ("passed", "failed"))
         if passed or failed:
-            found.append((f"{passed}", f"generated tests pass, {failed} fail", "failed" if failed else "passed"))
+            drawn.append((f"{passed}", f"generated tests pass, {failed} fail", "failed" if failed else "passed"))
         else:
-            found.append(("—", "generated tests were not run", "plain"))
-    return found
+            drawn.append(("—", "generated tests were not run", "plain"))
+    return drawn
 
 
 def _svg(folder: Folder) -> str:
@@ -73,10 +73,10 @@ def _svg(folder: Folder) -> str:
 
 
 def _markdown(
-    subject: Subject, outcomes: Sequence[Outcome], data: dict[str, dict[str, Any]], top: list[tuple[str, str, str]]
+    subject: Subject, outcomes: Sequence[StageRecord], data: dict[str, dict[str, Any]], top: list[tuple[str, str, str]]
 ) -> str:
-    workload = subject.asked.workload
-    lines = [f"# Bring-up of {workload.name} on {subject.asked.device}", ""]
+    workload = subject.bringup.workload
+    lines = [f"# Bring-up of {workload.name} on {subject.bringup.device}", ""]
     lines += [f"- **{figure}** {words}" for figure, words, _ in top]
     lines += ["", "All times are modelled; nothing was measured on hardware.", ""]
     lines += ["| | stage | found | next |", "|---|---|---|---|"]

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from proveout.bringup.stage import MARKS, Outcome
+from proveout.bringup.stage import MARKS, StageRecord
 from proveout.bringup.subject import Subject
 from proveout.report.drawing.assets import STYLE
 from proveout.report.drawing.element import Html, el, join
@@ -43,13 +43,13 @@ details { margin-top: 10px; } summary { font-weight: 600; font-size: 13px; }
 
 def render(
     subject: Subject,
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[StageRecord],
     data: dict[str, dict[str, Any]],
     top: Sequence[tuple[str, str, str]],
     svg: str,
 ) -> str:
     """One HTML document."""  # fmt: skip
-    workload = subject.asked.workload
+    workload = subject.bringup.workload
     title = f"Bring-up of {workload.name}"
     head = el(
         "head",
@@ -59,7 +59,7 @@ def render(
         el("title", title),
         el("style", Html(STYLE + OWN_STYLE)),
     )
-    subtitle = f"{workload.class_name} on {subject.asked.device} · PCC ≥ {subject.asked.settings.pcc} · "
+    subtitle = f"{workload.class_name} on {subject.bringup.device} · PCC ≥ {subject.bringup.settings.pcc} · "
     sections = [_section(o, data.get(o.name, {}), svg) for o in outcomes]
     page = el(
         "html",
@@ -91,13 +91,13 @@ def _tile(figure: str, words: str, tone: str) -> Html:
     return el("div", el("b", figure), el("span", words), class_=f"tile {tone}")
 
 
-def _flow(outcome: Outcome) -> Html:
+def _flow(outcome: StageRecord) -> Html:
     words = el("b", f"{MARKS[outcome.status]} {outcome.number} {outcome.title}")
     shown = outcome.headline if len(outcome.headline) < 90 else outcome.headline[:89] + "…"
     return el("li", el("a", words, el("small", shown), href=f"#{outcome.name}", class_=outcome.status))
 
 
-def _section(outcome: Outcome, data: dict[str, Any], svg: str) -> Html:
+def _section(outcome: StageRecord, data: dict[str, Any], svg: str) -> Html:
     words = {"passed": "done", "attention": "needs a look", "failed": "failed", "skipped": "skipped"}[outcome.status]
     chip = el("span", f"{MARKS[outcome.status]} {words}", class_=f"status {TONES[outcome.status]}")
     details = DETAILS[outcome.name](data, svg) if data and outcome.name in DETAILS else Html("")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from proveout.coding import digest, from_json, to_json
+from proveout.folders import write_whole
 from proveout.types import OF_A_CHIP, Settings, Workload, versions
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ EDITED = ".edited"
 
 
 @dataclass(frozen=True)
-class Asked:
+class BringupJob:
     """What a bring-up is about; a change of any of it makes the stages run again."""
 
     workload: Workload
@@ -46,7 +47,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Found:
+class StageResult:
     """What a stage has to say; its files are written by then."""
 
     headline: str
@@ -59,7 +60,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StageRecord:
     """One stage as `stages/NN-name.json` has it."""
 
     number: int
@@ -85,7 +86,7 @@ class Stage:
 
     name: str
     title: str
-    run: Callable[[Subject, Files], Found]
+    run: Callable[[Subject, Files], StageResult]
     needs: tuple[str, ...] = ()
     """Stages whose files it reads."""
     always: bool = False
@@ -101,27 +102,27 @@ class Folder:
     def file_of(self, number: int, name: str) -> Path:
         return self.path / "stages" / f"{number:02d}-{name}.json"
 
-    def outcome(self, number: int, name: str) -> Outcome | None:
+    def outcome(self, number: int, name: str) -> StageRecord | None:
         """What a stage left, or None where it left nothing that can be read."""
         try:
             document = json.loads(self.file_of(number, name).read_text())
             document.pop("data", None)
-            return from_json(Outcome, document)
+            return from_json(StageRecord, document)
         except (OSError, ValueError, AttributeError):
             return None
 
     def data(self, number: int, name: str) -> dict[str, Any]:
         """The figures of a stage that is done."""
         try:
-            found: dict[str, Any] = json.loads(self.file_of(number, name).read_text()).get("data", {})
+            data: dict[str, Any] = json.loads(self.file_of(number, name).read_text()).get("data", {})
         except (OSError, ValueError):
             return {}
-        return found
+        return data
 
-    def has_all(self, outcome: Outcome) -> bool:
+    def has_all(self, outcome: StageRecord) -> bool:
         return all((self.path / name).is_file() for name, _ in outcome.files)
 
-    def write(self, outcome: Outcome, data: Mapping[str, Any] | None = None) -> None:
+    def write(self, outcome: StageRecord, data: Mapping[str, Any] | None = None) -> None:
         path = self.file_of(outcome.number, outcome.name)
         text = json.dumps({**to_json(outcome), "data": to_json(dict(data or {}))}, indent=1, allow_nan=False) + "\n"
         write_whole(path, text)
@@ -151,9 +152,9 @@ class Files:
     def commit(self) -> tuple[tuple[str, str], ...]:
         """Move everything into the folder; what a person edited there is kept beside it."""
         written = dict(self.before.files) if self.before else {}
-        found = sorted(p for p in self._staging.rglob("*") if p.is_file()) if self._staging.exists() else []
+        paths = sorted(p for p in self._staging.rglob("*") if p.is_file()) if self._staging.exists() else []
         names = []
-        for path in found:
+        for path in paths:
             name = path.relative_to(self._staging).as_posix()
             target, seal = self.folder.path / name, digest_of(path)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -170,19 +171,11 @@ class Files:
         shutil.rmtree(self._staging, ignore_errors=True)
 
 
-def key_of(stage: Stage, job: Asked, before: Mapping[str, Outcome], code: str) -> str:
+def key_of(stage: Stage, job: BringupJob, before: Mapping[str, StageRecord], code: str) -> str:
     """What a stage's files depend on: what was asked, its own code, and what it reads."""
     if stage.always:
         return digest([code, job.key, [replace(o, files=()) for o in before.values()]])
     return digest([code, job.key, [before[name].key for name in stage.needs if name in before]])
-
-
-def write_whole(path: Path, text: str) -> None:
-    """A file that is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.part")
-    partial.write_text(text)
-    os.replace(partial, path)
 
 
 def digest_of(path: Path) -> str:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_map_only
 
 from proveout import subject
-from proveout.bringup.stage import Asked, Folder
+from proveout.bringup.stage import BringupJob, Folder
 from proveout.chip.specs import CHIPS
+from proveout.coding import from_json
 from proveout.devices.registry import find
 from proveout.engine.compiled import Compiled, compile, undisturbed
 from proveout.engine.graph import Variant
 from proveout.errors import ProveoutError
 from proveout.subject import Call, copied
+from proveout.tune.model import held_out
 from proveout.types import DeviceSpec, Job, Settings
 
+OPTIMISE = 8
+"""The stage's number."""
 MOST_COMPILED = 2
 """Kept beside the model as asked for: each holds its weights once more."""
 
@@ -38,25 +42,31 @@ class Run:
 class Subject(subject.Subject):
     """The spine's Subject, compiled under several settings and called with several inputs."""
 
-    def __init__(self, job: Asked, folder: Folder) -> None:
+    def __init__(self, job: BringupJob, folder: Folder) -> None:
         super().__init__(Job(job.workload, job.device, job.settings))
-        self.asked, self.folder = job, folder
+        self.bringup, self.folder = job, folder
         self._compiled: dict[Settings, Compiled] = {}
 
     @property
     def chip(self) -> DeviceSpec:
-        return find(self.asked.device).spec or CHIPS["n150"]
+        return find(self.bringup.device).spec or CHIPS["n150"]
 
     def compiled(self, settings: Settings | None = None) -> Compiled:
         """The model compiled under some settings, once."""
-        chosen = settings or self.asked.settings
+        chosen = settings or self.bringup.settings
         if chosen not in self._compiled:
-            others = [key for key in self._compiled if key != self.asked.settings]
+            others = [key for key in self._compiled if key != self.bringup.settings]
             if len(others) >= MOST_COMPILED:
                 del self._compiled[others[0]]
-            device = self.asked.device
+            device = self.bringup.device
             self._compiled[chosen] = compile(self.model, device=device, settings=chosen, call=self.call)
         return self._compiled[chosen]
+
+    @property
+    def optimised(self) -> Settings:
+        """What the stage 'optimise' found, computed as the bring-up computes."""
+        tuned = from_json(Settings, self.folder.data(OPTIMISE, "optimise")["settings"])
+        return replace(tuned, numerics=self.bringup.settings.numerics)
 
     def planned_ns(self, settings: Settings) -> int | None:
         """Modelled time of one call of every graph under some settings, nothing run; None where it does not fit."""
@@ -74,41 +84,19 @@ class Subject(subject.Subject):
 
     def runs(self, settings: Settings | None = None) -> list[Run]:
         """Every graph that one call on the script's inputs runs, in order."""
-        found: list[Run] = []
+        runs: list[Run] = []
 
         def note(variant: Variant, arguments: Sequence[Any]) -> None:
-            found.append(Run(variant, tuple(tree_map_only(torch.Tensor, _kept, tuple(arguments)))))
+            runs.append(Run(variant, tuple(tree_map_only(torch.Tensor, _kept, tuple(arguments)))))
 
         compiled, (args, kwargs) = self.compiled(settings), self.call
         with undisturbed(self.model, self.call), compiled.watching(note):
             compiled(*args, **kwargs)
-        return found
+        return runs
 
     def held_out(self, count: int) -> list[Call]:
         """Other inputs of the same shapes: seeded, like the script's own in range and spread."""
-        return [self._another(self.asked.settings.seed + 1 + number) for number in range(count)]
-
-    def _another(self, seed: int) -> Call:
-        generator = torch.Generator().manual_seed(seed)
-        args, kwargs = tree_map_only(torch.Tensor, lambda t: _like(t, generator), self.call)
-        return args, kwargs
-
-
-def _like(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Numbers of the same mean and spread, integers of the same range; masks stay, as their shape is their meaning."""
-    if tensor.numel() < 2 or tensor.dtype == torch.bool or tensor.is_complex():
-        return tensor
-    if tensor.is_floating_point():
-        if int(tensor.unique().numel()) <= 2:
-            return tensor
-        spread = tensor.float()
-        drawn = torch.randn(tensor.shape, generator=generator) * spread.std() + spread.mean()
-        return drawn.clamp(spread.min(), spread.max()).to(tensor.dtype)
-    low, high = int(tensor.min()), int(tensor.max())
-    ordered = tensor.dim() and bool((tensor.diff(dim=-1) == 1).all()) and tensor.shape[-1] > 1
-    if high - low <= 1 or ordered:
-        return tensor
-    return torch.randint(low, high + 1, tensor.shape, generator=generator, dtype=tensor.dtype)
+        return [held_out(self.call, self.bringup.settings.seed, 1 + number) for number in range(count)]
 
 
 def _kept(tensor: torch.Tensor) -> torch.Tensor:

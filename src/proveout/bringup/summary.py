@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from proveout.bringup.stage import Files, Found
+from proveout.bringup.stage import Files, StageResult
 from proveout.bringup.subject import Subject
 from proveout.capture.identity import parameter_count
 from proveout.engine.compiled import undisturbed
@@ -18,14 +18,14 @@ from proveout.words import counted
 OPS = ("converted", "host", "removed")
 
 
-def run(subject: Subject, files: Files) -> Found:
+def run(subject: Subject, files: Files) -> StageResult:
     modules = _modules(subject)
     ops = [op for op in json.loads((subject.folder.path / "graph.json").read_text())["ops"] if op["state"] in OPS]
     counts = Counter(op["aten"] for op in ops)
     ways = Counter((op["aten"], op["inputs"]) for op in ops)
     states = {aten: Counter(op["state"] for op in ops if op["aten"] == aten) for aten in counts}
     total, _ = parameter_count(subject.model)
-    lines = [f"# Summary of {subject.asked.workload.name}", "", "## Modules", ""]
+    lines = [f"# Summary of {subject.bringup.workload.name}", "", "## Modules", ""]
     lines += ["| module | class | takes | gives | parameters (own) | calls |", "|---|---|---|---|---:|---:|"]
     for m in modules:
         indent = "&emsp;" * (m["path"].count(".") + bool(m["path"]))
@@ -45,12 +45,12 @@ def run(subject: Subject, files: Files) -> Found:
         s = states[aten]
         lines.append(f"| `{aten}` | {count} | {s['converted']} | {s['removed']} | {s['host']} |")
     lines += ["", "## Unique op and argument variations", "", "| op | arguments | count |", "|---|---|---:|"]
-    lines += [f"| `{aten}` | `{given}` | {count} |" for (aten, given), count in sorted(ways.items())]
+    lines += [f"| `{aten}` | `{shapes}` | {count} |" for (aten, shapes), count in sorted(ways.items())]
     files.text("summary.md", "\n".join(lines))
-    variations = [{"aten": aten, "inputs": given, "count": count} for (aten, given), count in sorted(ways.items())]
+    variations = [{"aten": aten, "inputs": shapes, "count": count} for (aten, shapes), count in sorted(ways.items())]
     files.json("summary.json", {"modules": modules, "ops": counts, "variations": variations})
     classes = len({m["class"] for m in modules})
-    return Found(
+    return StageResult(
         f"{counted(len(modules), 'module')} of {counted(classes, 'class', 'classes')}; "
         f"{counted(len(counts), 'ATen op')} called in {counted(len(ways), 'way')}",
         (f"the most frequent: {', '.join(f'{aten} ×{n}' for aten, n in counts.most_common(4))}",),

@@ -91,6 +91,6 @@ def run_tests(path: Path, wanted: bool = True, beside: Path | None = None) -> Te
     outcome = isolate.run_python("pytest", [*options, str(path)], timeout_s=TIMEOUT_S, environment=environment)
     counts = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|xfailed|error)", outcome.log)}
     failed = counts.get("failed", 0) + counts.get("error", 0)
-    found = re.search(r"^FAILED \S*?::(.*)$", outcome.log, re.MULTILINE)
-    why = f"first: {found.group(1)[:200]}" if found else "" if outcome.ok else f"pytest {outcome.story}"
+    failure = re.search(r"^FAILED \S*?::(.*)$", outcome.log, re.MULTILINE)
+    why = f"first: {failure.group(1)[:200]}" if failure else "" if outcome.ok else f"pytest {outcome.story}"
     return TestRun(counts.get("passed", 0), failed, counts.get("xfailed", 0), why)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from proveout.bringup.stage import Files, Found
+from proveout.bringup.stage import Files, StageResult
 from proveout.bringup.subject import Subject
 from proveout.bringup.testing import run_tests, written_module
 from proveout.bringup.trace_text import RUNNER, TESTS
 from proveout.bringup.tree import parts_of
-from proveout.coding import from_json
 from proveout.report.perf.view import time
-from proveout.types import Settings
 
 MODES: tuple[tuple[str, bool, int], ...] = (
     ("none", False, 1),
@@ -24,17 +22,17 @@ BYTES_PER_CALL = 4 * 4096
 """Of the trace region, for each call of the body: a call is up to four device operations."""
 
 
-def run(subject: Subject, files: Files) -> Found:
+def run(subject: Subject, files: Files) -> StageResult:
     folder = subject.folder.path
-    programs = [r.variant.compiled.program for r in subject.runs()]
+    programs = [r.variant.compiled.program for r in subject.runs(subject.optimised)]
     blocked = [step for program in programs for step in parts_of(program).off_device]
     region = 65536 + BYTES_PER_CALL * max(len(program.body) for program in programs)
-    files.text("ttnn_trace.py", RUNNER.format(name=subject.asked.workload.name, region=region))
+    files.text("ttnn_trace.py", RUNNER.format(name=subject.bringup.workload.name, region=region))
     script = files.path("ttnn_trace.py")
     modes = [m for m in MODES if not blocked or not m[1]]
     test = files.path("tests/test_trace.py")
-    test.write_text(TESTS.format(name=subject.asked.workload.name, modes=[m[0] for m in modes]))
-    tests = run_tests(test, subject.asked.tests, folder)
+    test.write_text(TESTS.format(name=subject.bringup.workload.name, modes=[m[0] for m in modes]))
+    tests = run_tests(test, subject.bringup.tests, folder)
     measured = {} if blocked else _times(script, folder)
     plans = _plans(subject)
     rows = [
@@ -47,12 +45,12 @@ def run(subject: Subject, files: Files) -> Found:
     if blocked:
         kinds = ", ".join(dict.fromkeys(s.kernel for s in blocked))
         findings.append(f"no trace of the whole model: {kinds} are not the device's; each stretch between them has one")
-    wrong = tests.failed > 0 or (bool(tests.why) and subject.asked.tests)
+    wrong = tests.failed > 0 or (bool(tests.why) and subject.bringup.tests)
     step = (
         "Bring the ops of the stage 'missing' to the device: only then is the whole model one trace." if blocked else ""
     )
     said = "; not in one trace" if blocked else ""
-    return Found(
+    return StageResult(
         f"{plans['none'] / plans[best]:.2f} × faster with {best}: {time(plans[best])} a call (modelled){said}",
         tuple(findings),
         "Run: pytest tests/test_trace.py" if wrong else step,
@@ -63,10 +61,10 @@ def run(subject: Subject, files: Files) -> Found:
 
 def _plans(subject: Subject) -> dict[str, int]:
     """Of the optimised Programs."""
-    tuned = from_json(Settings, subject.folder.data(9, "optimise")["settings"])
+    tuned = subject.optimised
     how = {name: replace(tuned, trace=trace, queues=queues) for name, trace, queues in MODES}  # type: ignore[arg-type]
-    found = {name: subject.planned_ns(settings) for name, settings in how.items()}
-    return {name: ns for name, ns in found.items() if ns is not None}
+    planned = {name: subject.planned_ns(settings) for name, settings in how.items()}
+    return {name: ns for name, ns in planned.items() if ns is not None}
 
 
 def _times(script: Path, folder: Path) -> dict[str, int]:

@@ -141,10 +141,10 @@ def _module_of(step: Step, owners: Mapping[str, Sequence[str]]) -> str:
     """A fused call belongs where its parameters do: a linear with its activation to the linear, a merged product to
     the module around all of its parts."""
     module = step.origin.module
-    found = [owner for name in step.uses for owner in owners.get(name, ())]
-    if not found:
+    modules = [owner for name in step.uses for owner in owners.get(name, ())]
+    if not modules:
         return module
-    home = common(found)
+    home = common(modules)
     siblings = home.rpartition(".")[0] == module.rpartition(".")[0]
     return home if home and (siblings or module.startswith(f"{home}.")) else module
 

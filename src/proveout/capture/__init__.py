@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from proveout.capture.discovery import Discovery, How, discover
     from proveout.capture.labels import read_labels, with_labels
     from proveout.capture.scripts import corpora_folder, resolve
-    from proveout.capture.watcher import Found, load, watch
+    from proveout.capture.watcher import LiveModel, load, watch
 
 _HOMES = {
     "Discovery": "discovery",
-    "Found": "watcher",
+    "LiveModel": "watcher",
     "How": "discovery",
     "corpora_folder": "scripts",
     "discover": "discovery",
@@ -42,7 +42,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "Discovery",
-    "Found",
+    "LiveModel",
     "How",
     "corpora_folder",
     "discover",

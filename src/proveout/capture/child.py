@@ -39,26 +39,26 @@ class Deadline(BaseException):
 def main(request: str, result: str) -> None:
     if not sys.flags.safe_path:
         del sys.path[0]  # `python -m` put the working folder there; `python script.py` would not
-    asked = json.loads(request)
-    script = Path(asked["script"])
+    options = json.loads(request)
+    script = Path(options["script"])
 
     def stopping(why: str) -> None:
         _write(result, {"workloads": [], "error": f"{script.name} was stopped: {why}.", "failure": "crash"})
 
     try:
-        impose(from_json(Limits, asked["limits"]), scratch=os.path.dirname(result), stopping=stopping)
+        impose(from_json(Limits, options["limits"]), scratch=os.path.dirname(result), stopping=stopping)
     except EnvironmentFault as fault:
         _write(result, {"fault": str(fault)})
         return
     # A little before the caller's own deadline, so that the models found so far can still be told.
     signal.signal(signal.SIGALRM, _raise_deadline)
-    signal.setitimer(signal.ITIMER_REAL, max(0.8 * asked["timeout_s"], asked["timeout_s"] - 2))
+    signal.setitimer(signal.ITIMER_REAL, max(0.8 * options["timeout_s"], options["timeout_s"] - 2))
     raised: BaseException | None = None
     if script.suffix == ".onnx":
         workloads, raised = describe(script)
     else:
         workloads, _, raised = observe(
-            script, asked["script_args"], keep=(), max_depth=asked["max_depth"], weights=asked["weights"]
+            script, options["script_args"], keep=(), max_depth=options["max_depth"], weights=options["weights"]
         )
     signal.setitimer(signal.ITIMER_REAL, 0)
     if raised and not isinstance(raised, SystemExit):

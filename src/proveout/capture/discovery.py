@@ -73,7 +73,7 @@ def discover(
     labels = read_labels(script)
     split_arguments(script_args)  # a quotation left open is refused before anything runs
     check_weights(weights)
-    asked: dict[str, Any] = {
+    options: dict[str, Any] = {
         "script": str(script),
         "script_args": script_args,
         "max_depth": max_depth,
@@ -81,17 +81,17 @@ def discover(
         "timeout_s": timeout_s,
         "limits": to_json(limits),
     }
-    known = recall(cache, script, asked) if cache else None
+    known = recall(cache, script, options) if cache else None
     if known is not None:
         try:
             log, seconds = str(known["log"]), float(known["seconds"])
             return _discovery(script, labels, _checked(known["found"]), log, seconds, from_cache=True)
         except (ValueError, LookupError, TypeError):  # a file that was damaged: the script is run again
             pass
-    found, outcome = _look(script, asked, run)
-    if cache and found.get("lasting", True):
-        remember(cache, script, asked, found, outcome.log, outcome.seconds)
-    return _discovery(script, labels, found, outcome.log, outcome.seconds, from_cache=False)
+    answer, outcome = _look(script, options, run)
+    if cache and answer.get("lasting", True):
+        remember(cache, script, options, answer, outcome.log, outcome.seconds)
+    return _discovery(script, labels, answer, outcome.log, outcome.seconds, from_cache=False)
 
 
 def _look(script: Path, request: dict[str, Any], run: Runner) -> tuple[dict[str, Any], ChildExit]:
@@ -100,18 +100,18 @@ def _look(script: Path, request: dict[str, Any], run: Runner) -> tuple[dict[str,
         outcome = run("proveout.capture.child", [json.dumps(request), str(result)], timeout_s=request["timeout_s"])
         nothing = {"workloads": [], "error": "", "failure": ""}
         try:
-            found = _checked(read_answer(result)) if os.path.lexists(result) else nothing
+            answer = _checked(read_answer(result)) if os.path.lexists(result) else nothing
         except ValueError as error:
-            found = nothing | {"error": f"{script.name} changed what is said about it: {error}", "failure": "crash"}
-    if "fault" in found and request["script"] != os.devnull:
+            answer = nothing | {"error": f"{script.name} changed what is said about it: {error}", "failure": "crash"}
+    if "fault" in answer and request["script"] != os.devnull:
         _look(Path(os.devnull), {**request, "script": os.devnull}, run)  # raises it where no script could have said it
-        found = nothing | {"error": f"{script.name} says of this machine what is not so", "failure": "crash"}
-    elif "fault" in found:
-        raise EnvironmentFault(found["fault"])
-    if not found["error"] and not outcome.ok:
-        found |= {"error": _story(script, outcome, ran=bool(found["workloads"])), "failure": outcome.failure}
-        found |= {"lasting": outcome.returncode != FILLED_DISK}  # with more room it may end well
-    return {"files": [[script.name, file_digest(script)]], "packages": {}, **found}, outcome
+        answer = nothing | {"error": f"{script.name} says of this machine what is not so", "failure": "crash"}
+    elif "fault" in answer:
+        raise EnvironmentFault(answer["fault"])
+    if not answer["error"] and not outcome.ok:
+        answer |= {"error": _story(script, outcome, ran=bool(answer["workloads"])), "failure": outcome.failure}
+        answer |= {"lasting": outcome.returncode != FILLED_DISK}  # with more room it may end well
+    return {"files": [[script.name, file_digest(script)]], "packages": {}, **answer}, outcome
 
 
 FAILURES = frozenset(("script", "capture", "timeout", "crash", "memory", "environment", "usage", "internal", "device"))
@@ -131,12 +131,12 @@ class _Answer:
 
 
 def _checked(answer: Any) -> dict[str, Any]:
-    found = from_json(_Answer, answer)
-    packages = found.packages if isinstance(found.packages, dict) else {}
+    checked = from_json(_Answer, answer)
+    packages = checked.packages if isinstance(checked.packages, dict) else {}
     if not all(isinstance(part, str) for pair in packages.items() for part in pair):
         raise ValueError("its packages have no versions")
-    if found.failure and found.failure not in FAILURES:
-        raise ValueError(f"it failed in an unknown way, {found.failure[:40]!r}")
+    if checked.failure and checked.failure not in FAILURES:
+        raise ValueError(f"it failed in an unknown way, {checked.failure[:40]!r}")
     return {"workloads": [], "error": "", "failure": "", **answer}
 
 

@@ -24,10 +24,10 @@ AUDIO_SAMPLES = 25600
 
 
 def main(name: str, *pairs: str) -> None:
-    given = {key: _value(text) for key, _, text in (pair.partition("=") for pair in pairs)}
-    sizes = SIZES | {key: given.pop(key) for key in SIZES if key in given}
+    options = {key: _value(text) for key, _, text in (pair.partition("=") for pair in pairs)}
+    sizes = SIZES | {key: options.pop(key) for key in SIZES if key in options}
     torch.manual_seed(0)
-    model = build(name, given).eval()
+    model = build(name, options).eval()
     with torch.no_grad():
         model(**inputs_of(model, **sizes))
 

@@ -30,22 +30,22 @@ class Named:
 def named(names: Sequence[str], search_dirs: Sequence[str] = (), script_args: str = "") -> list[Named]:
     """What each name means: a path, folder, corpus, glob or list of scripts; a script's stem in the corpora, also as
     `corpus/stem` or by a hub id that ends in it; or else a name for transformers."""
-    found = []
+    models = []
     for name in names:
         if name.endswith((".py", ".txt")) or _is_folder(name) or re.search(r"[*?\[]|::", name):
-            found += [Named(path.stem, path, script_args) for path, _ in resolve([name], search_dirs)]
+            models += [Named(path.stem, path, script_args) for path, _ in resolve([name], search_dirs)]
             continue
         scripts = _with_stem(name, search_dirs)
         if len(scripts) > 1:
             listed = ", ".join(f"{path.parent.name}/{path.stem}" for path in scripts)
             raise UsageError(f"the model {name!r} is in several corpora: {listed}. Name one of these.")
         if scripts:
-            found.append(Named(scripts[0].stem, scripts[0], script_args))
+            models.append(Named(scripts[0].stem, scripts[0], script_args))
         else:
-            found.append(Named(name, _SERVED, f"{shlex.quote(name)} {script_args}".rstrip()))
-    if not found:
+            models.append(Named(name, _SERVED, f"{shlex.quote(name)} {script_args}".rstrip()))
+    if not models:
         raise UsageError("no model was named. Name a script of the corpora (linear) or an architecture (bert).")
-    return found
+    return models
 
 
 def _is_folder(name: str) -> bool:

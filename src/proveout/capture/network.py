@@ -42,12 +42,12 @@ def quick_answers() -> Iterator[None]:
         asking = threading.Thread(target=ask, daemon=True)
         asking.start()
         asking.join(PATIENCE_S)
-        found = answer[0] if answer else socket.gaierror(socket.EAI_AGAIN, f"no answer about {host}")
-        if isinstance(found, OSError):
+        addresses = answer[0] if answer else socket.gaierror(socket.EAI_AGAIN, f"no answer about {host}")
+        if isinstance(addresses, OSError):
             down.set()
             _go_offline()
-            raise found
-        return found
+            raise addresses
+        return addresses
 
     def quick_connect(self: socket.socket, address: Any) -> None:
         before = self.gettimeout()

@@ -27,5 +27,7 @@ def describe(path: Path) -> tuple[list[Workload], Exception | None]:
         shape = tuple(size if isinstance(size, int) else 1 for size in value.shape)
         inputs.append((value.name, TensorSpec(shape, DTYPES.get(kind, kind))))
     seal = hashlib.sha256(path.read_bytes()).hexdigest()
-    found = Workload(path.stem, str(path), seal[:12], CLASS_NAME, tuple(inputs), location=path.name, source=seal[:20])
-    return [found], None
+    workload = Workload(
+        path.stem, str(path), seal[:12], CLASS_NAME, tuple(inputs), location=path.name, source=seal[:20]
+    )
+    return [workload], None

@@ -22,11 +22,11 @@ def recall(folder: Path, script: Path, request: dict[str, Any]) -> dict[str, Any
     """What this very script gave when it was run like this; None where nothing that still holds is known."""
     try:
         entry: dict[str, Any] = read_json(_path(folder, script, request))
-        found = entry["found"]
-        same_files = all(file_digest(script.parent / name) == value for name, value in found["files"])
-        same_packages = all(_version(name) == value for name, value in found["packages"].items())
-        more_time = found["failure"] == "timeout" and request["timeout_s"] > entry["asked"]["timeout_s"]
-        other_limits = found["failure"] and request["limits"] != entry["asked"]["limits"]
+        discovery = entry["found"]
+        same_files = all(file_digest(script.parent / name) == value for name, value in discovery["files"])
+        same_packages = all(_version(name) == value for name, value in discovery["packages"].items())
+        more_time = discovery["failure"] == "timeout" and request["timeout_s"] > entry["asked"]["timeout_s"]
+        other_limits = discovery["failure"] and request["limits"] != entry["asked"]["limits"]
     except (OSError, ValueError, LookupError, TypeError):
         return None
     return entry if same_files and same_packages and not more_time and not other_limits else None

@@ -127,8 +127,8 @@ def _look_up(pattern: str, places: Sequence[Path], folders: Sequence[Path]) -> l
             return [_python(path)]
         if glob.has_magic(pattern):
             hits = [Path(hit) for hit in sorted(glob.glob(str(path), recursive=True)) if _public(Path(hit).name)]
-            found = (s for hit in hits for s in (_scripts_below(hit) if hit.is_dir() else [hit]))
-            scripts = [script for script in found if script.suffix in _KINDS]
+            candidates = (s for hit in hits for s in (_scripts_below(hit) if hit.is_dir() else [hit]))
+            scripts = [script for script in candidates if script.suffix in _KINDS]
             if scripts:
                 return scripts
     if pattern in _corpora():
@@ -187,8 +187,8 @@ def _scripts_of(folder: Path) -> list[Path]:
 
 
 def _scripts_below(folder: Path) -> list[Path]:
-    found = (path for path in folder.rglob("*.py") if path.is_file())
-    return sorted(path for path in found if all(map(_public, path.relative_to(folder).parts)))
+    scripts = (path for path in folder.rglob("*.py") if path.is_file())
+    return sorted(path for path in scripts if all(map(_public, path.relative_to(folder).parts)))
 
 
 def _public(name: str) -> bool:

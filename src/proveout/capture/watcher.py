@@ -36,10 +36,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Found:
+class LiveModel:
     """A live model and the inputs of its call; `evaluate` is the script's `evaluate_on(model)`, if it has one.
 
-    `iterate` does what is timed where that is more than one call (a whole generation), with the callable it is given.
+    `iterate` does what is timed where that is more than one call (a whole generation), with the callable it is given;
+    `more` are the calls of other shapes that it makes.
     """
 
     workload: Workload
@@ -48,28 +49,29 @@ class Found:
     kwargs: dict[str, Any]
     evaluate: Callable[[Any], float] | None = None
     iterate: Callable[[Callable[..., Any]], Any] | None = None
+    more: tuple[dict[str, Any], ...] = ()
 
 
 def watch(
     script: Path, script_args: str = "", *, max_depth: int = 0, weights: str = ""
-) -> tuple[list[Found], BaseException | None]:
+) -> tuple[list[LiveModel], BaseException | None]:
     """Run a script in this process: its models with their inputs, and what the script raised."""
-    _, found, raised = observe(script, script_args, max_depth=max_depth, weights=weights)
-    return found, raised
+    _, modules, raised = observe(script, script_args, max_depth=max_depth, weights=weights)
+    return modules, raised
 
 
-def load(workload: Workload) -> Found:
+def load(workload: Workload) -> LiveModel:
     """Run a Workload's script again in this process; the live model and inputs that its selector names."""
     script = Path(workload.script)
-    workloads, found, raised = observe(
+    workloads, modules, raised = observe(
         script,
         workload.script_args,
         keep={workload.selector},
         max_depth=workload.depth,
         weights=workload.weights,
     )
-    if found:
-        return found[0]
+    if modules:
+        return modules[0]
     if raised and not workloads:
         raise ScriptError(explain(script, raised, ran=False)) from raised
     others = ", ".join(f"{w.selector} ({w.name})" for w in workloads) or "none"
@@ -86,7 +88,7 @@ def observe(
     keep: Container[str] | None = None,
     max_depth: int = 0,
     weights: str = "",
-) -> tuple[list[Workload], list[Found], BaseException | None]:
+) -> tuple[list[Workload], list[LiveModel], BaseException | None]:
     """Run a script: its Workloads, live models for the selectors in `keep` (None: all), what it raised.
 
     Modules that are called at most `max_depth` calls below a model are models too.
@@ -129,12 +131,12 @@ def observe(
     for call in calls:
         if call.kept and not call.trained:
             call.kept[0].eval()  # a forward call from which no gradient was taken is inference, as `benchit` has it
-    found = [
-        Found(workload, *call.kept, evaluate if callable(evaluate) else None)
+    listed = [
+        LiveModel(workload, *call.kept, evaluate if callable(evaluate) else None)
         for workload, call in zip(workloads, calls)
         if call.kept
     ]
-    return workloads, found, raised
+    return workloads, listed, raised
 
 
 @dataclass
@@ -157,6 +159,11 @@ class _Calls:
     calls: int = 0
     seconds: float = 0.0
     kept: tuple[nn.Module, tuple[Any, ...], dict[str, Any]] | None = None
+
+
+def _is_without_values(model: nn.Module) -> bool:
+    """Whether a model's tensors have shapes alone (`--weights meta`)."""
+    return any(parameter.is_meta for parameter in model.parameters())
 
 
 PARTS_ONLY = ("torch", "torchvision", "torchaudio", "torchmetrics")
@@ -255,7 +262,15 @@ class _Watcher:
             return call(module, *args, **kwargs)
         copies = snapshot(model, args, kwargs) if seen is None and self.keep != () else None
         started = time.perf_counter()
-        result = call(module, *args, **kwargs)
+        try:
+            result = call(module, *args, **kwargs)
+        except Exception:
+            if not _is_without_values(model):
+                raise
+            # It asked for a number that is not there; what it is and what it was called with is all that counts.
+            seen = seen or self.remember(model, specs_of(tensors), copies, frame, depth)
+            seen.calls += 1
+            raise SystemExit(0) from None
         seconds = time.perf_counter() - started
         with self.lock:
             if seen is None:

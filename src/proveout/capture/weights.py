@@ -3,6 +3,7 @@
 random       the config from `configs.json`, the corpora's table or the hub's cache, the weights seeded
 DIR          DIR/<name>, DIR/<organisation>/<name>, or DIR itself where it is a checkpoint
 pretrained   what the script asks for; it is told in `PROVEOUT_WEIGHTS`
+meta         as random, but every tensor has a shape and no values: models of any size are planned, none is run
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from typing import Any
 from proveout.capture.scripts import corpora_folder
 from proveout.compat.mlagility.parser import WEIGHTS
 from proveout.errors import UsageError
+from proveout.types import META
 
 SEED = 0
+CHOICES = ("", "random", "pretrained", META)
 CONFIGS = Path(__file__).with_name("configs.json")
 
 Patch = Callable[[ModuleType], None]
@@ -34,8 +37,9 @@ Patch = Callable[[ModuleType], None]
 
 def check_weights(weights: str) -> None:
     """Refuse a choice that cannot be served."""
-    if weights not in ("", "random", "pretrained") and not Path(weights).expanduser().is_dir():
-        raise UsageError(f"--weights {weights!r} is neither 'random', 'pretrained' nor a folder of checkpoints.")
+    if weights not in CHOICES and not Path(weights).expanduser().is_dir():
+        choices = ", ".join(repr(choice) for choice in CHOICES if choice)
+        raise UsageError(f"--weights {weights!r} is none of {choices}, nor a folder of checkpoints.")
 
 
 @contextmanager
@@ -52,11 +56,16 @@ def serving(weights: str) -> Iterator[set[str]]:
             stack.enter_context(_environment("HF_HUB_OFFLINE", "1"))
             stack.enter_context(_attribute("huggingface_hub.constants", "HF_HUB_OFFLINE", True))
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="proveout-"))
-            find = _bundled(Path(folder)) if weights == "random" else _checkpoint(Path(weights).expanduser())
+            bundled = weights in ("random", META)
+            find = _bundled(Path(folder)) if bundled else _checkpoint(Path(weights).expanduser())
             patches: dict[str, Patch] = {"transformers.utils.hub": lambda module: _redirect(stack, module, find)}
-            if weights == "random":
+            if bundled:
                 patches["transformers.modeling_utils"] = lambda module: _randomise(stack, module, served)
             stack.enter_context(_when_imported(patches))
+        if weights == META:
+            import torch
+
+            stack.enter_context(torch.device("meta"))
         yield served
 
 
@@ -175,8 +184,8 @@ class _Watched(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return spec
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        made: ModuleType | None = self.loaders[spec.name].create_module(spec)
-        return made
+        module: ModuleType | None = self.loaders[spec.name].create_module(spec)
+        return module
 
     def exec_module(self, module: ModuleType) -> None:
         self.loaders[module.__name__].exec_module(module)

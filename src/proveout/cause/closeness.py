@@ -20,9 +20,9 @@ VOCABULARY = 1000
 """Rows of at least so many numbers are taken for scores of classes, as are outputs of two dimensions and logits."""
 
 
-def closeness(found: Any, wanted: Any, least_pcc: float) -> tuple[Closeness, ...]:
+def closeness(outputs: Any, wanted: Any, least_pcc: float) -> tuple[Closeness, ...]:
     """Every floating-point output of a model, matched by its place."""
-    got = dict(leaves(found))
+    got = dict(leaves(outputs))
     pairs = [(name, got.get(name), want) for name, want in leaves(wanted) if isinstance(want, torch.Tensor)]
     return tuple(
         close(name, have, want, least_pcc)
@@ -31,8 +31,8 @@ def closeness(found: Any, wanted: Any, least_pcc: float) -> tuple[Closeness, ...
     )
 
 
-def close(name: str, found: torch.Tensor, wanted: torch.Tensor, least_pcc: float) -> Closeness:
-    flat, should = found.detach().double().flatten(), wanted.detach().double().flatten()
+def close(name: str, output: torch.Tensor, wanted: torch.Tensor, least_pcc: float) -> Closeness:
+    flat, should = output.detach().double().flatten(), wanted.detach().double().flatten()
     finite = torch.isfinite(flat) & torch.isfinite(should)
     both = Difference(flat[finite], should[finite])
     if not both.want.numel():
@@ -41,7 +41,7 @@ def close(name: str, found: torch.Tensor, wanted: torch.Tensor, least_pcc: float
     tolerance = size.clamp(min=float(size.median())) * TOLERANCE
     within = float((both.size <= tolerance).double().mean())
     flips = int((both.got * both.want < 0).sum())
-    top1, top5 = _agreement(found, wanted) if _are_scores(name, wanted) else (None, None)
+    top1, top5 = _agreement(output, wanted) if _are_scores(name, wanted) else (None, None)
     lost = int(finite.numel() - int(finite.sum()) - int((torch.isnan(flat) & torch.isnan(should)).sum()))
     lost -= int((torch.isinf(flat) & (flat == should)).sum())
     warnings = _warnings(both, within, flips, top1, lost, least_pcc)
@@ -62,9 +62,9 @@ def _are_scores(name: str, wanted: torch.Tensor) -> bool:
     return rows and ("logits" in name or wanted.dim() == 2 or wanted.shape[-1] >= VOCABULARY)
 
 
-def _agreement(found: torch.Tensor, wanted: torch.Tensor) -> tuple[float, float]:
+def _agreement(output: torch.Tensor, wanted: torch.Tensor) -> tuple[float, float]:
     """Share of rows whose largest is the same, and whose largest is among the five largest found."""
-    got, want = (t.detach().double().nan_to_num(nan=-math.inf).reshape(-1, t.shape[-1]) for t in (found, wanted))
+    got, want = (t.detach().double().nan_to_num(nan=-math.inf).reshape(-1, t.shape[-1]) for t in (output, wanted))
     right = want.argmax(-1, keepdim=True)
     first = float((got.argmax(-1, keepdim=True) == right).double().mean())
     five = got.topk(min(5, got.shape[-1]), -1).indices
@@ -79,14 +79,14 @@ def _warnings(
     if both.pcc is None or both.pcc < least_pcc:
         return []
     out = []
-    told = f"PCC {both.pcc:.7f} passes, but"
+    words = f"PCC {both.pcc:.7f} passes, but"
     expected = math.sqrt(2 * (1 - both.pcc))
     if both.rel_l2 is not None and both.rel_l2 > max(0.01, SCALE * expected):
-        out.append(f"{told} the relative L2 is {both.rel_l2:.2%}: off in scale or offset, which PCC does not see")
+        out.append(f"{words} the relative L2 is {both.rel_l2:.2%}: off in scale or offset, which PCC does not see")
     if within < FEW_WITHIN:
-        out.append(f"{told} {1 - within:.0%} of the elements are off by more than {TOLERANCE:.0%} of their size")
+        out.append(f"{words} {1 - within:.0%} of the elements are off by more than {TOLERANCE:.0%} of their size")
     if top1 is not None and top1 < FEW_SAME:
-        out.append(f"{told} {1 - top1:.1%} of the rows have another largest element")
+        out.append(f"{words} {1 - top1:.1%} of the rows have another largest element")
     if flips > MANY_FLIPS * both.want.numel():
-        out.append(f"{told} {flips / both.want.numel():.0%} of the elements have the other sign")
+        out.append(f"{words} {flips / both.want.numel():.0%} of the elements have the other sign")
     return out

@@ -39,7 +39,7 @@ def explain(compiled: Compiled, call: Call, other: Compiled | None = None, every
     with undisturbed(compiled.model, call), torch.no_grad():
         wanted = (other or compiled.model)(*args, **kwargs)
     with undisturbed(compiled.model, call):
-        found, calls = _calls(compiled, call)
+        outputs, calls = _calls(compiled, call)
     notes, graphs = [], []
     others = _calls(other, call)[1] if other is not None else []
     if other is not None and len(others) != len(calls):
@@ -52,11 +52,11 @@ def explain(compiled: Compiled, call: Call, other: Compiled | None = None, every
             graphs += [replace(explained, graph=name)] if explained else []
         else:
             notes.append(f"{name} runs in eager mode: {one.variant}")
-    return Explained(closeness(found, wanted, compiled.settings.pcc), tuple(graphs), tuple(notes))
+    return Explained(closeness(outputs, wanted, compiled.settings.pcc), tuple(graphs), tuple(notes))
 
 
 @dataclass(frozen=True)
-class _Ran:
+class _GraphCall:
     """One graph as a call ran it."""
 
     graph: GraphFunction
@@ -68,11 +68,11 @@ class _Ran:
         return [self.arguments[i] for i in self.variant.compiled.input_positions]
 
 
-def _calls(compiled: Compiled, call: Call) -> tuple[Any, list[_Ran]]:
-    ran: list[_Ran] = []
+def _calls(compiled: Compiled, call: Call) -> tuple[Any, list[_GraphCall]]:
+    ran: list[_GraphCall] = []
 
     def run(graph: GraphFunction, arguments: Sequence[Any]) -> list[Any]:
-        ran.append(_Ran(graph, graph.variant(arguments), tuple(map(_kept, arguments))))
+        ran.append(_GraphCall(graph, graph.variant(arguments), tuple(map(_kept, arguments))))
         return graph.run(arguments)
 
     with compiled.instead_of_graphs(run):
@@ -86,13 +86,15 @@ def _kept(argument: Any) -> Any:
 
 
 def _explained(
-    compiled: Compiled, one: _Ran, other: Compiled | None, theirs: _Ran | None, every: bool
+    compiled: Compiled, one: _GraphCall, other: Compiled | None, theirs: _GraphCall | None, every: bool
 ) -> Explanation | None:
     loaded = one.variant.ready(one.arguments)
     device = f"{compiled.device}, {_told(compiled, other)}"
     if other is None or theirs is None:
         eager = _eager(one, loaded.program)
-        return attribute(loaded, one.inputs, eager, found=device, against="eager" if eager else FLOAT32, every=every)
+        return attribute(
+            loaded, one.inputs, eager, candidate=device, against="eager" if eager else FLOAT32, every=every
+        )
     pair = against_another(loaded, theirs.variant.ready(theirs.arguments))
     if isinstance(pair, str):
         raise UsageError(
@@ -110,7 +112,7 @@ def _told(compiled: Compiled, other: Compiled | None) -> str:
     return ", ".join(f"{n} {getattr(compiled.settings, n)}" for n in names if getattr(compiled.settings, n)) or "same"
 
 
-def _eager(one: _Ran, program: Program) -> dict[str, torch.Tensor] | None:
+def _eager(one: _GraphCall, program: Program) -> dict[str, torch.Tensor] | None:
     """The graph's outputs by PyTorch itself, by their names in the Program; None where that rounds, too."""
     floats = [a for a in one.arguments if isinstance(a, torch.Tensor) and a.is_floating_point()]
     if any(a.dtype not in (torch.float32, torch.float64) for a in floats):
@@ -125,13 +127,13 @@ def attribute(
     inputs: Sequence[Any],
     eager: dict[str, torch.Tensor] | None = None,
     *,
-    found: str = "the device",
+    candidate: str = "the device",
     against: str = FLOAT32,
     every: bool = False,
     passes: float | None = None,
 ) -> Explanation | None:
     """One loaded Program's error by its ops; None where no output is a floating-point tensor of its own."""
-    return _telescoped(loaded, against_float32(loaded), inputs, eager, found, against, every=every, passes=passes)
+    return _telescoped(loaded, against_float32(loaded), inputs, eager, candidate, against, every=every, passes=passes)
 
 
 def _telescoped(
@@ -139,7 +141,7 @@ def _telescoped(
     pair: Pair,
     inputs: Sequence[Any],
     eager: dict[str, torch.Tensor] | None,
-    found: str,
+    candidate: str,
     against: str,
     *,
     every: bool = False,
@@ -167,7 +169,7 @@ def _telescoped(
     passes_run = FROM_THE_START + telescope.steps_run / max(len(telescope._needed), 1)
     exact = len(seen.locals) - len(telescope.differing)
     said = _said(pair, seen, parts, whole)
-    return Explanation(loaded.program.name, found, against, whole, tuple(parts), exact, passes_run, tuple(said))
+    return Explanation(loaded.program.name, candidate, against, whole, tuple(parts), exact, passes_run, tuple(said))
 
 
 def _contribution(telescope: Telescope, run: Run) -> Contribution:

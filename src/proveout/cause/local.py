@@ -53,7 +53,7 @@ def look(pair: Pair, inputs: Sequence[Any]) -> Pass:
     device: dict[str, Any] = dict(zip(pair.inputs, inputs))
     other: dict[str, Any] = dict(device)
     last = {name: i for i, step in enumerate(pair.device.steps) for name in (*step.uses, *step.outputs)}
-    found = []
+    findings = []
     with torch.no_grad():
         for index, step in enumerate(pair.device.steps):
             uses = [n for n in step.uses if n in device]
@@ -62,7 +62,7 @@ def look(pair: Pair, inputs: Sequence[Any]) -> Pass:
             untouched = all(device[n] is other[n] for n in uses)
             overall = alone if untouched else pair.other.run(index, other)
             same = all(_same(a, b) for a, b in zip(results, alone))
-            found.append(_local(same, results, alone, overall, [(device[n], other[n]) for n in uses]))
+            findings.append(_local(same, results, alone, overall, [(device[n], other[n]) for n in uses]))
             for name, mine, yours in zip(step.outputs, results, overall):
                 device[name] = mine
                 other[name] = mine if same and untouched else yours
@@ -70,7 +70,7 @@ def look(pair: Pair, inputs: Sequence[Any]) -> Pass:
                 if last[name] == index and name not in pair.outputs:
                     other.pop(name, None)
     ends = [tuple(values[n] for n in pair.outputs) for values in (device, other)]
-    return Pass(device, tuple(found), *ends)
+    return Pass(device, tuple(findings), *ends)
 
 
 def _local(

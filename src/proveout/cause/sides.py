@@ -41,7 +41,7 @@ class Pair:
 def against_float32(loaded: Loaded) -> Pair:
     """A loaded Program against the float32 meaning of the same Steps."""
     program = loaded.program
-    body = _computing(program)
+    body = computing(program)
     drawn: dict[int, tuple[Any, ...]] = {}
     exact: dict[str, Any] = {n: wide(loaded.value(n)) for n in (*program.weights, *(c.name for c in program.constants))}
     with torch.no_grad():
@@ -57,16 +57,18 @@ def against_float32(loaded: Loaded) -> Pair:
 
     def in_float32(index: int, values: Values) -> tuple[Any, ...]:
         step = body.shared[index]
-        given = {n: wide(values[n]) if n in values else exact[n] for n in step.uses}
-        return tuple(map(wide, exactly(step, given, drawn.get(index, ()), program.chips)))
+        operands = {n: wide(values[n]) if n in values else exact[n] for n in step.uses}
+        return tuple(map(wide, exactly(step, operands, drawn.get(index, ()), program.chips)))
 
-    return Pair(Side(body.shared, on_device), Side(body.shared, in_float32), program.inputs, _outputs(program, body))
+    return Pair(
+        Side(body.shared, on_device), Side(body.shared, in_float32), program.inputs, output_names(program, body)
+    )
 
 
 def against_another(loaded: Loaded, other: Loaded) -> Pair | str:
     """A loaded Program against the same Steps on another device or under other settings, or why they are not the same
     Steps."""
-    ours, theirs = _computing(loaded.program), _computing(other.program)
+    ours, theirs = computing(loaded.program), computing(other.program)
     if len(loaded.program.inputs) != len(other.program.inputs):
         return "they take other inputs"
     if len(ours.own) != len(theirs.own):
@@ -80,7 +82,7 @@ def against_another(loaded: Loaded, other: Loaded) -> Pair | str:
         names.update(zip(yours.outputs, mine.outputs))
     renamed = replace(theirs, names={own: names[n] for own, n in theirs.names.items() if n in names})
     run_ours, run_theirs = functools.partial(ours.run, loaded), functools.partial(renamed.run, other)
-    outputs = _outputs(loaded.program, ours)
+    outputs = output_names(loaded.program, ours)
     return Pair(Side(ours.shared, run_ours), Side(ours.shared, run_theirs), loaded.program.inputs, outputs)
 
 
@@ -97,10 +99,10 @@ class Body:
     def run(self, loaded: Loaded, index: int, values: Values) -> tuple[Any, ...]:
         """One Step as its device computes it."""
         program, step = loaded.program, self.own[index]
-        given = {
+        operands = {
             n: _fitted(values[self.names[n]], n, program) if n in self.names else loaded.value(n) for n in step.uses
         }
-        return loaded.run_step(step, given)
+        return loaded.run_step(step, operands)
 
     def changing(self, step: Step) -> list[str]:
         """What a Step reads that is not made of weights alone, by shared names."""
@@ -108,7 +110,8 @@ class Body:
         return [n for n in step.uses if n in known]
 
 
-def _computing(program: Program) -> Body:
+def computing(program: Program) -> Body:
+    """A Program's Steps that compute, in order."""
     names = {n: n for n in program.inputs}
     own, shared = [], []
     for step in program.body:
@@ -133,12 +136,13 @@ def _fitted(value: Any, name: str, program: Program) -> Any:
     return value
 
 
-def _outputs(program: Program, body: Body) -> tuple[str, ...]:
+def output_names(program: Program, body: Body) -> tuple[str, ...]:
+    """Outputs that are floating-point tensors of their own, by shared names."""
     named = map_refs(program.outputs, lambda ref: Ref(body.names.get(ref.name, ref.name)))
     kinds = ("float", "bfloat", "complex")
-    made = {n for s in body.own for n in s.outputs}
+    computed = {n for s in body.own for n in s.outputs}
     names = dict.fromkeys(r.name for r in refs(named) if program.specs[r.name].dtype.startswith(kinds))
-    return tuple(n for n in names if n in made)
+    return tuple(n for n in names if n in computed)
 
 
 def as_double(value: Any) -> torch.Tensor:

@@ -72,8 +72,8 @@ class Telescope:
 
     def _outputs(self, last: int) -> tuple[Any, ...]:
         """The outputs where Steps up to `last` are the device's."""
-        made = {n for step in self.pair.device.steps[: last + 1] for n in step.outputs}
-        values = {n: v for n, v in self.seen.device.items() if n in made or n in self.pair.inputs}
+        computed = {n for step in self.pair.device.steps[: last + 1] for n in step.outputs}
+        values = {n: v for n, v in self.seen.device.items() if n in computed or n in self.pair.inputs}
         with torch.no_grad():
             for index in range(last + 1, len(self.pair.other.steps)):
                 if index in self._needed:
@@ -133,10 +133,10 @@ class Reference:
         return Reference(wanted, tuple(map(row_length, outputs)), finite, tuple(map(_classes, wanted, finite)), norms)
 
     def score(self, outputs: Sequence[Any]) -> Score:
-        found = tuple(as_double(o) for o in outputs)
+        doubles = tuple(as_double(o) for o in outputs)
         squared, flips, argmax = [], [], []
         for got, want, finite, classes, norm, row in zip(
-            found, self.wanted, self.finite, self.classes, self.norms, self.rows
+            doubles, self.wanted, self.finite, self.classes, self.norms, self.rows
         ):
             off = torch.where(finite, got - want, 0.0).square()
             parts = torch.zeros(len(CLASSES), dtype=torch.float64).index_add_(0, classes, off)
@@ -144,7 +144,7 @@ class Reference:
             squared.append(tuple(float(p) / scale for p in parts))
             flips.append(int((finite & (got * want < 0)).sum()))
             argmax.append(0 if row is None else _argmax_changes(got, want, row))
-        return Score(tuple(f.float() for f in found), tuple(squared), tuple(flips), tuple(argmax))
+        return Score(tuple(f.float() for f in doubles), tuple(squared), tuple(flips), tuple(argmax))
 
     def distance(self, one: Sequence[torch.Tensor], two: Sequence[torch.Tensor]) -> float:
         total = 0.0
@@ -179,10 +179,10 @@ def _classes(wanted: torch.Tensor, finite: torch.Tensor) -> torch.Tensor:
 def _needed(pair: Pair) -> frozenset[int]:
     """Steps that an output depends on."""
     wanted: set[str] = set(pair.outputs)
-    found = set()
+    needed = set()
     for index in reversed(range(len(pair.device.steps))):
         step = pair.device.steps[index]
         if wanted.intersection(step.outputs):
-            found.add(index)
+            needed.add(index)
             wanted.update(step.uses)
-    return frozenset(found)
+    return frozenset(needed)

@@ -20,7 +20,7 @@ from proveout.errors import UsageError
 Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """[1, K] times [K, 1]."""
 
-DEPTH, TALLEST = 64, 30
+DEPTH, TALLEST, LARGE = 64, 30, 12
 ONES = 6144
 
 
@@ -86,9 +86,9 @@ def probe(name: str, operands: torch.dtype, product: Product) -> Fingerprint:
         kept + 1 if isinstance(kept, int) else kept,
         step,
         1 if step > 1 else min(swallowed, default=1),
-        _group(at, step),
+        _group(at, step, inside),
         inside,
-        _rounding(at, far),
+        _rounding(at, far, kept),
         _infinity(at),
         at(dict.fromkeys(range(ONES), 1.0), ONES),
         at({0: 1.0, 16: -1.0, 24: -(2.0**-23)}),
@@ -101,27 +101,36 @@ def _bits(after: Callable[[float], float]) -> int | str:
     return "all" if len(survived) == TALLEST - 1 else max(survived, default=0)
 
 
-def _group(at: Callable[..., float], step: int) -> int:
-    """Where six small numbers begin to be added up before they meet a large one: each alone is too small for that."""
-    if step < 12:
+def _group(at: Callable[..., float], step: int, inside: int | str) -> int:
+    """Where six small numbers begin to be added up before they meet a large one: each alone is too small for that.
+    Where none is too small, the step is one group."""
+    if step < 12 or inside == "all" or int(inside) >= LARGE:
         return step
 
     def small(first: int) -> float:
-        return at({0: 2.0**12, 1: -(2.0**12), **dict.fromkeys(range(first, first + 6), 1.0)})
+        return at({0: 2.0**LARGE, 1: -(2.0**LARGE), **dict.fromkeys(range(first, first + 6), 1.0)})
 
     together = small(step - 6)
     return next((first for first in range(2, step - 5) if small(first) == together), step)
 
 
-def _rounding(at: Callable[..., float], far: int) -> str:
-    """Halves of the last bit that the result keeps, beside 1, 1 + a bit, and -1."""
-    bits = max(p for p in range(1, 24) if at({0: 1.0, far: 2.0**-p}) == 1 + 2.0**-p)
-    half = 2.0 ** -(bits + 1)
-    even, negative = at({0: 1.0, far: half}), at({0: -1.0, far: -half})
-    if even == 1.0 and negative == -1.0:
-        odd = at({0: 1.0 + 2 * half, far: half})
-        return "to even" if odd > 1.0 + 2 * half else "cut"
-    return "away from zero" if negative < -1.0 else "up"
+def _rounding(at: Callable[..., float], far: int, kept: int | str) -> str:
+    """Halves of the last bit that a running sum keeps, beside 1, 1 + a bit, and -1. Where the result is narrower than
+    the sum (bfloat16 of a float32 sum) it shows its own rounding: there the 1 is taken away again before it is seen."""
+    shown = max((p for p in range(1, 24) if at({0: 1.0, far: 2.0**-p}) == 1 + 2.0**-p), default=0)
+    hidden = isinstance(kept, int) and kept > shown and 4 * far <= DEPTH
+    bits = kept if hidden and isinstance(kept, int) else shown
+    bit, half = 2.0**-bits, 2.0 ** -(bits + 1)
+
+    def beyond(lead: float, *small: float) -> float:
+        """What is left of a lead and small numbers, in steps of their own, when the lead is taken away."""
+        row = {0: lead, **{far * (i + 1): value for i, value in enumerate(small)}}
+        return at({**row, 3 * far: -lead}) if hidden else at(row) - lead
+
+    even, negative = beyond(1.0, half), beyond(-1.0, -half)
+    if even == 0.0 and negative == 0.0:
+        return "to even" if (beyond(1.0, bit, half) if hidden else at({0: 1.0 + bit, far: half}) - 1.0) > bit else "cut"
+    return "away from zero" if negative < 0.0 else "up"
 
 
 def _infinity(at: Callable[..., float]) -> str:

@@ -44,15 +44,10 @@ def replay(
     """The body twice, side by side: as the device computes it, and in float32; each Step judged by the one rule."""
     program = loaded.program
     device: dict[str, Any] = dict(zip(program.inputs, inputs))
-    exact: dict[str, Any] = dict(device)
-    for name in (*program.weights, *(c.name for c in program.constants)):
-        device[name] = exact[name] = loaded.value(name)
     out = []
     with torch.no_grad():
-        for step in program.setup:
-            if step.kernel != DEALLOCATE:
-                device.update((n, loaded.value(n)) for n in step.outputs)
-                exact.update(zip(step.outputs, exactly(step, exact, (), program.chips)))
+        exact = {**device, **_setup(loaded)}
+        device.update((name, loaded.value(name)) for name in program.resident)
         last = {name: i for i, step in enumerate(program.body) for name in (*step.uses, *step.outputs)}
         for index, step in enumerate(program.body):
             if step.kernel != DEALLOCATE:
@@ -66,12 +61,26 @@ def replay(
                 for position, name in enumerate(step.outputs):
                     device[name], exact[name] = results[position], wide(accumulated[position])
                     if not step.on_host and not step.is_transfer and not is_placement(step):
-                        found, alone, overall = results[position], isolated[position], accumulated[position]
-                        out.append(_judge(step, name, found, alone, overall, least))
+                        result, alone, overall = results[position], isolated[position], accumulated[position]
+                        out.append(_judge(step, name, result, alone, overall, least))
             for name in (*step.uses, *step.outputs):
                 if last[name] == index and name not in program.inputs:
                     device.pop(name, None), exact.pop(name, None)
     return out
+
+
+def _setup(loaded: Loaded) -> dict[str, Any]:
+    """What the body reads of weights and setup, in float32; what only setup reads goes after its last use."""
+    program, kept = loaded.program, frozenset(loaded.program.resident)
+    exact = {name: loaded.value(name) for name in (*program.weights, *(c.name for c in program.constants))}
+    last = {name: index for index, step in enumerate(program.setup) for name in (*step.uses, *step.outputs)}
+    for index, step in enumerate(program.setup):
+        if step.kernel != DEALLOCATE:
+            exact.update(zip(step.outputs, exactly(step, exact, (), program.chips)))
+        for name in (*step.uses, *step.outputs):
+            if last[name] == index and name not in kept:
+                exact.pop(name, None)
+    return exact
 
 
 def exact_values(loaded: Loaded, inputs: Sequence[Any], wanted: frozenset[str]) -> dict[str, Any]:

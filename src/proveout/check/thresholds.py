@@ -63,6 +63,6 @@ def threshold(kernel: str, dtype: str = "bfloat16", fidelity: str | None = None)
     row = kernels().get(kernel)
     if row is not None and row.moves:
         return Threshold(by_dtype.pcc, f"moves numbers; only storing them rounds: {by_dtype.origin}")
-    told = BY_FIDELITY.get(fidelity or "")
+    limit = BY_FIDELITY.get(fidelity or "")
     multiplies = row is not None and row.kind in MATRIX_UNIT
-    return told if told and multiplies and told.pcc < by_dtype.pcc else by_dtype
+    return limit if limit and multiplies and limit.pcc < by_dtype.pcc else by_dtype

@@ -74,9 +74,9 @@ def judged(fast: Sequence[Comparison], faithful: Sequence[Comparison], gaps: Seq
     doubted = [o for o in outputs if not o.trusted]
     if not outputs:
         return Trust(None, "no output was compared in both modes", outputs, tuple(largest), errata)
-    told = doubted[0] if doubted else min(outputs, key=_left)
-    name = "" if told.name == "output" else "output "
-    return Trust(not doubted, f"{name}{told.name}: {told.reason}", outputs, tuple(largest), errata)
+    shown = doubted[0] if doubted else min(outputs, key=_left)
+    name = "" if shown.name == "output" else "output "
+    return Trust(not doubted, f"{name}{shown.name}: {shown.reason}", outputs, tuple(largest), errata)
 
 
 def _left(output: ModeGap) -> float:

@@ -14,9 +14,7 @@ def walk(loaded: Loaded, inputs: Sequence[Any]) -> Iterator[tuple[Step, Mapping[
     """Each Step of the body with the values that are live before it and its results; values that are freed go."""
     program = loaded.program
     values: dict[str, Any] = dict(zip(program.inputs, inputs))
-    fixed = (*program.weights, *(c.name for c in program.constants), *(n for s in program.setup for n in s.outputs))
-    read = {name for step in program.body for name in step.uses}
-    values.update((name, loaded.value(name)) for name in fixed if name in read)
+    values.update((name, loaded.value(name)) for name in program.resident)
     with torch.no_grad():
         for step in program.body:
             if step.kernel == DEALLOCATE:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
 
@@ -48,6 +48,11 @@ class Backing:
     def covers(self, size: float) -> bool:
         return self.calibrated and self.reaches(size)
 
+    def elsewhere(self) -> Backing:
+        """As it stands behind another source than its only one."""
+        factor = new_source() if self.sources == 1 else 1.0
+        return replace(self, low=self.low**factor, high=self.high**factor)
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -81,8 +86,22 @@ def backing(family: str, chip: DeviceSpec, mode: str = KERNEL) -> Backing | None
 @functools.cache
 def uncalibrated() -> tuple[float, float]:
     """The interval of a prediction that no table backs."""
-    found = fit()["uncalibrated"]
-    return found["low"], found["high"]
+    forms = fit()["uncalibrated"]
+    return forms["low"], forms["high"]
+
+
+@functools.cache
+def shared_error() -> float:
+    """What part of the errors of different families goes one way, in one Program."""
+    share: float = fit()["whole"]["shared"]
+    return share
+
+
+@functools.cache
+def new_source() -> float:
+    """What the logarithms of an interval grow by where the only source behind it is another one."""
+    factor: float = fit()["whole"]["new_source"]
+    return factor
 
 
 @functools.cache
@@ -98,19 +117,19 @@ def costs(family: str, arch: str) -> dict[str, float]:
 
 def parameters(arch: str) -> list[Parameter]:
     """Every fitted parameter of an architecture."""
-    found = []
+    rows = []
     for family, known in fit()["forms"].items():
         for name, (value, spread) in known.get(arch, {}).items():
-            found.append(Parameter(family, name, value, spread, COSTS[name].unit, COSTS[name].meaning))
-    return found
+            rows.append(Parameter(family, name, value, spread, COSTS[name].unit, COSTS[name].meaning))
+    return rows
 
 
 @functools.cache
 def matmul_parameters(arch: str, mode: str) -> dict[str, float]:
     """Of an architecture that no table covers: Wormhole's, whose engines are the slower ones."""
     known = fit()["matmul"]
-    found: dict[str, float] = known.get(arch, known["wormhole_b0"])[mode]
-    return found
+    parameters: dict[str, float] = known.get(arch, known["wormhole_b0"])[mode]
+    return parameters
 
 
 def page_ns(arch: str, to_device: bool) -> float:

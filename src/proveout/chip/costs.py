@@ -147,20 +147,20 @@ GUESSES: dict[str, float] = {name: cost.guess for name, cost in COSTS.items()}
 GROUPS: dict[str, Group] = {name: cost.group for name, cost in COSTS.items()}
 
 
-def predict(found: Mapping[str, float], costs: Mapping[str, float]) -> float:
+def predict(features: Mapping[str, float], costs: Mapping[str, float]) -> float:
     """Time in ns from features and what they cost."""
     spent = {"launch": 0.0, "memory": 0.0, "core": 0.0, "math": 0.0}
-    for name, value in found.items():
+    for name, value in features.items():
         if value:
             spent[GROUPS[name]] += value * costs[name]
     memory, core, math = spent["memory"], spent["core"], spent["math"]
     return float(spent["launch"] + (memory**NORM + core**NORM + math**NORM) ** (1 / NORM))
 
 
-def scaled(found: Mapping[str, Any], ghz: float) -> dict[str, float]:
+def scaled(features: Mapping[str, Any], ghz: float) -> dict[str, float]:
     """Features in ns: cycles at the chip's clock; memory is in ns already."""
     return {
         name: value * 1000.0 if name == "call" else value if GROUPS[name] == "memory" else value / ghz
-        for name, value in found.items()
+        for name, value in features.items()
         if value
     }

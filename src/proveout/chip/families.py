@@ -14,7 +14,6 @@ from proveout.chip.costs import predict, scaled
 from proveout.chip.device_op import DeviceOp, rows, tile_rows, tiles
 from proveout.chip.forms import elementwise, layout, movement, norms, products, transformer, windows
 from proveout.chip.forms.shared import Features, sharded
-from proveout.chip.program_config import blocks_for
 from proveout.types import TILE, DeviceSpec
 
 MATMUL = "matmul"
@@ -44,6 +43,11 @@ def _in_tile_rows(op: DeviceOp) -> int:
     return tile_rows(op.first)
 
 
+def _untilized(op: DeviceOp) -> int:
+    """Rows of tiles; a single one is cut by its width."""
+    return _tile_rows(op) if tile_rows(op.first) > 1 or sharded(op.first) else tiles(op.first)
+
+
 def _looked_up(op: DeviceOp) -> int:
     return tile_rows(op.out) if op.out.layout == "tile" else rows(op.out)
 
@@ -65,6 +69,8 @@ class Form:
     """How many cores could share it."""
     spreads: bool = False
     """Whether ttnn always gives it all the cores it can use: a smaller count in a profile is a gap in the log."""
+    stays: bool = True
+    """Whether the cores that hold its shards run it."""
 
 
 FORMS: dict[str, Form] = {
@@ -82,7 +88,7 @@ FORMS: dict[str, Form] = {
     "moreh softmax": Form(norms.softmax, (), _tile_rows),
     "moreh reduction": Form(norms.reduce, (), _tiles),
     "attention": Form(transformer.attention, ("SDPAOperation", "JointSDPA"), lambda op: _tile_rows(op)),
-    "decode attention": Form(transformer.decode_attention, ("SdpaDecode",), lambda op: 1 << 30),
+    "decode attention": Form(transformer.decode_attention, ("SdpaDecode",), lambda op: 1 << 30, stays=False),
     "reduce": Form(norms.reduce, ("Reduce", "FastReduceNC", "Prod"), _tiles, spreads=True),
     "argmax": Form(norms.argmax, ("ArgMax",), lambda op: 1 << 30),
     "top-k": Form(norms.top_k, ("TopK", "Sort"), _in_tile_rows),
@@ -97,7 +103,7 @@ FORMS: dict[str, Form] = {
     "sharded to interleaved": Form(movement.from_sharded, ("ShardedToInterleaved", "ShardedToInterleavedPartial")),
     "tilize": Form(layout.tilize, ("Tilize",), _tile_rows),
     "tilize with padding": Form(layout.tilize_padding, ("TilizeWithValPadding",), _tile_rows),
-    "untilize": Form(layout.untilize, ("UntilizeCodegen", "Untilize"), _tile_rows),
+    "untilize": Form(layout.untilize, ("UntilizeCodegen", "Untilize"), _untilized),
     "untilize with unpadding": Form(layout.untilize_unpadding, ("UntilizeWithUnpadding",), _tile_rows),
     "reshape": Form(layout.reshape, ("ReshapeView", "Reshape"), spreads=True),
     "permute": Form(layout.permute, ("Permute",), spreads=True),
@@ -163,8 +169,8 @@ def form_of(op: DeviceOp, chip: DeviceSpec) -> str:
 def features_of(op: DeviceOp, chip: DeviceSpec) -> Features:
     """Its features in ns."""
     cores = cores_of(op, chip)
-    found = FORMS[form_of(op, chip)].features(op, chip, cores)
-    return scaled({"launch": 1000.0, "core_start": float(cores), **found}, chip.clock_ghz)
+    features = FORMS[form_of(op, chip)].features(op, chip, cores)
+    return scaled({"launch": 1000.0, "core_start": float(cores), **features}, chip.clock_ghz)
 
 
 def cores_of(op: DeviceOp, chip: DeviceSpec) -> int:
@@ -172,14 +178,14 @@ def cores_of(op: DeviceOp, chip: DeviceSpec) -> int:
     if op.family == MATMUL:
         if op.cores is not None:
             return max(1, op.cores)
-        return products.cores_told(op, chip) or blocks_for(products.product_of(op), chip).cores
+        return products.cores_told(op, chip) or products.cores_chosen(op, chip)
     form = FORMS[form_of(op, chip)]
-    asked = windows.asked_cut(op, chip) if op.family == "conv" and op.out.memory.shard is None else None
-    if asked is not None:
-        return math.prod(asked)
+    chosen_cut = windows.asked_cut(op, chip) if op.family == "conv" and op.out.memory.shard is None else None
+    if chosen_cut is not None:
+        return math.prod(chosen_cut)
     if op.param("on_cores"):
         return max(1, min(chip.cores, op.param("on_cores")))
-    for tensor in (op.out, op.first):
+    for tensor in (op.out, op.first) if form.stays else ():
         if tensor.memory.shard is not None and tensor.memory.buffer == "l1" and sharded(tensor):
             return max(1, min(chip.cores, math.prod(tensor.memory.shard.grid)))
     most = max(1, min(chip.cores, form.pieces(op)))

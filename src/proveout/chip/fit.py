@@ -21,6 +21,7 @@ from proveout.chip import fit_gemm
 from proveout.chip.families import FORMS, features_of, form_of
 from proveout.chip.fit_page import write_page
 from proveout.chip.fit_transfers import fit_transfers
+from proveout.chip.fit_whole import Profile, fit_shared, new_source, whole_profiles
 from proveout.chip.intervals import Residuals, coverage, interval, widths_of
 from proveout.chip.solve import ARCHES, Array, Parameters, Rows, solve, stacked
 from proveout.chip.table_rows import READERS, gemm_row
@@ -77,6 +78,7 @@ class Fit:
     left_out: tuple[str, ...]
     covered: dict[tuple[str, int], tuple[bool, bool]]
     """(table, line) to whether the interval held with its shape, with its source left out."""
+    profiles: tuple[Profile, ...]
 
 
 def fit_all(folder: Path | None = None) -> Fit:
@@ -92,15 +94,19 @@ def fit_all(folder: Path | None = None) -> Fit:
     promised = _promises([j for j in judged if j not in swept])
     for one in swept:
         promised = promised.joined(_promises([one]))
+    profiles = whole_profiles(judged, promised.without)
+    shared, profiles = fit_shared(profiles)
+    summaries = _summaries(judged, promised)
     document = {
         "schema": SCHEMA,
         "matmul": matmul,
         "forms": {j.form: _parameters(j) for j in judged},
-        "errors": [*fit_gemm.summaries(held), *_summaries(judged, promised)],
+        "errors": [*fit_gemm.summaries(held), *summaries],
         "uncalibrated": _uncalibrated(judged),
+        "whole": {"shared": shared, "new_source": _short(new_source(summaries), 2)},
         "transfer": fit_transfers(),
     }
-    return Fit(document, judged, held, tuple(left_out), promised.covered)
+    return Fit(document, judged, held, tuple(left_out), promised.covered, profiles)
 
 
 def measured_rows(folder: Path | None) -> Iterator[Measured]:
@@ -183,13 +189,13 @@ def left_out(rows: Rows, key: Array, folds: int) -> Array:
     """Predictions of every row by parameters that no row of its group had a say in; where all rows are one group there
     is none, and for shapes of a single one the guesses stand in."""
     groups = np.unique(key)
-    found = np.full(len(rows), np.nan)
+    predicted = np.full(len(rows), np.nan)
     if len(groups) < 2:
-        return found if key is rows.source else solve(rows).predict(rows)
+        return predicted if key is rows.source else solve(rows).predict(rows)
     for fold in range(min(folds, len(groups))):
         hidden = np.isin(key, groups[fold :: min(folds, len(groups))])
-        found[hidden] = solve(rows.take(~hidden)).predict(rows.take(hidden))
-    return found
+        predicted[hidden] = solve(rows.take(~hidden)).predict(rows.take(hidden))
+    return predicted
 
 
 def _parameters(judged: Judged) -> dict[str, dict[str, list[float]]]:
@@ -213,9 +219,11 @@ class Promises:
     ends: dict[tuple[str, str, int], tuple[float, float]]
     """(form, how it was timed, architecture) to the logarithms of both ends."""
     covered: dict[tuple[str, int], tuple[bool, bool]]
+    without: dict[tuple[str, int], tuple[float, float]]
+    """(table, line) to both ends as they were found without its source."""
 
     def joined(self, other: Promises) -> Promises:
-        return Promises(self.ends | other.ends, self.covered | other.covered)
+        return Promises(self.ends | other.ends, self.covered | other.covered, self.without | other.without)
 
 
 def _promises(judged: Sequence[Judged]) -> Promises:
@@ -223,18 +231,21 @@ def _promises(judged: Sequence[Judged]) -> Promises:
     residuals, keys = _residuals(judged)
     ends: dict[tuple[str, str, int], tuple[float, float]] = {}
     covered: dict[tuple[str, int], tuple[bool, bool]] = {}
+    without: dict[tuple[str, int], tuple[float, float]] = {}
     names = list(dict.fromkeys((form, timing) for form, timing, _ in keys))
     for arch in range(len(ARCHES)):
         at = np.flatnonzero(residuals.arch == arch)
         if not len(at):
             continue
         widths = widths_of(residuals, arch)
-        for place, shape, source in zip(at, *coverage(residuals, arch, widths), strict=True):
-            measured = keys[place][2]
-            covered[measured.table, measured.line] = (bool(shape), bool(source))
+        held = coverage(residuals, arch, widths)
+        for n, place in enumerate(at):
+            row = keys[place][2]
+            covered[row.table, row.line] = (bool(held.shapes[n]), bool(held.sources[n]))
+            without[row.table, row.line] = (float(held.low[n]), float(held.high[n]))
         for index in np.unique(residuals.form[at]):
             ends[(*names[index], arch)] = interval(residuals, int(index), arch, widths)
-    return Promises(ends, covered)
+    return Promises(ends, covered, without)
 
 
 def _residuals(judged: Sequence[Judged]) -> tuple[Residuals, list[tuple[str, str, Measured]]]:
@@ -262,15 +273,15 @@ def _residuals(judged: Sequence[Judged]) -> tuple[Residuals, list[tuple[str, str
 
 
 def _summaries(judged: Sequence[Judged], promised: Promises) -> list[dict[str, Any]]:
-    found = []
+    summaries = []
     for j in judged:
         for timing in dict.fromkeys(timing_of(m.row) for m in j.measured):
             for arch in range(len(ARCHES)):
                 here = [i for i, m in enumerate(j.measured) if timing_of(m.row) == timing and j.rows.arch[i] == arch]
                 if here:
                     ends = promised.ends[j.form, timing, arch]
-                    found.append(_summary(j, timing, arch, np.array(here), ends, promised.covered))
-    return found
+                    summaries.append(_summary(j, timing, arch, np.array(here), ends, promised.covered))
+    return summaries
 
 
 def _summary(
@@ -320,18 +331,18 @@ def _short(value: Any, digits: int = 4) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        found = fit_all(Path(given[0]) if given else None)
+        fitted = fit_all(Path(words[0]) if words else None)
     except (EnvironmentFault, UsageError) as fault:
         print(f"proveout.chip.fit: error: {fault}", file=sys.stderr)
         return fault.exit_code
     here = Path(__file__).resolve().parent
-    (here / "data" / "fit.json").write_text(json.dumps(found.document, indent=1) + "\n", encoding="utf-8")
+    (here / "data" / "fit.json").write_text(json.dumps(fitted.document, indent=1) + "\n", encoding="utf-8")
     docs = here.parents[2] / "docs"
     if docs.is_dir():
-        write_page(found, docs)
-    for row in found.document["errors"]:
+        write_page(fitted, docs)
+    for row in fitted.document["errors"]:
         print(
             f"{row['family']:24} {row['arch']:12} {row['mode']:15} {row['rows']:4} rows  shapes "
             f"{100 * row['median_error']:5.1f} %  sources {100 * row['source_median_error']:5.1f} %"

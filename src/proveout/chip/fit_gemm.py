@@ -38,13 +38,13 @@ class Held:
 
 def fit(rows: Sequence[GemmRow]) -> tuple[dict[str, Any], tuple[Held, ...]]:
     """Parameters by architecture and mode, and the rows predicted with their shapes left out."""
-    found: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     held: list[Held] = []
     for arch in ARCHES:
         here = [r for r in rows if r.chip.arch == arch and r.ns is not None]
-        found[arch] = fit_arch(here)
+        parameters[arch] = fit_arch(here)
         held += validate(here, arch)
-    return found, tuple(held)
+    return parameters, tuple(held)
 
 
 def fit_arch(rows: Sequence[GemmRow]) -> dict[str, dict[str, float]]:
@@ -77,24 +77,24 @@ def validate(rows: Sequence[GemmRow], arch: str) -> list[Held]:
         for i, row in enumerate(rows):
             if row.shape in hidden:
                 held_out[i] = call_ns(_stack([row]), fitted[row.mode])[0]
-    found = []
+    checked = []
     for mode in MODES:
         here = [i for i, r in enumerate(rows) if r.mode == mode]
         sizes = np.array([float(np.prod(rows[i].shape)) for i in here])
         keys = np.array([shapes.index(rows[i].shape) for i in here])
-        found.append(Held(arch, mode, _measured([rows[i] for i in here]), held_out[here], sizes, keys))
-    return found
+        checked.append(Held(arch, mode, _measured([rows[i] for i in here]), held_out[here], sizes, keys))
+    return checked
 
 
 def summaries(held: Sequence[Held]) -> list[dict[str, Any]]:
     """One source gives all of these products, so what holds is told by shapes alone."""
-    found = []
+    rows = []
     for h in held:
         error = np.abs(h.predicted / h.measured - 1)
         ratio = h.measured / h.predicted
         low, high = np.quantile(ratio, INTERVAL)
         inside = _inside(h)
-        found.append(
+        rows.append(
             {
                 "family": FAMILY,
                 "arch": h.arch,
@@ -115,7 +115,7 @@ def summaries(held: Sequence[Held]) -> list[dict[str, Any]]:
                 "most": _short(h.sizes.max()),
             }
         )
-    return found
+    return rows
 
 
 def _inside(held: Held) -> Array:
@@ -142,8 +142,8 @@ def _solve(log_error: Callable[[Array], Array], guess: Array, names: Sequence[st
 
     spans = [np.log(BOUNDS[n]) if n in BOUNDS else (g - 4, g + 4) for n, g in zip(names, guess, strict=True)]
     low, high = np.array([s[0] for s in spans]), np.array([s[1] for s in spans])
-    found: Array = least_squares(residual, guess, bounds=(low, high)).x
-    return found
+    solution: Array = least_squares(residual, guess, bounds=(low, high)).x
+    return solution
 
 
 def _stack(rows: Sequence[GemmRow]) -> dict[str, Array]:

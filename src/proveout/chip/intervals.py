@@ -50,11 +50,11 @@ class Residuals:
 
     @functools.cached_property
     def _all(self) -> dict[int, tuple[Array, Array, Array]]:
-        found = {}
+        residuals = {}
         for arch in np.unique(self.arch):
             at = np.flatnonzero(self.arch == arch)
-            found[int(arch)] = (*_both(self, at), np.tile(self.form[at], 2))
-        return found
+            residuals[int(arch)] = (*_both(self, at), np.tile(self.form[at], 2))
+        return residuals
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,8 @@ def widths_of(r: Residuals, arch: int) -> Widths:
     best, least = Widths(0.1, {}), np.inf
     for level in np.arange(0.13, WIDEST, -0.015):
         widths = _widened(r, arch, float(level))
-        shapes, sources = (inside.mean() for inside in coverage(r, arch, widths))
+        covered = coverage(r, arch, widths)
+        shapes, sources = covered.shapes.mean(), covered.sources.mean()
         aim = abs((shapes + sources) / 2 - PROMISED) + 4 * max(0.0, shapes - SHAPES[1] + 0.02)
         if aim < least - 1e-9:
             best, least = widths, float(aim)
@@ -82,7 +83,7 @@ def widths_of(r: Residuals, arch: int) -> Widths:
 def _widened(r: Residuals, arch: int, level: float) -> Widths:
     wider: dict[int, float] = {}
     for factor in FACTORS:
-        _, inside = coverage(r, arch, Widths(level, wider))
+        inside = coverage(r, arch, Widths(level, wider)).sources
         forms = r.form[r.arch == arch]
         short = [int(f) for f in np.unique(forms) if inside[forms == f].mean() < SOURCES]
         if not short:
@@ -91,10 +92,22 @@ def _widened(r: Residuals, arch: int, level: float) -> Widths:
     return Widths(level, wider)
 
 
-def coverage(r: Residuals, arch: int, widths: Widths) -> tuple[Array, Array]:
-    """Whether each row of an architecture is inside the interval found without its shape, without its source."""
+@dataclass(frozen=True)
+class Covered:
+    """Whether each row is inside the interval found without its shape, without its source; and that last interval, or
+    where a form has one source the one without its shape."""
+
+    shapes: Array
+    sources: Array
+    low: Array
+    high: Array
+
+
+def coverage(r: Residuals, arch: int, widths: Widths) -> Covered:
+    """Of all rows of an architecture."""
     here = np.flatnonzero(r.arch == arch)
     inside = np.zeros((2, len(here)), dtype=bool)
+    ends = np.zeros((2, len(here)))
     for form in np.unique(r.form[here]):
         rows = r.rows(int(form), arch)
         places = np.searchsorted(here, rows)
@@ -109,7 +122,8 @@ def coverage(r: Residuals, arch: int, widths: Widths) -> tuple[Array, Array]:
                 held = np.isin(key[rows], hidden)
                 low, high = interval(r, int(form), arch, widths, key, hidden)
                 inside[side, places[held]] = (error[rows[held]] >= low) & (error[rows[held]] <= high)
-    return inside[0], inside[1]
+                ends[:, places[held]] = np.array([[low], [high]])
+    return Covered(inside[0], inside[1], ends[0], ends[1])
 
 
 FACTORS = (1.3, 1.7, 2.2)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proveout.chip.table_rows import READERS, gemm_row
-from proveout.chip.tables import kind_of, read
+from proveout.chip.tables import kind_of, plain_columns, plain_row, read
 from proveout.chip.time import Estimate, device_op_time, product_call_time
 from proveout.errors import UsageError
 
@@ -33,14 +33,15 @@ def predict_table(path: Path) -> Prediction:
     rows = read(path)
     if not rows:
         raise UsageError(f"{path} has no rows. Give a CSV file with a header line and at least one row.")
-    kind = kind_of(rows[0], str(path))
+    plain = plain_columns(rows[0], str(path))
+    kind = kind_of(plain.values(), str(path))
     times: list[Estimate | None] = []
     errors = []
     for number, row in enumerate(rows, 2):
         line = f"{path} line {number}"
         if None in row or None in row.values():
             raise UsageError(f"{line} has {'more' if None in row else 'fewer'} cells than the header.")
-        measured, time = _predict(kind, row, line)
+        measured, time = _predict(kind, plain_row(row, plain), line)
         times.append(time)
         if measured is not None and time is not None:
             errors.append(abs(time.ns / measured - 1))

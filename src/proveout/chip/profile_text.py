@@ -51,14 +51,14 @@ def product_config(text: str) -> ProductConfig | None:
     kind = CONFIGS.get(name.strip())
     if kind is None:
         return None
-    told = dict(re.findall(r"(\w+)=([^;()]*)", rest))
+    fields = dict(re.findall(r"(\w+)=([^;()]*)", rest))
 
     def whole(key: str) -> int:
-        return int(told[key]) if told.get(key, "").isdigit() else 0
+        return int(fields[key]) if fields.get(key, "").isdigit() else 0
 
-    columns, _, rows = next((told[k] for k in ("grid", "compute_with_storage_grid_size") if k in told), "").partition(
-        "-"
-    )
+    columns, _, rows = next(
+        (fields[k] for k in ("grid", "compute_with_storage_grid_size") if k in fields), ""
+    ).partition("-")
     minimal = kind == "minimal"
     return ProductConfig(
         kind,
@@ -70,8 +70,8 @@ def product_config(text: str) -> ProductConfig | None:
         whole("subblock_h" if minimal else "out_subblock_h"),
         whole("subblock_w" if minimal else "out_subblock_w"),
         (int(columns), int(rows)) if columns.isdigit() and rows.isdigit() else (0, 0),
-        told.get("mcast_in0", "1") != "0",
-        told.get("fuse_batch", "1") != "0",
+        fields.get("mcast_in0", "1") != "0",
+        fields.get("fuse_batch", "1") != "0",
     )
 
 
@@ -90,8 +90,8 @@ def numbers(text: str) -> tuple[int, ...]:
 @functools.lru_cache(maxsize=8192)
 def fused(text: str) -> tuple[tuple[str, str], ...]:
     """`lhs:SILU` as (place, activation) pairs."""
-    found = re.findall(r"(\w+):(\w+)", text)
-    return tuple((place, activation.upper()) for place, activation in found)
+    activations = re.findall(r"(\w+):(\w+)", text)
+    return tuple((place, activation.upper()) for place, activation in activations)
 
 
 @functools.lru_cache(maxsize=8192)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from proveout.chip.matmul import NARROW, Blocks, Product, tile_bytes
-from proveout.types import DeviceSpec
+from proveout.types import TILE, DeviceSpec, ShardSpec
 
 LARGEST_BLOCK = 16
 """Tiles on a side of an output block where a tensor lies in L1; halved until the buffers fit."""
@@ -149,6 +149,30 @@ def spread(product: Product, chip: DeviceSpec) -> Blocks:
     """Over all cores, wherever the tensors lie: along the longer side where the other is short, else over the grid."""
     candidates = (_grid(product, chip), _tall(product, chip), _wide(product, chip))
     return _halved(product, chip, candidates[_preferred(product)])
+
+
+LONGEST_STEP = 16
+"""K tiles in one step, at most, of the cuts that are tried."""
+
+
+def cuts(product: Product, chip: DeviceSpec) -> list[Blocks]:
+    """Every way worth trying to spread a product over all cores: over the grid, along its rows, along its columns, each
+    with K in steps of any length that divides it and whose buffers fit."""
+    steps = [k for k in range(1, LONGEST_STEP + 1) if product.k % k == 0]
+    bases = (_grid(product, chip), _tall(product, chip), _wide(product, chip))
+    tried = [_halved(product, chip, replace(base, k=k)) for base in bases for k in {*steps, base.k}]
+    return [blocks for blocks in dict.fromkeys(tried) if product.k % blocks.k == 0 and _fits(product, chip, blocks)]
+
+
+def shard_cuts(product: Product, shard: ShardSpec, chip: DeviceSpec) -> list[Blocks]:
+    """Cuts of a product whose left factor stays in block shards: each core makes the rows that it holds, K goes in
+    parts of a shard's width."""
+    (columns, rows), m, wide = shard.grid, shard.shape[0] // TILE, shard.shape[1] // TILE
+    n = -(-product.n // columns)
+    if m * rows != product.m or wide * columns != product.k:
+        return []
+    tried = [Blocks(m, n, k, 1, 1, columns * rows, "2d") for k in range(1, LONGEST_STEP + 1) if wide % k == 0]
+    return [blocks for blocks in tried if _fits(product, chip, blocks)]
 
 
 def _preferred(product: Product) -> int:

@@ -27,12 +27,12 @@ def facts(chip: DeviceSpec) -> list[tuple[str, str]]:
 
 def rooflines(chip: DeviceSpec) -> list[dict[str, Any]]:
     """Peak rate of the matrix engine per fidelity, and the intensity below which DRAM is the limit."""
-    found = []
+    lines = []
     for fidelity, phases in PHASES.items():
         flops = chip.cores * MATRIX * chip.clock_ghz * 1e9 / phases
         ridge = flops / (chip.dram_gb_s * 1e9)
-        found.append({"fidelity": fidelity, "tflops": round(flops / 1e12, 1), "ridge": round(ridge, 1)})
-    return found
+        lines.append({"fidelity": fidelity, "tflops": round(flops / 1e12, 1), "ridge": round(ridge, 1)})
+    return lines
 
 
 def backing_of(chip: DeviceSpec) -> list[Backing]:

@@ -145,16 +145,16 @@ def solve(rows: Rows) -> Parameters:
         return np.concatenate([part, held])
 
     bounds = (np.concatenate([low, np.full(2 * count, -2.0)]), np.concatenate([high, np.full(2 * count, 2.0)]))
-    found = least_squares(residual, np.zeros(3 * count), jac=jacobian, bounds=bounds, max_nfev=200)
-    values = np.exp(logs(found.x))
-    return Parameters(rows.names, values, _spread(found, rows, both, count))
+    solution = least_squares(residual, np.zeros(3 * count), jac=jacobian, bounds=bounds, max_nfev=200)
+    values = np.exp(logs(solution.x))
+    return Parameters(rows.names, values, _spread(solution, rows, both, count))
 
 
-def _spread(found: Any, rows: Rows, both: Array, count: int) -> Array:
+def _spread(solution: Any, rows: Rows, both: Array, count: int) -> Array:
     """Standard deviation of each architecture's logarithm, from the curvature of the loss at its minimum."""
-    jac = found.jac
+    jac = solution.jac
     freedom = max(1, len(rows) - count)
-    noise = max(float((found.fun[: len(rows)] ** 2).sum()) / freedom, 1e-6)
+    noise = max(float((solution.fun[: len(rows)] ** 2).sum()) / freedom, 1e-6)
     data = jac[: len(rows)]
     held = jac[len(rows) :]
     # a held parameter is known as well as its guess: to a factor of e
@@ -181,18 +181,18 @@ def _weights(rows: Rows) -> Array:
     key = rows.source * 2 + rows.arch
     counts = np.bincount(key)[key]
     weight = counts.astype(float) ** (-SOURCES / 2)
-    found: Array = weight / np.sqrt((weight**2).mean())
-    return found
+    scaled: Array = weight / np.sqrt((weight**2).mean())
+    return scaled
 
 
 def _soft(error: Array) -> Array:
-    found: Array = np.sign(error) * ROBUST * np.sqrt(2 * (np.sqrt(1 + (error / ROBUST) ** 2) - 1))
-    return found
+    residual: Array = np.sign(error) * ROBUST * np.sqrt(2 * (np.sqrt(1 + (error / ROBUST) ** 2) - 1))
+    return residual
 
 
 def _soft_slope(error: Array) -> Array:
     root = np.sqrt(1 + (error / ROBUST) ** 2)
     soft = ROBUST * np.sqrt(2 * (root - 1))
     slope = np.where(np.abs(error) < 1e-6, 1.0, np.abs(error) / (root * np.maximum(soft, 1e-12)))
-    found: Array = slope
-    return found
+    gradient: Array = slope
+    return gradient

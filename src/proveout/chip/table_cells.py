@@ -15,13 +15,18 @@ from proveout.types import DRAM, Buffer, DeviceSpec, Layout, Memory, Sharding, S
 
 Row = Mapping[str, str]
 
-ARCHES = {"wormhole": "n150", "wormhole_b0": "n150", "blackhole": "p150", "?": "p150"}
+ARCHES = {
+    "wormhole": "n150", "wormhole_b0": "n150", "wh": "n150", "n150": "n150", "n300": "n300",
+    "blackhole": "p150", "bh": "p150", "p100": "p100", "p100a": "p100", "p150": "p150", "p150a": "p150",
+    "p150b": "p150", "?": "p150",
+}  # fmt: skip
 """Chips by the word in the `arch` column. `?` are the rows whose source does not say: those that repeat a Blackhole
 row's op, shapes and cores also repeat its time, so they are taken for Blackhole."""
 GRIDS = {20: (5, 4), 56: (8, 7), 64: (8, 8), 70: (7, 10), 72: (8, 9), 110: (11, 10), 130: (13, 10)}
 """Core grids by the number of cores that the run had."""
 UNRECORDED_CORES = 20
 
+FIDELITIES = {name.lower(): name for name in PHASES}
 DTYPES = {
     "BFLOAT16": "bfloat16",
     "BFLOAT8_B": "bfloat8_b",
@@ -37,6 +42,8 @@ LAYOUTS: dict[str, Layout] = {"TILE": "tile", "ROW_MAJOR": "row_major"}
 SHARDINGS: dict[str, Sharding] = {
     "INTERLEAVED": "interleaved", "HEIGHT": "height", "WIDTH": "width", "BLOCK": "block", "ND": "block",
 }  # fmt: skip
+MOST_ELEMENTS = 1 << 40
+"""More than any chip holds."""
 BUFFERS: dict[str, Buffer] = {"DRAM": "dram", "L1": "l1"}
 
 
@@ -44,7 +51,7 @@ BUFFERS: dict[str, Buffer] = {"DRAM": "dram", "L1": "l1"}
 def tensor(text: str, line: str) -> TensorSpec:
     """`1x1x32x64:TILE:BFLOAT16:DRAM_INTERLEAVED` as a TensorSpec."""
     try:
-        return _tensor(text.strip())
+        return _tensor(text.strip().upper())
     except (ValueError, KeyError):
         raise UsageError(
             f"{line}: cannot read the tensor {text!r}. Write it as 1x1x32x64:TILE:BFLOAT16:DRAM_INTERLEAVED."
@@ -54,10 +61,16 @@ def tensor(text: str, line: str) -> TensorSpec:
 @functools.lru_cache(maxsize=65536)
 def _tensor(text: str) -> TensorSpec:
     size, layout, dtype, place = text.split(":")
-    return TensorSpec(tuple(int(n) for n in size.split("x")), DTYPES[dtype], LAYOUTS[layout], _memory(place))
+    shape = tuple(int(n) for n in size.split("X"))
+    if min(shape) < 1 or math.prod(shape) > MOST_ELEMENTS:
+        raise ValueError("no tensor of a chip")
+    return TensorSpec(shape, DTYPES[dtype], LAYOUTS[layout], _memory(place))
 
 
 def _memory(place: str) -> Memory:
+    """`DRAM_INTERLEAVED`; profilers write the number of the device before it."""
+    if place.startswith("DEV_"):
+        place = place.removeprefix("DEV_").partition("_")[2]
     buffer, _, sharding = place.partition("_")
     return Memory(BUFFERS[buffer], SHARDINGS[sharding.removesuffix("_SHARDED")])
 
@@ -78,10 +91,10 @@ def sharded_as(spec: TensorSpec, shard: tuple[int, ...] | None) -> TensorSpec:
 
 
 def dtype_of(text: str, line: str) -> str:
-    found = DTYPES.get(text.strip().upper())
-    if found is None:
+    dtype = DTYPES.get(text.strip().upper())
+    if dtype is None:
         raise UsageError(f"{line}: no dtype {text!r}. Take one of {', '.join(DTYPES.values())}.")
-    return found
+    return dtype
 
 
 def product_dtype(text: str, line: str) -> str:
@@ -113,16 +126,16 @@ def chip_of(row: Row, line: str) -> DeviceSpec:
 def _known_chip(arch: str, device: str, available: str) -> DeviceSpec:
     """The chip that the `device` column names, else the architecture's; with the cores that the run had."""
     chip = CHIPS[ARCHES[arch]]
-    chip = next((c for name, c in CHIPS.items() if name in device and c.arch == chip.arch), chip)
-    told = re.search(r"(\d+)[ -]core", device)
-    cores = int(available) if available.isdigit() else int(told[1]) if told else 0
+    chip = next((c for name, c in CHIPS.items() if name in device.lower() and c.arch == chip.arch), chip)
+    match = re.search(r"(\d+)[ -]core", device.lower())
+    cores = int(available) if available.isdigit() else int(match[1]) if match else 0
     if not cores:
         cores = UNRECORDED_CORES if arch == "?" and "OFT" in device else chip.cores
     return replace(chip, grid=GRIDS.get(cores, chip.grid))
 
 
 def fidelity_of(row: Row, line: str) -> str:
-    found = row["math_fidelity"].strip()
-    if found not in PHASES:
-        raise UsageError(f"{line}: no math_fidelity {found!r}. Take one of {', '.join(PHASES)}.")
-    return found
+    fidelity = FIDELITIES.get(row["math_fidelity"].strip().lower(), "")
+    if not fidelity:
+        raise UsageError(f"{line}: no math_fidelity {row['math_fidelity']!r}. Take one of {', '.join(PHASES)}.")
+    return fidelity

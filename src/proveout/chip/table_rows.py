@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Callable
@@ -40,18 +41,19 @@ USUAL_WINDOW = 9
 
 
 def gemm_row(row: Row, line: str) -> GemmRow:
+    """Where a row does not tell: ttnn's own config, on all cores, from DRAM to DRAM, in a trace."""
     chip = chip_of(row, line)
-    grid = (whole(row, "grid_x", line), whole(row, "grid_y", line))
+    grid = (told_whole(row, "grid_x", line) or chip.grid[0], told_whole(row, "grid_y", line) or chip.grid[1])
     m, k, n = (-(-whole(row, c, line) // TILE) for c in "MKN")
     dtype = product_dtype(row["dtype"], line)
-    mode = row["mode"].strip().lower()
+    mode = (row.get("mode") or "oob").strip().lower()
     if mode not in ("oob", "tuned"):
         raise UsageError(f"{line}: no mode {row['mode']!r}. Take oob or tuned.")
-    in0_l1, out_l1 = (row[c].strip().upper() == "L1" for c in ("in0_storage", "out_storage"))
+    in0_l1, out_l1 = ((row.get(c) or "").strip().upper() == "L1" for c in ("in0_storage", "out_storage"))
     product = Product(
         m, k, n, 1, dtype, dtype, dtype, PHASES[fidelity_of(row, line)], in0_l1, False, out_l1, sharded=in0_l1
     )
-    traced = row["trace"].strip().lower() in ("true", "1", "yes")
+    traced = (row.get("trace") or "true").strip().lower() in ("true", "1", "yes")
     ns = number(row, "time_ns", line)
     return GemmRow(product, replace(chip, grid=grid), mode == "tuned", traced, ns, row.get("source", ""))
 
@@ -60,7 +62,7 @@ def op_row(row: Row, line: str) -> OpRow | None:
     """One profiled device operation. None where the row has no tensors, or a product only one: nothing to predict
     from. An operation that no family knows is one of the family `other`."""
     chip = chip_of(row, line)
-    code = row["op_code"].strip().replace("DeviceOperation", "")
+    code = code_of(row["op_code"])
     if not (row.get("input0") or "").strip() or not (row.get("output0") or "").strip():
         return None
     texts = [row[c] for c in ("input0", "input1", "input2") if (row.get(c) or "").strip()]
@@ -81,7 +83,7 @@ def op_row(row: Row, line: str) -> OpRow | None:
     if family in ("unary", "copy", "untilize", "untilize with unpadding"):
         inputs = inputs[:1]  # the profiler lists the preallocated output among the inputs
     attributes = row.get("attributes") or ""
-    told: dict[str, Any] = {
+    cells: dict[str, Any] = {
         "attributes": attributes,
         "type": (row.get("op_type") or "").upper(),
         "fused": profile_text.fused(row.get("fused") or ""),
@@ -91,16 +93,27 @@ def op_row(row: Row, line: str) -> OpRow | None:
         "logical_in": profile_text.shape(row.get("logical_in0") or ""),
         "logical_out": profile_text.shape(row.get("logical_out") or ""),
     }
-    params = tuple((name, value) for name, value in told.items() if value)
+    params = tuple((name, value) for name, value in cells.items() if value)
     op = DeviceOp(family, inputs, (out,), work, fidelity, told_whole(row, "core_count", line), code, params)
     if code == "Unary" and "available_cores" not in row and op.cores is None and op.param("type") == "EXP":
         op, chip = replace(op, params=(*params, ("stack", "2025"))), replace(chip, grid=GRIDS[UNTOLD_EXP_CORES])
     return OpRow(op, chip, number(row, "kernel_ns_median", line), arch_of(row) != "?", source_of(row), "op_times")
 
 
+@functools.lru_cache(maxsize=4096)
+def code_of(text: str) -> str:
+    """The name of a device operation without the namespaces and endings that versions of tt-metal put around it, and in
+    the letters that we know it by."""
+    code = text.strip().rpartition("::")[2].partition(" ")[0].replace("DeviceOperation", "")
+    return code if code in CODES else SMALL_CODES.get(code.lower().replace("deviceoperation", ""), code)
+
+
+SMALL_CODES = {code.lower(): code for code in CODES}
+
+
 def _minimal(attributes: str) -> ProductConfig | None:
-    found = re.search(r"MinimalMatmulConfig\([^()]*\)", attributes)
-    return profile_text.product_config(found[0]) if found else None
+    match = re.search(r"MinimalMatmulConfig\([^()]*\)", attributes)
+    return profile_text.product_config(match[0]) if match else None
 
 
 SWEPT: dict[str, ConfigKind] = {"mcast_1d": "1d", "dram_sharded": "dram", "minimal_matmul": "minimal"}
@@ -123,20 +136,20 @@ def sweep_row(row: Row, line: str) -> OpRow:
     subs = [told_whole(row, c, line) or 0 for c in ("subblock_h", "subblock_w")]
     config = None
     if kind is not None or sizes[2]:
-        found: ConfigKind = kind or ("1d" if m <= TILE or 8 * m < n or 8 * n < m else "2d")
+        config_kind: ConfigKind = kind or ("1d" if m <= TILE or 8 * m < n or 8 * n < m else "2d")
         config = ProductConfig(
-            found, sizes[0], sizes[1] or sizes[4], sizes[2] or sizes[3], 0, 0, subs[0], subs[1], grid
+            config_kind, sizes[0], sizes[1] or sizes[4], sizes[2] or sizes[3], 0, 0, subs[0], subs[1], grid
         )
     if kind == "minimal" and grid != (0, 0):
         chip = replace(chip, grid=grid)
     fidelity = fidelity_of(row, line) if (row.get("math_fidelity") or "").strip() else "HiFi2"
     activation = (row.get("fused_activation") or "").strip().upper()
-    told: dict[str, Any] = {
+    cells: dict[str, Any] = {
         "config": config,
         "fused": (("fused", activation),) if activation else (),
         "fp32": (row.get("fp32_dst") or "") == "True",
     }
-    params = tuple((name, value) for name, value in told.items() if value)
+    params = tuple((name, value) for name, value in cells.items() if value)
     work = Work(2.0 * m * k * n, MATRIX, phased=True)
     cores = told_whole(row, "cores", line)
     op = DeviceOp(
@@ -173,14 +186,13 @@ def height_sharded_row(row: Row, line: str) -> OpRow:
 def conv_row(row: Row, line: str) -> OpRow:
     """A convolution as its benchmark lists it; where the grid is not told it is the one its shards need."""
     chip = chip_of(row, line)
-    batch, channels, filters, height, width = (
-        whole(row, c, line) for c in ("batch", "in_channels", "out_channels", "height", "width")
-    )
+    channels, filters, height, width = (whole(row, c, line) for c in ("in_channels", "out_channels", "height", "width"))
+    batch = told_whole(row, "batch", line) or 1
     window = [int(n) for n in re.findall(r"\d+", row["kernel"])] or [1]
     window = (window * 2)[:2]
     stride = (told_whole(row, "stride", line) or 1) if (row.get("stride") or "").isdigit() else 1
     down, across = (-(-n // stride) for n in (height, width))
-    sharding: Sharding = "block" if row.get("shard", "").strip() == "BS" else "height"
+    sharding: Sharding = "block" if row.get("shard", "").strip().upper() == "BS" else "height"
     memory = Memory("l1", sharding)
     per_core = [told_whole(row, c, line) for c in ("per_core_M", "per_core_N")]
     source = TensorSpec((1, 1, batch * height * width, channels), "bfloat16", "row_major", memory)
@@ -189,13 +201,13 @@ def conv_row(row: Row, line: str) -> OpRow:
     out = TensorSpec((1, 1, batch * down * across, filters), "bfloat16", "tile", memory)
     if per_core[0] and per_core[1]:
         out = sharded_as(out, (per_core[0] * TILE, per_core[1] * TILE))
-    told: dict[str, Any] = {
+    cells: dict[str, Any] = {
         "bench": True,
         "fp32": row.get("fp32_dst", "").lower() == "true",
         "bias": "bfloat16" if row.get("bias", "").lower() == "true" else "",
         "act_block_h": told_whole(row, "act_block_h", line) if (row.get("act_block_h") or "").isdigit() else None,
     }
-    params = tuple((name, value) for name, value in told.items() if value)
+    params = tuple((name, value) for name, value in cells.items() if value)
     work = Work(2.0 * depth * out.numel, MATRIX, phased=True)
     op = DeviceOp("conv", (source, weight), (out,), work, "HiFi2", None, "Conv2d", params)
     return OpRow(op, chip, number(row, "kernel_ns_median", line), arch_of(row) != "?", source_of(row), "conv_bench")
@@ -241,12 +253,14 @@ def reduction_row(row: Row, line: str) -> OpRow:
     except ValueError:
         raise UsageError(f"{line}: dim is {row['dim']!r}, not a whole number.") from None
     family = "layer norm" if "norm" in name else "softmax" if "soft" in name else "reduce"
-    made = spec if family != "reduce" else replace(spec, shape=tuple(1 if i == dim else n for i, n in enumerate(shape)))
+    result = (
+        spec if family != "reduce" else replace(spec, shape=tuple(1 if i == dim else n for i, n in enumerate(shape)))
+    )
     backward = "backward" in name
     params = (("called", name), ("host", True), ("dim", dim))
     inputs = (spec, spec) if backward else (spec,)
     code = {"layer norm": "LayerNorm", "softmax": "Softmax", "reduce": "Reduce"}[family]
-    op = DeviceOp(family, inputs, (made,), Work(), "HiFi4", None, code, params)
+    op = DeviceOp(family, inputs, (result,), Work(), "HiFi4", None, code, params)
     return OpRow(op, chip, number(row, "us", line, 1e3), arch_of(row) != "?", source_of(row), "softmax_reduce_host")
 
 

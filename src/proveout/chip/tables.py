@@ -21,10 +21,7 @@ from proveout.errors import UsageError
 from proveout.types import DeviceSpec
 
 COLUMNS: dict[str, tuple[str, ...]] = {
-    "gemm": (
-        "arch", "mode", "M", "K", "N", "dtype", "math_fidelity", "grid_x", "grid_y", "trace", "in0_storage",
-        "out_storage",
-    ),
+    "gemm": ("arch", "M", "K", "N", "dtype", "math_fidelity"),
     "op_times": ("arch", "op_code", "input0", "output0"),
     "matmul_sweeps": ("arch", "kernel", "M", "K", "N", "in0_block_w"),
     "matmul_height_sharded": ("arch", "kernel", "M", "K", "N", "cores"),
@@ -39,8 +36,10 @@ WORDS = {
     "gemm": "matrix products timed by the host",
     "op_times": "device operations",
     "matmul_sweeps": "matrix products with their program configs",
+    "matmul_height_sharded": "height-sharded matrix products",
     "conv_bench": "convolutions",
     "eltwise_times": "element-wise calls",
+    "softmax_reduce_host": "softmax, norms and reductions",
 }
 
 
@@ -97,6 +96,30 @@ def committed(name: str) -> list[dict[str, str]]:
         return read(path)
 
 
+UNTOLD = frozenset({"nan", "NaN", "N/A", "n/a", "NA", "-", "none", "None", "NONE", "null"})
+"""What people and programs write into a cell that tells nothing."""
+SIDES = {"m": "M", "k": "K", "n": "N", "m_block": "M_block", "k_block": "K_block", "n_block": "N_block",
+         "per_core_m": "per_core_M", "per_core_n": "per_core_N"}  # fmt: skip
+"""Columns that are not all in small letters."""
+
+
+def plain_columns(columns: Iterable[str], name: str) -> dict[str, str]:
+    """Every column of a table by the name that readers know it by, whatever its case."""
+    plain: dict[str, str] = {}
+    for column in columns:
+        small = (column or "").strip().lower()
+        known = SIDES.get(small, small)
+        if known in plain.values():
+            raise UsageError(f"{name} has the column {known} twice. Keep one.")
+        plain[column] = known
+    return plain
+
+
+def plain_row(row: Mapping[str, str], columns: Mapping[str, str]) -> dict[str, str]:
+    """A row as readers take it: columns by their names, cells that tell nothing empty."""
+    return {columns[column]: "" if cell in UNTOLD else cell for column, cell in row.items()}
+
+
 def kind_of(columns: Iterable[str], name: str) -> str:
     """Which of `COLUMNS` a table is."""
     present = set(columns)
@@ -104,9 +127,10 @@ def kind_of(columns: Iterable[str], name: str) -> str:
     for kind, absent in missing.items():
         if not absent:
             return kind
-    kind = min(missing, key=lambda k: len(missing[k]) / len(COLUMNS[k]))
+    nearest = min(len(absent) / len(COLUMNS[kind]) for kind, absent in missing.items())
+    lacking = [absent[0] for kind, absent in missing.items() if len(absent) / len(COLUMNS[kind]) == nearest]
     known = "; ".join(f"a table of {words} has {', '.join(COLUMNS[k])}" for k, words in WORDS.items())
-    raise UsageError(f"{name} lacks the column {missing[kind][0]}: {known}.")
+    raise UsageError(f"{name} lacks the column {' or '.join(dict.fromkeys(lacking))}: {known}.")
 
 
 def whole(row: Mapping[str, str], column: str, line: str) -> int:

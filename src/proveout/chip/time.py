@@ -8,20 +8,20 @@ chip's or on the engines' rates, is `uncalibrated`, and its interval is wide.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from proveout.chip import calibration, matmul
 from proveout.chip.device_op import MATRIX, POOL, REDUCE, VECTOR, DeviceOp, Work
 from proveout.chip.families import cores_of, features_of, form_of, predict
 from proveout.chip.fidelity import PHASES, default_fidelity
-from proveout.chip.forms.products import product_of
+from proveout.chip.forms.products import fused, product_of, told_blocks
 from proveout.chip.program_config import blocks_for
 from proveout.types import DeviceSpec, TensorSpec
 
 __all__ = [
     "MATRIX", "PHASES", "POOL", "REDUCE", "VECTOR", "DeviceOp", "Estimate", "KernelTime", "Work", "default_fidelity",
-    "device_op_time", "ethernet_time", "kernel_time", "product_call_time", "transfer_time",
+    "device_op_time", "ethernet_time", "kernel_time", "product_call_time", "summed", "together", "transfer_time",
 ]  # fmt: skip
 
 LAUNCH_NS = 1_000
@@ -82,18 +82,40 @@ def kernel_time(
     if ops is None:
         ops = (DeviceOp("other", tuple(tensors[:-1]), tuple(tensors[-1:]), work, fidelity),) if tensors else ()
     times = [device_op_time(op, chip) for op in ops]
+    told = tuple((op.family, time) for op, time in zip(ops, times, strict=True))
+    low_ns, high_ns = (times[0].low_ns, times[0].high_ns) if len(times) == 1 else together(told)
     return KernelTime(
         ideal_ns=max(compute_ns, bandwidth_ns),
         compute_ns=compute_ns,
         bandwidth_ns=bandwidth_ns,
         kernel_ns=sum(t.ns for t in times),
-        # Intervals add up as if all errors went one way: within a family they do.
-        low_ns=sum(t.low_ns for t in times),
-        high_ns=sum(t.high_ns for t in times),
+        low_ns=low_ns,
+        high_ns=high_ns,
         calibrated_ns=sum(t.ns for t in times if t.calibrated),
         cores=max((t.cores for t in times), default=0),
-        ops=tuple((op.family, time) for op, time in zip(ops, times, strict=True)),
+        ops=told,
     )
+
+
+def together(parts: Iterable[tuple[str, Estimate]]) -> tuple[int, int]:
+    """The interval of a sum. Errors of one family go one way, and add up; those of different families are independent
+    but for a share that they have in common, found on whole profiles of models that were left out."""
+    total = 0
+    below: dict[str, int] = {}
+    above: dict[str, int] = {}
+    for family, time in parts:
+        total += time.ns
+        below[family] = below.get(family, 0) + time.ns - time.low_ns
+        above[family] = above.get(family, 0) + time.high_ns - time.ns
+    shared = calibration.shared_error()
+    low, high = (summed(widths.values(), shared) for widths in (below, above))
+    return round(max(0.0, total - low)), round(total + high)
+
+
+def summed(widths: Iterable[float], shared: float) -> float:
+    """The width of a sum of errors that are independent but for a share in common."""
+    values = list(widths)
+    return math.sqrt((1 - shared) * sum(w * w for w in values) + shared * sum(values) ** 2)
 
 
 def device_op_time(op: DeviceOp, chip: DeviceSpec) -> Estimate:
@@ -103,28 +125,29 @@ def device_op_time(op: DeviceOp, chip: DeviceSpec) -> Estimate:
         wide = _wide_product_time(op, chip)
         if wide is not None:
             return wide
-    found = float(predict(features_of(op, chip), calibration.costs(form, chip.arch)))
+    predicted_ns = float(predict(features_of(op, chip), calibration.costs(form, chip.arch)))
     mode = calibration.HOST if op.param("host") else calibration.KERNEL
     backing = calibration.backing(form, chip, mode)
-    return _estimate(found, found, op, chip, backing)
+    return _estimate(predicted_ns, predicted_ns, op, chip, backing)
 
 
 def _wide_product_time(op: DeviceOp, chip: DeviceSpec) -> Estimate | None:
-    """Two-dimensional multicast with whole K blocks, cut as ttnn does, of sizes in the published tables of large
-    products; None for others."""
-    product, config = product_of(op), op.param("config")
-    blocks = blocks_for(product, chip, cores=op.cores)
+    """Two-dimensional multicast in whole K blocks, of sizes in the published tables of large products; None for others.
+    Those tables have configs of ttnn's own choice, all from DRAM, and hand-made ones, from DRAM and from shards."""
+    product = product_of(op)
+    blocks = told_blocks(op, chip)
     if blocks.kind != "2d" or blocks.k < 2 or product.batch > 1:
         return None
-    if config is not None and (config.per_core_m, config.per_core_n, config.block_w) != (blocks.m, blocks.n, blocks.k):
-        return None
-    parameters = calibration.matmul_parameters(chip.arch, "out of the box")
-    found = float(matmul.kernel_ns(matmul.features(product, blocks), parameters, chip.clock_ghz))
-    backing = calibration.backing("matmul", chip, "out of the box")
+    mode = "tuned" if product.sharded or op.param("program") else "out of the box"
+    parameters = calibration.matmul_parameters(chip.arch, mode)
+    predicted_ns = float(matmul.kernel_ns(matmul.features(product, blocks), parameters, chip.clock_ghz))
+    inside = calibration.costs("2D product", chip.arch)
+    predicted_ns += sum(n * inside[name] for name, n in fused(op, blocks.m * blocks.n).items()) / chip.clock_ghz
+    backing = calibration.backing("matmul", chip, mode)
     size = product.m * product.k * product.n
     if backing is not None and not backing.reaches(size):
         return None
-    return _estimate(found, size, op, chip, backing)
+    return _estimate(predicted_ns, size, op, chip, backing and backing.elsewhere())
 
 
 def product_call_time(product: matmul.Product, chip: DeviceSpec, tuned: bool, traced: bool) -> Estimate:
@@ -132,9 +155,9 @@ def product_call_time(product: matmul.Product, chip: DeviceSpec, tuned: bool, tr
     mode = "tuned" if tuned else "out of the box"
     features = matmul.features(product, blocks_for(product, chip, tuned))
     features |= {"ghz": chip.clock_ghz, "traced": float(traced)}
-    found = float(matmul.call_ns(features, calibration.matmul_parameters(chip.arch, mode)))
+    predicted_ns = float(matmul.call_ns(features, calibration.matmul_parameters(chip.arch, mode)))
     backing = calibration.backing("matmul", chip, mode)
-    return _interval(found, product.m * product.k * product.n, backing)
+    return _interval(predicted_ns, product.m * product.k * product.n, backing)
 
 
 def _estimate(
@@ -142,10 +165,10 @@ def _estimate(
 ) -> Estimate:
     """No faster than the arithmetic at the engine's own rate."""
     floor = op.engine_cycles(chip) / chip.clock_ghz
-    found = _interval(max(predicted, floor), size, backing)
+    estimate = _interval(max(predicted, floor), size, backing)
     least = math.ceil(floor)
-    ns, low_ns, high_ns = (max(value, least) for value in (found.ns, found.low_ns, found.high_ns))
-    return Estimate(ns, low_ns, high_ns, found.calibrated, cores_of(op, chip))
+    ns, low_ns, high_ns = (max(value, least) for value in (estimate.ns, estimate.low_ns, estimate.high_ns))
+    return Estimate(ns, low_ns, high_ns, estimate.calibrated, cores_of(op, chip))
 
 
 def _interval(ns: float, size: float, backing: calibration.Backing | None) -> Estimate:

@@ -103,13 +103,15 @@ def _in_the_name_of(program: str, text: str) -> str:
 
 
 def _expand(words: list[str]) -> list[str]:
-    """`proveout linear.py …` means `proveout benchmark linear.py …`; no words at all ask for help.
+    """`proveout linear.py …` means `proveout benchmark linear.py …`, as does a folder; no words at all ask for help.
 
     `--labels a::b c::d` means `--labels a::b --labels c::d`.
     """
     if not words:
         return ["--help"]
-    spelled: list[str] = ["benchmark"] if words[0].partition("::")[0].endswith(SCRIPTS) else []
+    first = words[0]
+    scripts = first.partition("::")[0].endswith(SCRIPTS) or (os.path.isdir(first) and first not in verbs.names())
+    spelled: list[str] = ["benchmark"] if scripts else []
     labels = False
     for word in words:
         key, mark, _ = word.partition("::")
@@ -135,7 +137,7 @@ class _Verbs(typer.core.TyperGroup):
             return None
         app = typer.Typer(**PLAIN)
         theirs = ctx.info_name == BENCHIT and cmd_name in benchit.VERBS
-        function = benchit.load(cmd_name) if theirs else verbs.load(cmd_name)
+        function = benchit.load(cmd_name) if theirs else verbs.function(cmd_name)
         app.command(cmd_name, help=_in_the_name_of(str(ctx.info_name), function.__doc__ or ""))(function)
         return typer.main.get_command(app)
 

@@ -16,7 +16,7 @@ from proveout.runtimes import check_runtime
 from proveout.store import Store, fallback_rows
 from proveout.sweep import Local, Result, Workers, sweep
 from proveout.sweep.cluster import Cluster
-from proveout.types import Do, Explain, Record, Runtime, Sequenced
+from proveout.types import Do, Explain, Record, Runtime, Sequenced, Tune
 
 
 def run(
@@ -31,12 +31,13 @@ def run(
     sequence: Path | None = None,
     explain: Explain | None = None,
     slower_than_ns: int | None = None,
+    tune: Tune | None = None,
 ) -> list[Result]:
     """Serve a request; what is finished is in the store even when this is interrupted."""
-    asked = check(request, do, runtime, lean)
+    plan = check(request, do, runtime, lean)
     built = Sequenced.of(sequence) if sequence else None
     job = dataclasses.replace(
-        asked.job, onnx_opset=onnx_opset, sequence=built, explain=explain, slower_than_ns=slower_than_ns
+        plan.job, onnx_opset=onnx_opset, sequence=built, explain=explain, slower_than_ns=slower_than_ns, tune=tune
     )
     check_folder(artifacts)
     check_folder(dump, "--dump DIR")
@@ -44,15 +45,15 @@ def run(
     check_runtime(runtime, [script for script, _ in scripts])
     if all(script.suffix == ".onnx" for script, _ in scripts) and request.device not in (DEFAULT, HOST):
         raise UsageError(f"ONNX Runtime runs {scripts[0][0].name} on the CPU; leave --device {request.device} out.")
-    asked = dataclasses.replace(
-        asked,
+    plan = dataclasses.replace(
+        plan,
         job=job,
         artifacts=artifacts,
         dump=dump,
-        alone=frozenset(device for device, _ in asked.targets if not find(device).shared),
+        alone=frozenset(device for device, _ in plan.targets if not find(device).shared),
     )
     with Progress() as progress:
-        return sweep(asked, scripts, _workers(request, asked.store, [script for script, _ in scripts]), progress)
+        return sweep(plan, scripts, _workers(request, plan.store, [script for script, _ in scripts]), progress)
 
 
 def _workers(request: Request, store: Store, scripts: Sequence[Path]) -> Workers:

@@ -68,8 +68,8 @@ WeightsOption = Annotated[
     str,
     typer.Option(
         "--weights",
-        metavar="random|pretrained|DIR",
-        help="What from_pretrained gives: seeded random weights, the real ones, or those in a folder.",
+        metavar="random|pretrained|meta|DIR",
+        help="What from_pretrained gives: seeded random weights, the real ones, shapes alone, or those in a folder.",
         show_default=False,
     ),
 ]

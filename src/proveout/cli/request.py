@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from proveout.capture import How, resolve, with_labels
-from proveout.capture.weights import check_weights
+from proveout.capture.weights import CHOICES, check_weights
 from proveout.cli.options import (
     All,
     CacheDir,
@@ -37,8 +37,8 @@ from proveout.devices.registry import DEFAULT, find, settings_for
 from proveout.errors import UsageError
 from proveout.limits import machine_memory
 from proveout.store import Store
-from proveout.sweep import Asked
-from proveout.types import Do, Job, Limits, Runtime, Workload
+from proveout.sweep import SweepPlan
+from proveout.types import META, Do, Job, Limits, Runtime, Workload
 
 
 class Rebuild(StrEnum):
@@ -50,6 +50,8 @@ class Rebuild(StrEnum):
 class Precision(StrEnum):
     model = "model"
     bfloat16 = "bfloat16"
+    float16 = "float16"
+    tf32 = "tf32"
 
 
 PROCESSES = 256
@@ -128,12 +130,14 @@ class Request:
 DURATION_S = 5.0
 
 
-def check(request: Request, do: tuple[Do, ...] = (), runtime: Runtime = "proveout", lean: bool = False) -> Asked:
+def check(request: Request, do: tuple[Do, ...] = (), runtime: Runtime = "proveout", lean: bool = False) -> SweepPlan:
     """What a request asks of each model; refuses what cannot be right before any process starts."""
     if request.ray is not None and request.jobs != 1:
         raise UsageError("--jobs is for this machine and --ray for a cluster; choose one.")
     if request.iterations and request.duration:
         raise UsageError("--iterations and --duration both say how long to time; keep one.")
+    if request.weights == META and do != ("compile",):
+        raise UsageError("--weights meta gives shapes without values, which nothing can run. Use: compile --dry-run")
     names = [name.strip() for name in request.device.split(",")]
     devices = list(dict.fromkeys(find(name).name for name in names))
     store = Store(request.cache_dir)
@@ -152,13 +156,13 @@ def check(request: Request, do: tuple[Do, ...] = (), runtime: Runtime = "proveou
     )
     how = How(request.script_args, request.small, request.max_depth, checked_weights(request.weights), limits)
     targets = tuple((device, settings_for(device, _chosen(request))) for device in devices)
-    return Asked(store, targets, job, how, request.rebuild.value)
+    return SweepPlan(store, targets, job, how, request.rebuild.value)
 
 
 def checked_weights(weights: str) -> str:
     """The choice, as a whole path where it is a folder: workers may stand elsewhere."""
     check_weights(weights)
-    return weights if weights in ("", "random", "pretrained") else os.path.abspath(os.path.expanduser(weights))
+    return weights if weights in CHOICES else os.path.abspath(os.path.expanduser(weights))
 
 
 def limits_of(memory_gib: float | None, no_network: bool, sandbox: bool) -> Limits:
@@ -173,8 +177,8 @@ def chosen_scripts(
     labels: Sequence[str] | None,
 ) -> list[tuple[Path, tuple[str, ...]]]:
     """The scripts that a command line means; labels without any script are asked of all."""
-    found = resolve(scripts or [], search_dir or [], all_scripts or bool(labels and not scripts))
-    return with_labels(found, labels or [])
+    matches = resolve(scripts or [], search_dir or [], all_scripts or bool(labels and not scripts))
+    return with_labels(matches, labels or [])
 
 
 def takes_request(verb: Callable[..., int]) -> Callable[..., int]:

@@ -22,17 +22,17 @@ Pairs = tuple[tuple[str, str], ...]
 
 def conditions(gpu: bool = False) -> Pairs:
     """All that can be told, in a fixed order; GPUs only where one is used."""
-    told = [
+    facts = [
         ("python", platform.python_version()),
         *versions(),
         ("system", f"{platform.system()} {platform.release()} {platform.machine()}"),
         ("cpu", cpu_name()),
     ]
-    told += [(name, text) for name, read in _SOURCES.items() if (text := read()) is not None]
-    told += [(name, os.environ[name]) for name in THREADS if name in os.environ]
+    facts += [(name, text) for name, read in _SOURCES.items() if (text := read()) is not None]
+    facts += [(name, os.environ[name]) for name in THREADS if name in os.environ]
     if gpu:
-        told += gpus()
-    return tuple(told)
+        facts += gpus()
+    return tuple(facts)
 
 
 def environment() -> Pairs:
@@ -50,13 +50,13 @@ def environment() -> Pairs:
 
 def versions() -> list[tuple[str, str]]:
     """Of the packages that are here."""
-    found = []
+    packages = []
     for name in PACKAGES:
         try:
-            found.append((name, metadata.version(name)))
+            packages.append((name, metadata.version(name)))
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return packages
 
 
 def cpu_name() -> str:
@@ -90,15 +90,15 @@ def gpus() -> list[tuple[str, str]]:
         return [("gpu", "unknown: the package nvidia-ml-py is not installed")]
     try:
         pynvml.nvmlInit()
-        told = [("gpu_driver", str(pynvml.nvmlSystemGetDriverVersion()))]
+        facts = [("gpu_driver", str(pynvml.nvmlSystemGetDriverVersion()))]
         for index in range(pynvml.nvmlDeviceGetCount()):
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
             now, most = (
                 f(handle, pynvml.NVML_CLOCK_SM)
                 for f in (pynvml.nvmlDeviceGetClockInfo, pynvml.nvmlDeviceGetMaxClockInfo)
             )
-            told.append((f"gpu{index}", f"{pynvml.nvmlDeviceGetName(handle)}, SM clock {now} of {most} MHz"))
-        return told
+            facts.append((f"gpu{index}", f"{pynvml.nvmlDeviceGetName(handle)}, SM clock {now} of {most} MHz"))
+        return facts
     except pynvml.NVMLError as error:
         return [("gpu", f"unknown: {error}")]
 
@@ -125,8 +125,8 @@ def _affinity() -> str:
 
 
 def _governors() -> str | None:
-    found = {text for path in CPU.glob("cpu[0-9]*/cpufreq/scaling_governor") if (text := _read(path))}
-    return ", ".join(sorted(found)) or None
+    governors = {text for path in CPU.glob("cpu[0-9]*/cpufreq/scaling_governor") if (text := _read(path))}
+    return ", ".join(sorted(governors)) or None
 
 
 def _turbo() -> str | None:

@@ -85,7 +85,7 @@ def as_arguments(inputs: Any) -> Arguments:
 
 
 @dataclass
-class Ran:
+class LoopResult:
     """What a worker has to say besides its stamps."""
 
     calls: int = 0
@@ -108,9 +108,9 @@ def measure(
     stopped: Callable[[], bool] = lambda: False,
     on_error: OnError = "fail",
     keep: Callable[[Any], Any] | None = None,
-) -> Ran:
+) -> LoopResult:
     """Call until the deadline, `limit` calls, the end of the inputs, or `stopped`; `keep` copies outputs to look at."""
-    ran = Ran()
+    ran = LoopResult()
     try:
         _pieces(caller, writer, ran, start_ns, deadline_ns, limit, stopped, on_error, keep)
     except NoRoom as error:
@@ -128,7 +128,7 @@ def loop_of(caller: Caller) -> Callable[..., tuple[int, bool, Any, Any]]:
 def _pieces(
     caller: Caller,
     writer: StampWriter | HistogramWriter,
-    ran: Ran,
+    ran: LoopResult,
     start_ns: int,
     deadline_ns: int,
     limit: int | None,
@@ -153,12 +153,12 @@ def _pieces(
         last = first + min(piece, writer.rows - first, left)
         done = False
         try:
-            writer.row, done, output, given = loop(caller, writer, first, last, deadline_ns, keep is not None)
+            writer.row, done, output, arguments = loop(caller, writer, first, last, deadline_ns, keep is not None)
             in_a_row = 0
-            wanted = keep is not None and given is not None and len(ran.outputs) < KEPT_OUTPUTS
+            wanted = keep is not None and arguments is not None and len(ran.outputs) < KEPT_OUTPUTS
             if wanted and clock() >= keep_at:
                 assert keep is not None
-                ran.outputs.append((given, keep(output)))
+                ran.outputs.append((arguments, keep(output)))
                 keep_at += (deadline_ns - start_ns) // KEPT_OUTPUTS
         except (Exhausted, BrokenBarrierError):
             writer.row, done = writer.written(first), True
@@ -248,14 +248,14 @@ def _drawn(
                 return at // 2 + 1, True, None, None
         if not capture:
             return last, False, None, None
-        given = next(source, None)
-        if given is None:
+        arguments = next(source, None)
+        if arguments is None:
             raise Exhausted
-        at, (args, kwargs) = 2 * last - 2, given
+        at, (args, kwargs) = 2 * last - 2, arguments
         view[at] = now()
         output = call(*args, **kwargs)
         view[at + 1] = now()
-        return last, view[at + 1] >= deadline, output, given
+        return last, view[at + 1] >= deadline, output, arguments
     except Exception:
         if at >= 2 * first and not view[at + 1]:  # the call raised, not the source
             caller.pending = (args, kwargs), 0
@@ -269,7 +269,7 @@ def _general(
     call, now, view, width = caller.call, clock, writer.view, writer.width
     preprocess, postprocess, device_ns = caller.preprocess, caller.postprocess, caller.device_ns
     source, next_start = caller.source, caller.next_start
-    given: Any = caller.arguments
+    call_arguments: Any = caller.arguments
     arguments: Any = None
     intended = 0
     again, caller.pending = caller.pending, None
@@ -279,22 +279,22 @@ def _general(
             at = row * width
             if again is None:
                 if source is not None:
-                    given = None  # what `source` raises is not the last call's
-                    given = next(source, None)
-                    if given is None:
+                    call_arguments = None  # what `source` raises is not the last call's
+                    call_arguments = next(source, None)
+                    if call_arguments is None:
                         raise Exhausted
                 if next_start is not None:
                     intended = next_start()
             else:
-                (given, intended), again = again, None
+                (call_arguments, intended), again = again, None
             if next_start is not None:
                 view[at] = intended
                 at += 1
             view[at] = now()
             at += 1
-            arguments = given
+            arguments = call_arguments
             if preprocess is not None:
-                arguments = as_arguments(preprocess(*given[0], **given[1]))
+                arguments = as_arguments(preprocess(*call_arguments[0], **call_arguments[1]))
                 view[at] = now()
                 at += 1
             args, kwargs = arguments
@@ -311,8 +311,8 @@ def _general(
             if end >= deadline:
                 return row + 1, True, output, arguments
     except Exception:
-        if given is not None:
-            caller.pending = given, intended
+        if call_arguments is not None:
+            caller.pending = call_arguments, intended
         raise
     return last, False, output, arguments
 
@@ -334,15 +334,19 @@ def _binned(
     half = histogram.BITS - 1
     try:
         for row in range(first, last):
-            given = fixed
+            call_arguments = fixed
             if source is not None:
-                given = next(source, None)
-                if given is None:
+                call_arguments = next(source, None)
+                if call_arguments is None:
                     raise Exhausted
                 start = now()
             if next_start is not None:
                 start = next_start()
-            arguments = given if preprocess is None else as_arguments(preprocess(*given[0], **given[1]))
+            arguments = (
+                call_arguments
+                if preprocess is None
+                else as_arguments(preprocess(*call_arguments[0], **call_arguments[1]))
+            )
             output = call(*arguments[0], **arguments[1])
             if postprocess is not None:
                 postprocess(output)

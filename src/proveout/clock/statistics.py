@@ -72,11 +72,11 @@ class Summary:
     """The sample's own quantiles at the shares of `CURVE`: for drawing, without a claim about the truth."""
 
     def percentile(self, percent: float) -> Estimate:
-        found = next((p.ns for p in self.percentiles if p.percent == percent), None)
-        if found is None:
+        estimate = next((p.ns for p in self.percentiles if p.percent == percent), None)
+        if estimate is None:
             known = ", ".join(f"{p.percent:g}" for p in self.percentiles)
             raise UsageError(f"percentile {percent:g} was not summarised; there are {known}. Ask summarise for it.")
-        return found
+        return estimate
 
 
 def summarise(samples_ns: npt.ArrayLike, percents: Sequence[float] = PERCENTILES) -> Summary:

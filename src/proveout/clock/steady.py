@@ -156,8 +156,8 @@ def _few(m: _Measurement) -> Problem | None:
         return Problem("too few samples", counted(len(m.samples), "sample"), f"Take at least {MIN_SAMPLES}")
     if m.summary.independent < MIN_INDEPENDENT:
         times = math.ceil(MIN_INDEPENDENT / m.summary.independent)
-        found = f"{m.summary.n} samples are worth {m.summary.independent:.0f} independent ones: neighbours are alike"
-        return Problem("too few samples", found, f"Measure {times} times as long")
+        sentence = f"{m.summary.n} samples are worth {m.summary.independent:.0f} independent ones: neighbours are alike"
+        return Problem("too few samples", sentence, f"Measure {times} times as long")
     return None
 
 
@@ -184,9 +184,9 @@ def _two_modes(m: _Measurement) -> Problem | None:
     fast, slow = (float(np.median(side)) for side in (values[:split], values[split:]))
     if explained[split - 1] < TWO_MODES or minor < MODES_APART or slow - fast < MODES_APART:
         return None
-    found = f"two groups: {1 - split / len(values):.0%} of the calls take {math.exp(slow - fast):.2f} times as long"
+    sentence = f"two groups: {1 - split / len(values):.0%} of the calls take {math.exp(slow - fast):.2f} times as long"
     return Problem(
-        "bimodal", found, "Neither mean nor median describes both: pin threads and cores, or report the groups apart"
+        "bimodal", sentence, "Neither mean nor median describes both: pin threads and cores, or report the groups apart"
     )
 
 
@@ -209,8 +209,8 @@ def _coarse_clock(m: _Measurement) -> Problem | None:
     tick = int(steps.min()) if steps.size else middle
     if len(m.looked_at) < MIN_SAMPLES or (middle > 0 and tick <= TICK * middle):
         return None
-    found = f"times are {tick} ns apart at least, at a median of {middle} ns"
-    return Problem("clock resolution", found, "Time several calls as one sample, or use a finer clock")
+    sentence = f"times are {tick} ns apart at least, at a median of {middle} ns"
+    return Problem("clock resolution", sentence, "Time several calls as one sample, or use a finer clock")
 
 
 def _inconsistent(m: _Measurement) -> Problem | None:
@@ -220,13 +220,13 @@ def _inconsistent(m: _Measurement) -> Problem | None:
     busy = float(m.samples.sum(dtype=np.float64)) / (max(m.elapsed_ns, 1) * m.concurrency)
     if BUSY[0] <= busy <= BUSY[1]:
         return None
-    found = f"calls fill {busy:.0%} of the time that {m.concurrency} callers had"
+    sentence = f"calls fill {busy:.0%} of the time that {m.concurrency} callers had"
     advice = (
         "The rest is spent outside of the calls: look at the harness's overhead and at pre- and postprocessing"
         if busy < 1
         else "More is not possible: check the stamps, the elapsed time and the number of callers"
     )
-    return Problem("throughput inconsistent", found, advice)
+    return Problem("throughput inconsistent", sentence, advice)
 
 
 _CHECKS: tuple[Callable[[_Measurement], Problem | None], ...] = (

@@ -31,6 +31,10 @@ MORE_WOULD_HELP = {"too few samples", "high variance"}
 
 FIRST_TOKEN = "first token"
 """What the Timing is of: from the start of a generation to its first token."""
+TOKEN_GAP = "token gap"
+"""Between two tokens of a generation, each gap."""
+PER_TOKEN = "time per token"
+"""Of each generation: the time after its first token ÷ the tokens after the first."""
 
 Note = Callable[[int, bool], None]
 
@@ -55,7 +59,7 @@ def measured(
     caller = Caller(lambda _: function(), ((None,), {}))  # of one argument: the quickest loop
     warm_by = clock() + round(WARMUP_SHARE * duration_s * 1e9) if duration_s else NEVER
     warmed = _calls(caller, warmup, warm_by, lambda ns: note(ns, True))
-    with _without_garbage():
+    with without_garbage():
         over = clock() + round(duration_s * 1e9) if duration_s else NEVER
         limit = MOST_SAMPLES if duration_s else iterations
         samples = _calls(caller, limit, over, lambda ns: note(ns, False))
@@ -127,7 +131,8 @@ def _times(writer: MemoryWriter) -> npt.NDArray[np.int64]:
 
 
 @contextmanager
-def _without_garbage() -> Iterator[None]:
+def without_garbage() -> Iterator[None]:
+    """Garbage is collected before, and not during."""
     collecting = gc.isenabled()
     gc.collect()
     gc.disable()

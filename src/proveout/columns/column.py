@@ -10,7 +10,7 @@ from proveout.columns.words import NOTHING, Row, plain
 from proveout.types import Record
 
 Place = Literal["terminal", "markdown", "html"]
-Shape = Literal["text", "number", "pcc", "share", "trend"]
+Shape = Literal["text", "name", "status", "number", "pcc", "share", "trend"]
 LATE = 500
 """Where a column stands that names no order: after the figures, before the reason."""
 

@@ -9,6 +9,7 @@ import dataclasses
 import json
 from collections.abc import Callable
 
+from proveout.clock.timing import FIRST_TOKEN, PER_TOKEN
 from proveout.coding import to_json
 from proveout.columns.column import Column, OnBoard, Shown
 from proveout.columns.read import coverage, median_ms, memory, numerics, parameters, served, time
@@ -33,14 +34,16 @@ def row(record: Record) -> Row:
 
 def shown() -> list[Shown]:
     """The columns of the table of models, from left to right."""
-    found = [dataclasses.replace(shown, key=column.name) for column in COLUMNS for shown in column.shown]
-    return sorted(found, key=lambda shown: shown.order)
+    columns = [dataclasses.replace(shown, key=column.name) for column in COLUMNS for shown in column.shown]
+    return sorted(columns, key=lambda shown: shown.order)
 
 
 def on_board() -> list[OnBoard]:
     """What the explorer's board has of a flat row, from left to right."""
-    found = [dataclasses.replace(drawn, key=drawn.key or column.name) for column in COLUMNS for drawn in _drawn(column)]
-    return sorted(found, key=lambda drawn: drawn.order)
+    columns = [
+        dataclasses.replace(drawn, key=drawn.key or column.name) for column in COLUMNS for drawn in _drawn(column)
+    ]
+    return sorted(columns, key=lambda drawn: drawn.order)
 
 
 def _drawn(column: Column) -> tuple[OnBoard, ...]:
@@ -88,7 +91,7 @@ COLUMNS: tuple[Column, ...] = (
             "Name of the model, and the arguments that its script was given; `--small` is a reduced size, not the "
             "published one.", called, 10, numeric=False, drop=0,
         ),),
-        (OnBoard("Model", 20, width="medium", pinned=True, help="Click a name to open its page.", value=called),),
+        (OnBoard("Model", 20, "name", width="medium", pinned=True, help="Click it to open its page.", value=called),),
     ),
     Column(
         "script", "varchar", lambda r: r.job.workload.script,
@@ -105,8 +108,9 @@ COLUMNS: tuple[Column, ...] = (
         (Shown(
             "Device", "Device",
             "The device the model was compiled for, and its numbers: precision (`model` keeps the model's own dtypes), "
-            "the weights' format where it is another, and on `sim` the numerics: `fast` or `faithful` (bit by bit). "
-            "What ran it, where that was not our compiler: `eager`, `inductor` or `ort`.",
+            "the weights' format where it is another, and on `sim` the numerics: `fast` (torch's kernels) or "
+            "`faithful` (the chip's rules). What ran it, where that was not our compiler: `eager`, "
+            "`inductor` or `ort`.",
             lambda r: f"{r['device']} {numbers(r)}", 30, numeric=False, drop=9,
         ),),
         (OnBoard("Device", 40, width="small"),),
@@ -137,7 +141,7 @@ COLUMNS: tuple[Column, ...] = (
             "compiled only.", lambda r: status_words(r).symbol, 40, numeric=False, drop=0,
         ),),
         (OnBoard(
-            "Status", 10, width=130, help="✓ it ran and every output is close enough; see the page for why.",
+            "Status", 10, "status", width=150, help="✓ it ran and every output is close enough; see the page for why.",
             value=_state, key="state",
         ),),
     ),
@@ -263,6 +267,35 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column("throughput_low", "double", served("throughput_avg_low")),
     Column("throughput_high", "double", served("throughput_avg_high")),
+    *time(
+        "first_token", FIRST_TOKEN,
+        (Shown(
+            "Time to First Token (ms)", "TTFT ms",
+            "Median time from the start of a request or a generation to its first token; under load it counts from the "
+            "intended start.", None, 132, kind="first_token_kind", drop=8, places=("terminal", "html"),
+        ),),
+        (),
+    ),
+    *time(
+        "per_token", PER_TOKEN,
+        (Shown(
+            "Time per Output Token (ms)", "TPOT ms",
+            "Median over requests of the time after the first token, divided by the tokens after the first.",
+            None, 134, kind="per_token_kind", drop=8, places=("terminal", "html"),
+        ),),
+        (),
+    ),
+    Column("tokens_per_s", "double", served("tokens_per_s")),
+    Column(
+        "goodput", "double", served("goodput"),
+        (Shown(
+            "Goodput (per second)", "Goodput/s",
+            "Requests per second that kept every limit of `slo`; of the same kind as the times.",
+            lambda r: number(r["goodput"]), 136, drop=8, places=("terminal", "html"),
+        ),),
+        (),
+    ),
+    Column("slo", "varchar", lambda r: (r.report or {}).get("slo") or None),
     Column("compile_s", "double", lambda r: sum(seconds for _, seconds in r.compile_s) if r.compile_s else None),
     Column(
         "l1_peak_bytes", "bigint", memory("l1_peak_bytes"),

@@ -40,8 +40,8 @@ def _in_float32(rule: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(rule)
     def decompose(*args: Any, **kwargs: Any) -> Any:
-        given = (*args, *kwargs.values())
-        if any(isinstance(t, torch.Tensor) and t.dtype == torch.bfloat16 for t in given):
+        arguments = (*args, *kwargs.values())
+        if any(isinstance(t, torch.Tensor) and t.dtype == torch.bfloat16 for t in arguments):
             return NotImplemented
         return rule(*args, **kwargs)
 

@@ -111,10 +111,10 @@ def _node_text(node: Node) -> str:
     head = f"%{node.name}: {_value_text(node.meta.get('val'))} = "
     if node.op != "call_function":
         return f"{head}{node.op}"
-    given = [*map(str, node.args), *(f"{k}={v}" for k, v in node.kwargs.items())]
+    arguments = [*map(str, node.args), *(f"{k}={v}" for k, v in node.kwargs.items())]
     module = origin_of(node).module
     target = node.target if isinstance(node.target, torch._ops.OpOverload) else getattr(node.target, "__name__", "")
-    return f"{head}{target}({', '.join(given)})" + (f"  # {module}" if module else "")
+    return f"{head}{target}({', '.join(arguments)})" + (f"  # {module}" if module else "")
 
 
 def _place(step: Step, program: Program) -> Place:
@@ -126,8 +126,8 @@ def _place(step: Step, program: Program) -> Place:
 
 
 def _origin_lines(origin: Origin) -> list[str]:
-    found = (("from", origin.aten), ("in", origin.module), ("at", origin.source))
-    return [f"{word} {text}" for word, text in found if text]
+    facts = (("from", origin.aten), ("in", origin.module), ("at", origin.source))
+    return [f"{word} {text}" for word, text in facts if text]
 
 
 def _spec_text(spec: TensorSpec) -> str:

@@ -195,7 +195,7 @@ class Emitter(Builder):
         return refusal(row, {k: spec(v) for k, v in attrs.items()})
 
     def cast(self, x: Value, dtype: str) -> Value:
-        if dtype == WIDE and self.profile.precision == "model":
+        if dtype == WIDE and self.profile.keeps_float32:
             dtype = "float32"
         if x.dtype == dtype:
             return x

@@ -81,17 +81,19 @@ def family_for(name: str) -> str | None:
     tags: tuple[Any, ...] = tuple(overload.tags) if overload is not None else ()
     if near:
         return rows[near[0]]
-    return "pointwise" if torch.Tag.pointwise in tags else "reduce" if torch.Tag.reduction in tags else None
+    if overload is not None and torch.Tag.pointwise in tags:
+        return "unary" if sum(str(a.type) == "Tensor" for a in overload._schema.arguments) == 1 else "pointwise"
+    return "reduce" if torch.Tag.reduction in tags else None
 
 
 def _overload(aten: str) -> torch._ops.OpOverload | None:
-    found: Any = torch.ops
+    overload: Any = torch.ops
     try:
         for part in aten.split("."):
-            found = getattr(found, part)
+            overload = getattr(overload, part)
     except AttributeError:
         return None
-    return found if isinstance(found, torch._ops.OpOverload) else None
+    return overload if isinstance(overload, torch._ops.OpOverload) else None
 
 
 def _decomposes(case: Case) -> bool:

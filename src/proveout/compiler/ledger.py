@@ -36,7 +36,7 @@ def ledger(graphs: Sequence[CompiledGraph], chip: DeviceSpec | None, settings: S
             statuses.setdefault((status.aten, status.reason), []).append(status)
     islands = _islands(statuses, books)
     lines = []
-    for group, found in statuses.items():
+    for group, group_statuses in statuses.items():
         island = islands[group]
         own = [book.caused_by({group}) for book in books]
         alone, together = (_add(book.saved_by(groups) for book in books) for groups in ({group}, island))
@@ -44,11 +44,11 @@ def ledger(graphs: Sequence[CompiledGraph], chip: DeviceSpec | None, settings: S
         lines.append(
             Fallback(
                 *group,
-                len(found),
-                cheapest_fix(_case(group, found, books)),
-                nodes=tuple(s.node for s in found),
-                modules=tuple(dict.fromkeys(s.module for s in found if s.module)),
-                sources=tuple(dict.fromkeys(s.source for s in found if s.source)),
+                len(group_statuses),
+                cheapest_fix(_case(group, group_statuses, books)),
+                nodes=tuple(s.node for s in group_statuses),
+                modules=tuple(dict.fromkeys(s.module for s in group_statuses if s.module)),
+                sources=tuple(dict.fromkeys(s.source for s in group_statuses if s.source)),
                 num_transfers=sum(cost.transfers for cost in own),
                 transfer_bytes=sum(cost.nbytes for cost in own),
                 transfer_ns=caused_ns if chip else None,
@@ -59,7 +59,7 @@ def ledger(graphs: Sequence[CompiledGraph], chip: DeviceSpec | None, settings: S
                 neighbours=tuple(sorted({aten for aten, _ in island - {group}})),
                 together_transfers=together.transfers,
                 together_ns=together.ns if chip else None,
-                cause=found[0].cause,
+                cause=group_statuses[0].cause,
             )
         )
     return tuple(sorted(lines, key=_rank))
@@ -77,8 +77,8 @@ class _Cost:
 
 
 def _add(costs: Iterable[_Cost]) -> _Cost:
-    found = list(costs)
-    return _Cost(sum(c.transfers for c in found), sum(c.nbytes for c in found), sum(c.ns for c in found))
+    total = list(costs)
+    return _Cost(sum(c.transfers for c in total), sum(c.nbytes for c in total), sum(c.ns for c in total))
 
 
 class _Book:
@@ -137,15 +137,15 @@ class _Book:
 
     def _transfers_for(self, moved: set[int]) -> set[int]:
         """To the host for no other reader, and back from one of these Steps."""
-        found = set()
+        transfers = set()
         for index, step in enumerate(self.graph.program.body):
             if step.kernel == TO_TORCH:
                 readers = self.readers.get(step.outputs[0], set())
                 if readers and readers <= moved and step.outputs[0] not in self.returned:
-                    found.add(index)
+                    transfers.add(index)
             elif step.kernel == FROM_TORCH and self.made_by.get(step.uses[0]) in moved:
-                found.add(index)
-        return found
+                transfers.add(index)
+        return transfers
 
     def _new_transfers(self, moved: set[int], gone: set[int]) -> list[tuple[str, str]]:
         """What would have to cross instead, and how: host values that these Steps read, results that the host reads."""

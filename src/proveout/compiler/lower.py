@@ -105,9 +105,9 @@ def lower(
                 raise Unlowerable(GRAPH_HOLDS(what=type(tensor).__name__))
             env[node] = emitter.constant(tensor)
         elif node.op == "output":
-            found = [_read(a, env) for a in node.args[0]]
-            updated = {name: found[state[i]] for i, name in resident if i in state}
-            returned = found[: len(found) - len(state)]
+            results = [_read(a, env) for a in node.args[0]]
+            updated = {name: results[state[i]] for i, name in resident if i in state}
+            returned = results[: len(results) - len(state)]
             outputs = tuple(Ref(emitter.on_host(v)) if isinstance(v, Value) else v for v in returned)
         elif node.target is operator.getitem:
             env[node] = _read(node.args[0], env)[node.args[1]]
@@ -118,7 +118,9 @@ def lower(
             statuses.append(status)
         else:
             raise Unlowerable(GRAPH_CALLS(what=str(node.target)))
-    kept = {w: made for w, value in updated.items() if (made := _kept_on_device(emitter, w, value)) is not None}
+    kept = {
+        w: kept_name for w, value in updated.items() if (kept_name := _kept_on_device(emitter, w, value)) is not None
+    }
     inputs = sorted((*inputs, *(pair for pair in resident if pair[1] in updated and pair[1] not in kept)))
     resident = [pair for pair in resident if pair[1] in kept or pair[1] not in updated]
     program = Program(
@@ -214,13 +216,13 @@ def _dtypes(arguments: dict[str, Any], emitter: Emitter) -> Iterator[str]:
 
 
 def _check_shapes(node: Node, result: Any, emitter: Emitter) -> None:
-    given = result if isinstance(result, tuple) else (result,)
-    for index, (value, expected) in enumerate(zip(given, emitter.outs, strict=True)):
+    results = result if isinstance(result, tuple) else (result,)
+    for index, (value, expected) in enumerate(zip(results, emitter.outs, strict=True)):
         if value is None and emitter.used(index) and expected is not None:
             raise Refused(NO_OUTPUT(index=index))
         if value is not None and expected is not None:
-            found, wanted = (value.shape, value.dtype), (expected.shape, expected.dtype)
-            assert found == wanted, f"lowering of {node.target} gives {found}, eager gives {wanted}"
+            actual, wanted = (value.shape, value.dtype), (expected.shape, expected.dtype)
+            assert actual == wanted, f"lowering of {node.target} gives {actual}, eager gives {wanted}"
 
 
 def _fall_back(
@@ -271,10 +273,10 @@ def _read(arg: Any, env: dict[Node, Any]) -> Any:
 
 
 def attribute(gm: GraphModule, target: Any) -> Any:
-    found: Any = gm
+    value: Any = gm
     for part in str(target).split("."):
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value
 
 
 def _output_tensors(node: Node) -> list[torch.Tensor | None]:

@@ -28,6 +28,7 @@ from proveout.compiler.program_passes import (
     cancel,
     configure_products,
     deallocate,
+    decide,
     fusions,
     hoist,
     keep_in_dram,
@@ -38,7 +39,9 @@ from proveout.compiler.program_passes import (
     prune,
     settle_state,
     shard_norms,
+    shard_users,
     sink,
+    sink_in_layout,
 )
 from proveout.compiler.sides import better_on_host
 from proveout.compiler.witness import Replay, Witness
@@ -305,7 +308,7 @@ def program_passes(
         passes.append(hoist)
         if settings.packs_weights:  # before products are joined: each weight's format is its own module's
             passes += [partial(pack_weights, settings=settings), prune]
-        passes += [*formulas, *moves, *products, prune, settle_state]
+        passes += [*formulas, sink_in_layout, cancel, prune, *products, prune, settle_state]
         if cut is not None:
             passes.append(cut)
         if chip is not None:
@@ -318,6 +321,10 @@ def program_passes(
             passes.append(partial(shard_norms, chip=chip, settings=settings))
         if chip is not None and settings.products == "configured":
             passes.append(partial(configure_products, chip=chip, settings=settings))
+        if chip is not None and settings.per_op:
+            passes += [partial(decide, chip=chip, settings=settings), prune]
+        if chip is not None:
+            passes.append(partial(shard_users, chip=chip))
         passes.append(deallocate)
         if chip is not None:
             passes.append(partial(evict, chip=chip, settings=settings))
@@ -332,7 +339,7 @@ def _vanished(before: Program, after: Program, program_pass: ProgramPass) -> dic
     gone = [s for s in before.steps if s.outputs and s.origin.node and s.origin.node not in left]
     if not gone:
         return {}
-    made = {n: s for s in after.steps for n in s.outputs}
+    makers = {n: s for s in after.steps for n in s.outputs}
     readers: dict[str, list[Step]] = {}
     for step in before.steps:
         for name in step.uses:
@@ -340,9 +347,9 @@ def _vanished(before: Program, after: Program, program_pass: ProgramPass) -> dic
     reasons = {}
     for step in gone:
         into = step
-        while not any(n in made for n in into.outputs) and into.outputs[0] in readers:
+        while not any(n in makers for n in into.outputs) and into.outputs[0] in readers:
             into = readers[into.outputs[0]][-1]
-        kernel = next((made[n].kernel for n in into.outputs if n in made), None)
+        kernel = next((makers[n].kernel for n in into.outputs if n in makers), None)
         reasons[step.origin.node] = f"fused into {kernel} by {by}" if kernel and _fuses(program_pass) else by
     return reasons
 

@@ -26,12 +26,16 @@ class Profile:
     target: Literal["ttnn", "torch"]
     precision: Precision = "model"
 
+    @property
+    def keeps_float32(self) -> bool:
+        return self.precision in ("model", "tf32")
+
     def device_dtype(self, dtype: str, range: Range | None = None) -> str:
         """The device dtype for eager's, given what is proven about the values; Refused says why there is none."""
         if dtype == WIDE:
             return "float32"
-        if dtype == "float32" and self.precision == "bfloat16":
-            return "bfloat16"
+        if dtype == "float32" and not self.keeps_float32:
+            return self.precision
         if self.target == "torch" or dtype in ("float32", "bfloat16", "int32", "uint32"):
             return dtype
         if dtype == "bool":

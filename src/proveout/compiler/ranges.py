@@ -38,9 +38,9 @@ def proven_ranges(graph: Graph) -> dict[Node, Range]:
     bounds: dict[Node, Range] = {}
     for node in reversed(graph.nodes):
         if _is_wide(node):
-            found = [r for user in node.users for r in _bounds_by(user, node, bounds)]
-            if found:
-                bounds[node] = max(r[0] for r in found), min(r[1] for r in found)
+            ranges = [r for user in node.users for r in _bounds_by(user, node, bounds)]
+            if ranges:
+                bounds[node] = max(r[0] for r in ranges), min(r[1] for r in ranges)
     unseen: dict[Node, Range] = {}
     for node in reversed(graph.nodes):
         is_open = _is_wide(node) and node not in bounds and bool(node.users)

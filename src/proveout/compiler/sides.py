@@ -74,13 +74,13 @@ def _from_weights(gm: GraphModule, weights: frozenset[int]) -> set[Node]:
 
 def _heavy(lowered: Lowered) -> set[str]:
     """Nodes that multiply matrices: those never leave."""
-    found = set()
+    heavy = set()
     for step in lowered.program.body:
         if not step.on_host and step.outputs:
             outputs = [lowered.program.specs[n] for n in step.outputs]
             if kernels()[step.kernel].work(specs_of(step, lowered.program.specs), outputs).phased:
-                found.add(step.origin.node)
-    return found
+                heavy.add(step.origin.node)
+    return heavy
 
 
 def _values(node: Node) -> Iterator[tuple[torch.Tensor, list[Node]]]:

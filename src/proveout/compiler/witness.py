@@ -53,11 +53,11 @@ class Witness:
         inputs, weights = self.positions
         named = {name: self._arguments[i] for name, i in zip(result.weights, weights, strict=True)}
         try:
-            found = self._replay(result, [self._arguments[i] for i in inputs], named)
+            replayed = self._replay(result, [self._arguments[i] for i in inputs], named)
         except OutOfMemory:
             return  # a later pass makes it fit, or the plan says why not
         rounds = any(spec.dtype.startswith("bfloat") for spec in result.specs.values())
-        self._hold(stage, found, EXACT if not rounds else NARROWED if stage in NARROWS else ROUNDED)
+        self._hold(stage, replayed, EXACT if not rounds else NARROWED if stage in NARROWS else ROUNDED)
 
     def _run_graph(self, gm: GraphModule) -> list[Any]:
         with torch.no_grad():

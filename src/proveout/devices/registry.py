@@ -6,6 +6,7 @@ import atexit
 import functools
 import importlib
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -45,6 +46,10 @@ class DeviceInfo:
     """Whether `settings.numerics` says how it computes."""
     bare: bool = False
     """Whether `proveout.benchmark` runs a model on it as it is; everywhere else it is compiled first."""
+    precisions: tuple[str, ...] = ("model", "bfloat16")
+    """The values of `settings.precision` that it takes."""
+    formats: tuple[str, ...] = ("same", "bfloat16", "bfloat8_b", "bfloat4_b")
+    """The values of `settings.weights` that it takes."""
     claims: str = ""
     """What a Job takes for itself on a node of a cluster, besides a core: `GPU`, or a custom resource such
     as `chip`, which a node with Tenstorrent chips offers: ray start --resources '{"chip": 4}'."""
@@ -98,6 +103,7 @@ def builtin() -> Iterator[DeviceInfo]:
             opener=_builtin("proveout.devices.host", "Cpu", mode),
             shared=True,
             bare=mode == "eager",
+            formats=("same",),
         )
     yield _gpu("cuda", "our kernels, Inductor for the rest")
     yield _gpu("cuda:eager", "our kernels, torch kernel by kernel for the rest")
@@ -115,10 +121,16 @@ def _builtin(module: str, attribute: str, *args: Any) -> Callable[[], Device]:
 
 def devices() -> dict[str, DeviceInfo]:
     """Every device by its full name, built-ins first."""
-    found = {info.name: info for info in builtin()}
-    for entry in metadata.entry_points(group=GROUP):
-        found[entry.name] = _plugin(entry)
-    return found
+    known = {info.name: info for info in builtin()}
+    for entry in _entries(tuple(sys.path)):
+        known[entry.name] = _plugin(entry)
+    return known
+
+
+@functools.lru_cache(maxsize=8)
+def _entries(path: tuple[str, ...]) -> tuple[metadata.EntryPoint, ...]:
+    """Other packages' devices; reading every installed package's file for them takes longer than a small compile."""
+    return tuple(metadata.entry_points(group=GROUP))
 
 
 def _gpu(name: str, meaning: str) -> DeviceInfo:
@@ -137,6 +149,8 @@ def _gpu(name: str, meaning: str) -> DeviceInfo:
         reason=reason,
         alias="" if mode else "gpu",
         bare=not mode,
+        precisions=("model", "bfloat16", "float16", "tf32"),
+        formats=("same", "int8", "float8"),
         claims="GPU",
     )
 

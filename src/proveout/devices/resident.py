@@ -10,7 +10,7 @@ import torch
 from proveout.devices.execute import Meanings, Transfers, body_function, fast, late_casts, on_chips, run_step
 from proveout.kernels.pieces import pieces_of
 from proveout.kernels.table import constant_tensor, torch_dtype
-from proveout.program import DEALLOCATE, Program, Ref, Result, Step, refs
+from proveout.program import DEALLOCATE, Program, Ref, Result, Step
 
 Body = Callable[..., list[Any]]
 
@@ -40,7 +40,7 @@ class Resident:
         self._depends = _dependencies(program)
         self._late = late_casts(program)
         self._filters = {s.attr("weight_tensor") for s in program.body if s.kernel == "ttnn.conv2d"}
-        self._stable = _stable_names(program)
+        self._stable = program.resident
         self._tensors: list[Any] = []
         self._live: dict[str, bool] = {}
         self._body = body_function(program, self._stable, self.transfers, self._meanings)
@@ -63,27 +63,43 @@ class Resident:
         self._tensors = []
 
     def _run_setup(self, changed: set[str]) -> None:
+        """Make what the body reads of these weights, and keep nothing else: results on the way go after their last
+        use, so a large model is there once and not once for every Step of its setup."""
         if any(w not in self._values for w in self.program.weights):
             return
+        due = self._due(changed)
+        last = {name: index for index, step in enumerate(due) for name in (*step.uses, *step.outputs)}
+        fleeting = last.keys() - {*self._stable, *self.program.weights, *(c.name for c in self.program.constants)}
         with torch.no_grad():
-            for step, depends in zip(self.program.setup, self._depends):
-                if step.kernel != DEALLOCATE and (
-                    depends & changed or any(n not in self._values for n in step.outputs)
-                ):
-                    if step.outputs[0] in self._late:
-                        self._values[step.outputs[0]] = self._values[step.uses[0]]
-                    else:
-                        self._values.update(zip(step.outputs, self.run_step(step, self._values)))
+            for index, step in enumerate(due):
+                if step.outputs[0] in self._late:
+                    self._values[step.outputs[0]] = self._values[step.uses[0]]
+                else:
+                    self._values.update(zip(step.outputs, self.run_step(step, self._values)))
+                for name in (*step.uses, *step.outputs):
+                    if last[name] == index and name in fleeting:
+                        self._values.pop(name, None)
         self._live = {w: self._reads_live(w) for w in self.program.weights}
         self._arrange_filters()
         self._tensors = [self._values[n] for n in self._stable]
+
+    def _due(self, changed: set[str]) -> list[Step]:
+        """The setup Steps to run, in order: those on whose results something depends that the body reads and that is
+        not there or made of a weight that changed."""
+        due, needed = [], set(self._stable)
+        for step, depends in zip(reversed(self.program.setup), reversed(self._depends)):
+            missing = any(n in needed and (depends & changed or n not in self._values) for n in step.outputs)
+            if step.kernel != DEALLOCATE and missing:
+                due.append(step)
+                needed.update(step.uses)
+        return due[::-1]
 
     def _arrange_filters(self) -> None:
         """Copies of filters go channels-last, as activations lie: at 7 x 7 a convolution takes half the time."""
         for step, depends in zip(self.program.setup, self._depends):
             if not any(self._live[weight] for weight in depends):
                 for name in step.outputs:
-                    value = self._values[name]
+                    value = self._values.get(name)
                     if Ref(name) in self._filters and isinstance(value, torch.Tensor) and value.dim() == 4:
                         self._values[name] = value.contiguous(memory_format=torch.channels_last)
 
@@ -91,8 +107,9 @@ class Resident:
         if weight in self._moved:
             return False
         storage = self._values[weight].untyped_storage().data_ptr()
-        made = (n for s, d in zip(self.program.setup, self._depends) if weight in d for n in s.outputs)
-        return all(t.untyped_storage().data_ptr() == storage for n in made for t in pieces_of(self._values[n]))
+        results = (n for s, d in zip(self.program.setup, self._depends) if weight in d for n in s.outputs)
+        kept = (self._values[n] for n in results if n in self._values)
+        return all(piece.untyped_storage().data_ptr() == storage for value in kept for piece in pieces_of(value))
 
     def holds_live(self, weight: str) -> bool:
         return self._live.get(weight, False)
@@ -113,15 +130,15 @@ class Resident:
     def advance(self, result: Result) -> None:
         for (weight, _), value in zip(self.program.state, result.state):
             if not self._live[weight]:  # one that is live changes as the caller writes to the weight
-                made = (s.outputs for s, d in zip(self.program.setup, self._depends) if weight in d)
-                self._values.update((name, value) for names in made for name in names)
+                results = (s.outputs for s, d in zip(self.program.setup, self._depends) if weight in d)
+                self._values.update((name, value) for names in results for name in names if name in self._values)
         self._tensors = [self._values[n] for n in self._stable]
 
     def run_step(self, step: Step, values: Mapping[str, Any]) -> tuple[Any, ...]:
         return run_step(step, values, self._meanings)
 
     def value(self, name: str) -> Any:
-        """A weight, a constant or a setup result, for replays that check Step by Step."""
+        """A weight, a constant or what the body reads of setup, for replays that check Step by Step."""
         value = self._values[name]
         return value.to(torch_dtype(self.program.specs[name].dtype)) if name in self._late else value
 
@@ -135,11 +152,3 @@ def _dependencies(program: Program) -> list[frozenset[str]]:
         roots.update(dict.fromkeys(step.outputs, depends))
         out.append(depends)
     return out
-
-
-def _stable_names(program: Program) -> list[str]:
-    """What the body reads that is not an input and not its own."""
-    own = {n for s in program.body for n in s.outputs} | set(program.inputs)
-    reads = [*(n for s in program.body for n in s.uses), *(r.name for r in refs(program.outputs))]
-    reads += [value for _, value in program.state]
-    return list(dict.fromkeys(n for n in reads if n not in own))

@@ -70,16 +70,16 @@ class OnTtnn:
 
     def drop_weights(self, names: Iterable[str]) -> None:
         for name in names:
-            for made in (name, *self._made_of(name)):
-                self._values.pop(made, None)
+            for derived in (name, *self._made_of(name)):
+                self._values.pop(derived, None)
 
     def _made_of(self, weight: str) -> list[str]:
         """What setup makes of a weight."""
-        made = {weight}
+        derived = {weight}
         for step in self.program.setup:
-            if made.intersection(step.uses):
-                made.update(step.outputs)
-        return sorted(made - {weight})
+            if derived.intersection(step.uses):
+                derived.update(step.outputs)
+        return sorted(derived - {weight})
 
     def holds_live(self, weight: str) -> bool:
         return False
@@ -107,10 +107,10 @@ class OnTtnn:
             self._device.ttnn.deallocate(attrs["tensor"])
             return ()
         function = aten_op(step.kernel) if step.on_host else self._function(step.kernel)
-        found = function(**attrs)
-        if isinstance(found, (tuple, list)):
-            return tuple(f for f in found if f is not None)
-        return (found,)
+        result = function(**attrs)
+        if isinstance(result, (tuple, list)):
+            return tuple(f for f in result if f is not None)
+        return (result,)
 
     def _function(self, kernel: str) -> Any:
         if kernel not in kernels():

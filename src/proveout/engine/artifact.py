@@ -96,10 +96,10 @@ def _described(compiled: Compiled, args: Sequence[Any], kwargs: Any) -> tuple[tu
             constants.append((index, leaf))
     inputs = []
     for name, position in zip(program.inputs, variant.compiled.input_positions):
-        found = next((i for i, leaf in enumerate(leaves) if _same_place(leaf, call[position])), None)
-        if found is None:
+        position_of = next((i for i, leaf in enumerate(leaves) if _same_place(leaf, call[position])), None)
+        if position_of is None:
             raise UsageError(f"input {name} of the Program is none of the call's arguments: the model cannot be saved.")
-        inputs.append(found)
+        inputs.append(position_of)
     weights = {name: call[position] for name, position in zip(program.weights, variant.compiled.weight_positions)}
     results, result_structure = tree_flatten(outputs)
     holders: dict[str, dict[Any, Any]] = {
@@ -161,9 +161,9 @@ class Saved:
         self._check_reference(load_file(check_plain(folder / REFERENCE)))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        leaves, given = tree_flatten((args, kwargs))
-        if given != self._arguments:
-            raise DeviceError(f"the saved model takes {self._arguments}; this call gives {given}.")
+        leaves, structure = tree_flatten((args, kwargs))
+        if structure != self._arguments:
+            raise DeviceError(f"the saved model takes {self._arguments}; this call gives {structure}.")
         for index, wanted in self._head.constants:
             if type(leaves[index]) is not type(wanted) or leaves[index] != wanted:
                 raise DeviceError(f"argument {index} is {leaves[index]!r}; the model was compiled for {wanted!r}.")
@@ -221,8 +221,8 @@ class Saved:
     def _check_weights(self, weights: Tensors) -> None:
         for name in self.program.weights:
             spec = self.program.specs[name]
-            found = weights.get(name)
-            if found is None or tuple(found.shape) != spec.shape or found.dtype != torch_dtype(spec.dtype):
+            weight = weights.get(name)
+            if weight is None or tuple(weight.shape) != spec.shape or weight.dtype != torch_dtype(spec.dtype):
                 raise ValueError(f"weight {name!r} is missing or is not {spec}")
         if strange := weights.keys() - set(self.program.weights):
             raise ValueError(f"{WEIGHTS} holds {min(strange)!r}, which the Program does not know")
@@ -291,9 +291,9 @@ def _head(folder: Path) -> Head:
         raise UsageError(f"{folder} is no saved model: there is no {HEAD} in it.")
     try:
         data = read_json(folder / HEAD)
-        found = data.get("schema") if isinstance(data, dict) else None
-        if type(found) is not int or found != SCHEMA:
-            raise UsageError(f"{folder} has schema {found!r}; this version reads {SCHEMA}. Compile and save it again.")
+        schema = data.get("schema") if isinstance(data, dict) else None
+        if type(schema) is not int or schema != SCHEMA:
+            raise UsageError(f"{folder} has schema {schema!r}; this version reads {SCHEMA}. Compile and save it again.")
         return from_json(Head, data)
     except UsageError:
         raise

@@ -15,9 +15,11 @@ from functorch.compile import default_partition, make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.source import AttrSource, GlobalSource
 from torch._functorch._aot_autograd.descriptors import PlainAOTInput
-from torch._guards import ChainedSource, Source
+from torch._guards import ChainedSource, Source, detect_fake_mode
+from torch._subclasses import FakeTensorMode
 from torch.fx import GraphModule
 from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_map_only
 
 from proveout.compiler import CompiledGraph
 from proveout.compiler.decompositions import decompositions, kept_whole
@@ -95,6 +97,8 @@ class Capture:
     def __call__(self, gm: GraphModule, example_inputs: list[torch.Tensor]) -> Any:
         if self.keep:
             self.breaks += _graph_break(gm)
+        if self.dry and any(isinstance(t, torch.Tensor) and t.is_meta for t in example_inputs):
+            gm, example_inputs = _as_on_host(gm, example_inputs)
         held = _held(gm)
         compiler = aot_autograd(
             fw_compiler=self._compiler("forward"),
@@ -130,6 +134,26 @@ class Capture:
         return compile_one
 
 
+def _as_on_host(gm: GraphModule, inputs: list[Any]) -> tuple[GraphModule, list[Any]]:
+    """A model without weights as if it had them here: PyTorch traces attention on `meta` otherwise than on a device."""
+
+    def moved(value: Any) -> Any:
+        return HOST if isinstance(value, torch.device) and value.type == "meta" else value
+
+    for node in gm.graph.nodes:
+        node.args, node.kwargs = (tree_map_only(torch.device, moved, part) for part in (node.args, node.kwargs))
+    gm.recompile()
+    mode = detect_fake_mode(inputs) or FakeTensorMode()
+    with mode:
+        return gm, [
+            torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=HOST) if isinstance(t, torch.Tensor) else t
+            for t in inputs
+        ]
+
+
+HOST = torch.device("cpu")
+
+
 def _attention_as_one_op(inputs: list[Any]) -> contextlib.AbstractContextManager[Any]:
     """On a GPU, PyTorch has several ops for attention: this one's results are all tensors, so that it can be a Step."""
     if not any(isinstance(t, torch.Tensor) and t.is_cuda for t in inputs):
@@ -144,12 +168,20 @@ _numbers = itertools.count()
 
 def _check_numbers(info: DeviceInfo, settings: Settings) -> None:
     """A setting that the device could only ignore is refused: the report would say what was not done."""
-    if info.target != "torch":
-        return
-    if settings.numerics != "fast":
+    if settings.precision not in info.precisions:
+        raise UsageError(
+            f"device {info.name!r} does not compute in {settings.precision!r}: use {', '.join(info.precisions)}."
+        )
+    if info.target == "torch" and settings.numerics != "fast":
         raise UsageError(f"numerics={settings.numerics!r} is the chip's: device {info.name!r} has its own. Use 'sim'.")
-    if settings.packs_weights:
-        raise UsageError(f"device {info.name!r} keeps weights in torch's formats: use 'sim', or weights='same'.")
+    formats = [settings.weights, *(dtype for _, dtype in settings.overrides)]
+    for dtype in formats if info.target == "ttnn" else formats[:1]:
+        if dtype not in info.formats:
+            raise UsageError(
+                f"device {info.name!r} does not keep weights in {dtype!r}: use one of {', '.join(info.formats)}."
+            )
+    if info.target == "torch" and settings.overrides:
+        raise UsageError(f"device {info.name!r} has one format for all weights: use 'sim', or no overrides.")
 
 
 def _graph_break(gm: GraphModule) -> list[str]:

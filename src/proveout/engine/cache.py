@@ -48,8 +48,8 @@ def key_of(
     """Changes with everything that compiling depends on: the graph, where its lines come from, target and settings,
     and our own code."""
     seal = hashlib.sha256()
-    given = [sorted(weights), sorted(state.items())]
-    what = [to_json(profile), to_json(settings), to_json(chip), given, _own_code()]
+    names = [sorted(weights), sorted(state.items())]
+    what = [to_json(profile), to_json(settings), to_json(chip), names, _own_code()]
     seal.update(json.dumps(what).encode())
     for part in _graph_text(gm):
         seal.update(part.encode())
@@ -59,22 +59,25 @@ def key_of(
     return seal.hexdigest()
 
 
+def program_of(fingerprint: str) -> Program | None:
+    """The Program of a fingerprint, where a graph that compiled to it is still kept: for those who look at it."""
+    try:
+        key = plain_bytes(_named_by(fingerprint)).decode("ascii").strip()
+        program = _read(key)[1]
+        accept(program, NAMESPACES)
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return None
+    return program if program.fingerprint == fingerprint else None
+
+
 def load(
     key: str, name: str, gm: GraphModule, target: str, chip: DeviceSpec | None, settings: Settings
 ) -> CompiledGraph | None:
     """The compiled graph of this key, under the given name, or None."""
     path = _path(key)
     try:
-        seal, _, payload = plain_bytes(path).partition(b"\n")
-        if not hmac.compare_digest(seal, _seal(key, payload)):
-            return None
-        head, _, blob = payload.partition(b"\n")
-        entry = from_json(_Entry, json.loads(head))
-        raw, start = {}, 0
-        for constant, size in entry.sizes:
-            raw[constant] = blob[start : start + size]
-            start += size
-        program = replace(Program.from_json(entry.program, raw), name=name)
+        entry, program = _read(key)
+        program = replace(program, name=name)
         if program.target != target or not _fits(program, entry, gm):
             return None
         accept(program, NAMESPACES | _namespaces(gm))
@@ -86,6 +89,20 @@ def load(
         return None
     coverage = Coverage(tuple(rows), program.num_transfers, num_graphs=1, parallel=entry.parallel)
     return CompiledGraph(program, coverage, chip, settings, entry.inputs, entry.weights)
+
+
+def _read(key: str) -> tuple[_Entry, Program]:
+    """A file's own content, sealed by this user; ValueError, OSError and others where it is not that."""
+    seal, _, payload = plain_bytes(_path(key)).partition(b"\n")
+    if not hmac.compare_digest(seal, _seal(key, payload)):
+        raise ValueError("another hand wrote this file")
+    head, _, blob = payload.partition(b"\n")
+    entry = from_json(_Entry, json.loads(head))
+    raw, start = {}, 0
+    for constant, size in entry.sizes:
+        raw[constant] = blob[start : start + size]
+        start += size
+    return entry, Program.from_json(entry.program, raw)
 
 
 @dataclass(frozen=True)
@@ -110,14 +127,14 @@ class _Entry:
 
 def _fits(program: Program, entry: _Entry, gm: GraphModule) -> bool:
     """Whether a Program takes what this graph takes and gives what it gives."""
-    given = [n.meta.get("val") for n in gm.graph.nodes if n.op == "placeholder"]
+    values = [n.meta.get("val") for n in gm.graph.nodes if n.op == "placeholder"]
     gives = next(n for n in gm.graph.nodes if n.op == "output").args[0]
     names, places = (*program.inputs, *program.weights), (*entry.inputs, *entry.weights)
     if len(names) != len(places) or len(gives) < len(program.outputs):
         return False
-    if any(not 0 <= place < len(given) for place in places):
+    if any(not 0 <= place < len(values) for place in places):
         return False
-    pairs = [(program.specs[name], given[place]) for name, place in zip(names, places)]
+    pairs = [(program.specs[name], values[place]) for name, place in zip(names, places)]
     for output, node in zip(program.outputs, gives):
         if isinstance(output, Ref) and isinstance(node, Node):
             pairs.append((program.specs[output.name], node.meta.get("val")))
@@ -163,6 +180,7 @@ def save(key: str, compiled: CompiledGraph) -> None:
         payload = json.dumps(data, separators=(",", ":")).encode() + b"\n" + blob
         temporary.write_bytes(_seal(key, payload) + b"\n" + payload)
         temporary.replace(path)
+        _note_name(compiled.program.fingerprint, key)
         _trim(path.parent)
     except OSError:
         with contextlib.suppress(OSError):
@@ -189,10 +207,22 @@ def _secret() -> bytes:
         about = os.fstat(file.fileno())
         if about.st_uid != os.getuid() or about.st_mode & 0o077:
             raise PermissionError(f"{path} can be written or read by others")
-        found = file.read(64)
-    if len(found) != 32:
+        secret = file.read(64)
+    if len(secret) != 32:
         raise PermissionError(f"{path} is damaged")
-    return found
+    return secret
+
+
+def _note_name(fingerprint: str, key: str) -> None:
+    """Remember which file holds a Program."""
+    place = _named_by(fingerprint)
+    with contextlib.suppress(OSError):
+        if not place.exists():
+            place.write_text(key)
+
+
+def _named_by(fingerprint: str) -> Path:
+    return default_folder() / "programs" / f"{fingerprint[:40]}.key"
 
 
 def _path(key: str) -> Path:
@@ -206,6 +236,10 @@ def _trim(folder: Path) -> None:
         kept += size
         if kept > LIMIT_BYTES:
             file.unlink(missing_ok=True)
+    for name in folder.glob("*.key"):
+        with contextlib.suppress(OSError):
+            if not _path(name.read_text().strip()).exists():
+                name.unlink(missing_ok=True)
 
 
 @functools.cache

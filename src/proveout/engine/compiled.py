@@ -183,6 +183,33 @@ class Compiled:
         return tuple(g.again((), settings) for g in graphs) if all(g.is_static for g in graphs) else None
 
     @property
+    def is_replannable(self) -> bool:
+        """Whether every graph can run as compiled under other settings: sizes are fixed and nothing is kept between
+        calls."""
+        graphs = self._capture.graphs
+        compiled = all(isinstance(v, Variant) for g in graphs for v in g.variants.values())
+        return bool(graphs) and compiled and all(g.is_static and not g.writes.state for g in graphs)
+
+    def called_as(
+        self,
+        graphs: Sequence[CompiledGraph],
+        settings: Settings,
+        call: tuple[Any, Any],
+        note: Callable[[GraphFunction, CompiledGraph, Sequence[Any]], None] | None = None,
+    ) -> Any:
+        """One call with every graph as `planned` gave it; nothing is captured again. `note` sees each graph before it
+        runs, with its arguments."""
+        by_graph = dict(zip(map(id, self._capture.graphs), graphs, strict=True))
+
+        def run(graph: GraphFunction, arguments: Sequence[Any]) -> list[Any]:
+            if note is not None:
+                note(graph, by_graph[id(graph)], arguments)
+            return graph.run_as(by_graph[id(graph)], settings, arguments)
+
+        with self.instead_of_graphs(run):
+            return self(*call[0], **call[1])
+
+    @property
     def captured(self) -> tuple[torch.fx.GraphModule, ...]:
         """The ATen graphs as they were captured, before any pass."""
         return tuple(graph.gm for graph in self._capture.graphs)

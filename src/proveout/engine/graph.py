@@ -97,6 +97,8 @@ class GraphFunction:
     def run(self, arguments: Sequence[Any]) -> list[Any]:
         with self.lock:
             variant = self.variant(arguments)
+            if self.dry and any(isinstance(a, torch.Tensor) and a.is_meta for a in arguments):
+                return [_shape_of(v) for v in _output_values(self.gm)[: self.writes.num_outputs]]
             if self.dry or isinstance(variant, Reason):
                 return self._written(arguments, self.gm(*arguments))
             if self.on_run is not None:
@@ -123,20 +125,20 @@ class GraphFunction:
             self.variants.move_to_end(key)
             return self.variants[key]
         gm = self.gm if self.is_static else _specialise(self.gm, arguments or ())
-        made: Variant | Reason
+        variant: Variant | Reason
         if isinstance(gm, Reason):
-            made = gm
+            variant = gm
         else:
             try:
-                made = self._compile(gm)
+                variant = self._compile(gm)
             except Unlowerable as refused:
-                made = refused.reason
-        if isinstance(made, Reason):
-            self._report_eager(made)
-        self.variants[key] = made
+                variant = refused.reason
+        if isinstance(variant, Reason):
+            self._report_eager(variant)
+        self.variants[key] = variant
         if len(self.variants) > MAX_SHAPES:
             self.variants.popitem(last=False)
-        return made
+        return variant
 
     def _compile(self, gm: GraphModule) -> Variant:
         compiled = self._cached(gm)
@@ -152,10 +154,10 @@ class GraphFunction:
         if not whole:
             with stage(stages, "load"):
                 key = cache.key_of(gm, self.weights, self.writes.state, self.profile, self.settings, chip)
-                found = cache.load(key, self.name, gm, self.profile.target, chip, self.settings)
-            if found is not None:
-                found.stages_s.update(stages)
-                return found
+                cached = cache.load(key, self.name, gm, self.profile.target, chip, self.settings)
+            if cached is not None:
+                cached.stages_s.update(stages)
+                return cached
         compiled = compile_graph(
             gm,
             weights=self.weights,
@@ -200,6 +202,20 @@ class GraphFunction:
             name=self.name,
         )
 
+    def loaded(self, compiled: CompiledGraph, settings: Settings, arguments: Sequence[Any]) -> Loaded:
+        """What `again` gave, on the device with the weights as these arguments have them."""
+        loaded = self.device.load(compiled.program, settings)
+        weights = zip(compiled.program.weights, compiled.weight_positions)
+        loaded.set_weights({name: arguments[position] for name, position in weights})
+        return loaded
+
+    def run_as(self, compiled: CompiledGraph, settings: Settings, arguments: Sequence[Any]) -> list[Any]:
+        """One call as `again` compiled it, instead of as it was captured."""
+        variant = self.variant(arguments)
+        assert isinstance(variant, Variant)
+        result = self.loaded(compiled, settings, arguments).run([arguments[i] for i in compiled.input_positions])
+        return variant.layout.of(self._written(arguments, result.outputs))
+
     def _replay(self, program: Program, inputs: Sequence[Any], weights: Mapping[str, Any]) -> Sequence[Any]:
         # A witness judges passes, not the chip's rounding.
         loaded = self.device.load(program, replace(self.settings, numerics="fast"))
@@ -214,9 +230,10 @@ class GraphFunction:
     def _report_eager(self, reason: Reason) -> None:
         """A graph that runs in eager counts in full: every op on the host, for this reason."""
         nodes = [n for n in self.gm.graph.nodes if isinstance(n.target, torch._ops.OpOverload)]
-        found = [(origin_of(n), variation(n)) for n in nodes]
+        variations = [(origin_of(n), variation(n)) for n in nodes]
         statuses = tuple(
-            OpStatus(o.node, o.aten, "host", str(reason), called, o.module, o.source, reason) for o, called in found
+            OpStatus(o.node, o.aten, "host", str(reason), called, o.module, o.source, reason)
+            for o, called in variations
         )
         empty = Program(self.name, self.profile.target, (), (), (), (), (), (), {})
         self.on_compiled(CompiledGraph(empty, Coverage(statuses, 0, 1), None, self.settings))
@@ -359,6 +376,15 @@ def _concrete(argument: Any) -> Any:
     if isinstance(argument, torch.Tensor):
         return (tuple(argument.shape), argument.stride() if argument.layout == torch.strided else None, argument.dtype)
     return argument
+
+
+def _shape_of(value: Any) -> Any:
+    """What a model without weights gives: tensors of the right shapes."""
+    return (
+        torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+        if isinstance(value, torch.Tensor)
+        else value
+    )
 
 
 def _output_values(gm: GraphModule) -> list[Any]:

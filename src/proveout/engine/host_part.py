@@ -76,9 +76,7 @@ def _host_steps(variant: Variant, arguments: Sequence[Any]) -> Iterator[Work]:
         return
     loaded = variant.ready(arguments)
     values = dict(zip(program.inputs, (arguments[i] for i in variant.compiled.input_positions)))
-    for name in (*program.weights, *(c.name for c in program.constants)):
-        values[name] = loaded.value(name)
-    values.update((name, loaded.value(name)) for s in program.setup if s.kernel != DEALLOCATE for name in s.outputs)
+    values.update((name, loaded.value(name)) for name in program.resident)
     last = {name: i for i, step in enumerate(program.body) for name in (*step.uses, *step.outputs)}
     with torch.no_grad():
         for index, step in enumerate(program.body):

@@ -45,8 +45,8 @@ class Recorder:
             self._seen[id(compiled)] = compiled, folder  # the graph is kept, so that its id stays its own
             alternatives = tuple(_alternatives(compiled.settings, again))
             fallbacks = ledger([compiled], compiled.chip, compiled.settings)
-            found = Recorded(device, compiled.chip, compiled.settings, compiled.program, alternatives, fallbacks)
-            recording.save(found, folder)
+            recorded = Recorded(device, compiled.chip, compiled.settings, compiled.program, alternatives, fallbacks)
+            recording.save(recorded, folder)
         recording.note_call(self._seen[id(compiled)][1])
 
 

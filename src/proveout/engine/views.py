@@ -50,9 +50,10 @@ def seen_as(base: torch.Tensor, view: View) -> torch.Tensor:
         raise ValueError("a view reaches beyond its tensor")
     start = first // dtype.itemsize + view.offset
     if dtype == base.dtype:
-        found = base.as_strided(view.shape, view.stride, start)
-        return found.conj() if view.conjugate else found
-    return torch.empty(0, dtype=dtype).set_(base.untyped_storage(), start, view.shape, view.stride)  # type: ignore[call-overload]
+        seen = base.as_strided(view.shape, view.stride, start)
+    else:
+        seen = torch.empty(0, dtype=dtype).set_(base.untyped_storage(), start, view.shape, view.stride)  # type: ignore[call-overload]
+    return seen.conj() if view.conjugate else seen
 
 
 def with_strides(value: torch.Tensor, strides: tuple[int, ...] | None) -> torch.Tensor:

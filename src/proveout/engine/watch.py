@@ -89,9 +89,9 @@ class Watch:
         part, parts = self._part, self._parts
         seen = [self._seen[n] for n in names]
         rest = torch.equal(torch.cat([s.rest for s in seen]), torch.cat([s.bytes for s in seen]))
-        found = torch.cat([s.words[part::parts].sum(1) for s in seen if len(s.words)] or [torch.empty(0)])
+        sums = torch.cat([s.words[part::parts].sum(1) for s in seen if len(s.words)] or [torch.empty(0)])
         wanted = torch.cat([s.sums[part::parts] for s in seen if len(s.words)] or [torch.empty(0)])
-        return rest and torch.equal(found, wanted)
+        return rest and torch.equal(sums, wanted)
 
 
 _tickets = itertools.count(1)

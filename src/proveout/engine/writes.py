@@ -55,10 +55,10 @@ class Write:
     arguments: tuple[Any, ...]
 
     def apply(self, argument: torch.Tensor, outputs: Sequence[Any]) -> None:
-        target, given = argument, lambda a: outputs[a.index] if isinstance(a, Output) else a
+        target, value_of = argument, lambda a: outputs[a.index] if isinstance(a, Output) else a
         for view, where in self.views:
-            target = view(target, *tree_map(given, where))
-        self.call(target, *tree_map(given, self.arguments))
+            target = view(target, *tree_map(value_of, where))
+        self.call(target, *tree_map(value_of, self.arguments))
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,8 @@ def take_writes(gm: GraphModule, stays: Collection[int] = ()) -> tuple[GraphModu
             continue
         position = placeholders.index(target)
         for views, call, arguments in _updates(values.get(position, target), value, ()):
-            made = tuple((view, _map(where, output)) for view, where in views)
-            writes.append(Write(position, made, call, _map(arguments, output)))
+            mapped = tuple((view, _map(where, output)) for view, where in views)
+            writes.append(Write(position, mapped, call, _map(arguments, output)))
         values[position] = value
         for index in [i for i, result in enumerate(results) if result is node]:
             results[index], returned[index] = None, position
@@ -173,8 +173,8 @@ def _accumulates(put: Node) -> bool:
 
 def _map(args: Any, change: Any) -> Any:
     if isinstance(args, (list, tuple)):
-        made = [_map(a, change) for a in args]
-        return tuple(made) if isinstance(args, tuple) else made
+        mapped = [_map(a, change) for a in args]
+        return tuple(mapped) if isinstance(args, tuple) else mapped
     return change(args)
 
 

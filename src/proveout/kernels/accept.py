@@ -67,8 +67,10 @@ def accept(program: Program, namespaces: Collection[str] = NAMESPACES) -> Progra
         for constant in program.constants:
             _check(constant.name in program.specs, f"constant {constant.name!r} has no spec")
             wanted = constant_bytes(program.specs[constant.name])
-            found = len(constant.data)
-            _check(found == wanted, f"constant {constant.name!r} has {found} bytes where its spec needs {wanted}")
+            num_bytes = len(constant.data)
+            _check(
+                num_bytes == wanted, f"constant {constant.name!r} has {num_bytes} bytes where its spec needs {wanted}"
+            )
         _check(1 <= program.chips <= 64, f"it is for {program.chips} chips")
         _check(len(set(program.inputs)) == len(program.inputs), "an input is there twice")
         for step in program.steps:
@@ -97,12 +99,12 @@ def host_op(name: str, namespaces: Collection[str] | None = None) -> Callable[..
         raise UsageError(
             f"{name!r} is an op of {parts[0]!r}, which is not trusted here ({', '.join(sorted(namespaces))})."
         )
-    found: Any = torch.ops
+    op: Any = torch.ops
     for part in parts:
-        found = getattr(found, part, None)
-    if not isinstance(found, torch._ops.OpOverload):
+        op = getattr(op, part, None)
+    if not isinstance(op, torch._ops.OpOverload):
         raise UsageError(f"there is no op {name!r} in this process.")
-    return found
+    return op
 
 
 @functools.lru_cache(maxsize=4096)
@@ -136,9 +138,9 @@ def _check_step(step: Step, namespaces: Collection[str]) -> None:
 def _check_host_specs(step: Step, specs: Mapping[str, TensorSpec]) -> None:
     """PyTorch's own rule for an op's result, where its shape does not depend on the data."""
     attrs = tuple(specs_of(step, specs).items())
-    found = _infer_host(step.kernel, attrs)
+    inferred = _infer_host(step.kernel, attrs)
     wanted = tuple((specs[name].shape, specs[name].dtype) for name in step.outputs)
-    _check(found is None or found == wanted, f"{step.kernel} gives {found}, not {wanted}")
+    _check(inferred is None or inferred == wanted, f"{step.kernel} gives {inferred}, not {wanted}")
 
 
 @functools.lru_cache(maxsize=4096)
@@ -149,10 +151,10 @@ def _infer_host(name: str, attrs: tuple[tuple[str, Any], ...]) -> tuple[tuple[tu
         except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException):
             return None
     tensors = out if isinstance(out, (tuple, list)) else (out,)
-    given = [t for t in tensors if isinstance(t, torch.Tensor)]
-    if any(not isinstance(n, int) for t in given for n in t.shape):
+    operands = [t for t in tensors if isinstance(t, torch.Tensor)]
+    if any(not isinstance(n, int) for t in operands for n in t.shape):
         return None
-    return tuple((tuple(t.shape), dtype_name(t.dtype)) for t in given)
+    return tuple((tuple(t.shape), dtype_name(t.dtype)) for t in operands)
 
 
 def _fake(value: Any) -> Any:

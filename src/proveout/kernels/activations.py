@@ -25,14 +25,30 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 def fused_in(config: Any) -> str | None:
     """The activation that a conv or program config has its kernel run on each result, by its name here; None for none,
     and for those that run as calls of their own."""
-    told = config.by_name if isinstance(config, Construct) else {}
-    unary = told.get("activation") or told.get("fused_activation")
+    fields = config.by_name if isinstance(config, Construct) else {}
+    return named(fields.get("activation") or fields.get("fused_activation"))
+
+
+def named(unary: Any) -> str | None:
+    """The name here of an activation as an argument gives it; None for those that run as calls of their own."""
     first = unary.by_place[0] if isinstance(unary, Construct) and unary.by_place else unary
     name = first.text.rpartition(".")[2].lower() if isinstance(first, Name) else ""
     return name if name in ACTIVATIONS else None
+
+
+def listed(values: Any) -> tuple[str, ...]:
+    """The names of a list of activations, as binary kernels take them before and after their arithmetic."""
+    return tuple(name for name in map(named, values or ()) if name)
 
 
 def after(config: Any, result: Tensor) -> Tensor:
     """A result as the activation in its config leaves it."""
     name = fused_in(config)
     return ACTIVATIONS[name](result) if name else result
+
+
+def activated(operand: Any, activations: Any) -> Any:
+    """An operand or a result as a list of activations leaves it."""
+    for name in listed(activations):
+        operand = ACTIVATIONS[name](operand)
+    return operand

@@ -31,8 +31,8 @@ def held_by(op: DeviceOp, chip: DeviceSpec) -> Held:
     """What one device operation holds: by its own rule, else by its family's, else two pages for every operand and
     result."""
     rule = op.buffers or RULES.get(op.family, _pages)
-    found = rule(op, chip)
-    return found if isinstance(found, Held) else Held(found)
+    held = rule(op, chip)
+    return held if isinstance(held, Held) else Held(held)
 
 
 def call_peak(ops: Sequence[DeviceOp], results: Sequence[TensorSpec], chip: DeviceSpec) -> int:
@@ -270,8 +270,8 @@ def _conv(op: DeviceOp, chip: DeviceSpec) -> Held:
 def _in_slices(op: DeviceOp, chip: DeviceSpec, held: Callable[[Window], Held]) -> Held:
     """Whole, or in as few slices as fit."""
     window: Window = op.param("window")
-    found = (held(window.slice(count)) for count in range(1, window.out[0] + 1))
-    return next((h for h in found if h.circular + h.tensors <= chip.l1_allocatable), held(window))
+    sizes = (held(window.slice(count)) for count in range(1, window.out[0] + 1))
+    return next((h for h in sizes if h.circular + h.tensors <= chip.l1_allocatable), held(window))
 
 
 POOL_BYTES = 7 * HALF

@@ -171,9 +171,9 @@ def conv_ops(call: Call) -> list[DeviceOp]:
     slides = window_of(specs, "input_height", "input_width", "in_channels", out.shape[-1])
     params = (("window", slides), ("weights", _weights_dtype(specs)), *_bias(specs), *shards, *_blocks(specs))
     haloed, ops = _haloed(source, slides, params, kind)
-    made = out if is_sharded(out) else replace(out, memory=SHARDED)
-    back = [] if is_sharded(out) else [DeviceOp("sharded to interleaved", (made,), (out,))]
-    return [*ops, DeviceOp("conv", (haloed, weight), (made,), dense, call.fidelity, params=params), *back]
+    sharded_out = out if is_sharded(out) else replace(out, memory=SHARDED)
+    back = [] if is_sharded(out) else [DeviceOp("sharded to interleaved", (sharded_out,), (out,))]
+    return [*ops, DeviceOp("conv", (haloed, weight), (sharded_out,), dense, call.fidelity, params=params), *back]
 
 
 def is_sharded(spec: TensorSpec) -> bool:
@@ -200,14 +200,14 @@ def _sharded_product(call: Call, source: TensorSpec, weight: TensorSpec, work: W
 def _blocks(specs: Specs) -> Params:
     """How many rows of activations a Conv2dConfig has a core work through at once."""
     config = specs.get("conv_config")
-    asked = config.by_name.get("act_block_h_override") if isinstance(config, Construct) else None
-    return (("act_block_h", int(str(asked))),) if asked else ()
+    block = config.by_name.get("act_block_h_override") if isinstance(config, Construct) else None
+    return (("act_block_h", int(str(block))),) if block else ()
 
 
 def _weights_dtype(specs: Specs) -> str:
     config = specs.get("conv_config")
-    asked = config.by_name.get("weights_dtype") if isinstance(config, Construct) else None
-    return str(asked).removeprefix("ttnn.") if asked is not None else str(specs["weight_tensor"].dtype)
+    dtype = config.by_name.get("weights_dtype") if isinstance(config, Construct) else None
+    return str(dtype).removeprefix("ttnn.") if dtype is not None else str(specs["weight_tensor"].dtype)
 
 
 def _shards(specs: Specs) -> Params:
@@ -215,12 +215,12 @@ def _shards(specs: Specs) -> Params:
     config = specs.get("conv_config")
     if not isinstance(config, Construct):
         return ()
-    asked = str(config.by_name.get("shard_layout") or "")
-    found: list[tuple[str, Any]] = []
-    found += [("shards", word.lower()) for word in ("HEIGHT", "BLOCK", "WIDTH") if word in asked]
+    layout = str(config.by_name.get("shard_layout") or "")
+    params: list[tuple[str, Any]] = []
+    params += [("shards", word.lower()) for word in ("HEIGHT", "BLOCK", "WIDTH") if word in layout]
     cores = cores_in(config.by_name.get("core_grid"))
-    found += [("on_cores", cores)] if cores else []
-    return tuple(found)
+    params += [("on_cores", cores)] if cores else []
+    return tuple(params)
 
 
 def _bias(specs: Specs) -> Params:
@@ -249,8 +249,8 @@ def pool_ops(call: Call) -> list[DeviceOp]:
     slides = window_of(call.specs, "input_h", "input_w", "channels", call.source.shape[-1])
     params = (("window", slides),)
     haloed, ops = _haloed(call.source, slides, params)
-    made = call.out if is_sharded(call.out) else replace(call.out, memory=SHARDED)
-    return [*ops, DeviceOp("pool", (haloed,), (made,), call.work, call.fidelity, params=params)]
+    sharded_out = call.out if is_sharded(call.out) else replace(call.out, memory=SHARDED)
+    return [*ops, DeviceOp("pool", (haloed,), (sharded_out,), call.work, call.fidelity, params=params)]
 
 
 def _haloed(

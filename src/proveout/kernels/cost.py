@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from proveout.chip.time import (
     default_fidelity,
     ethernet_time,
     kernel_time,
+    together,
     transfer_time,
 )
 from proveout.errors import OutOfMemory
@@ -145,33 +146,30 @@ def program_ns(times: list[StepTime], settings: Settings) -> int:
 
 def program_time(times: list[StepTime], settings: Settings) -> ProgramTime:
     """Transfers, kernels and the gaps between them. Dispatch overlaps the device; with a second queue the transfers
-    of one call overlap the kernels of another. The interval takes every error and every gap at its worst at once."""
+    of one call overlap the kernels of another. Errors of kernels and transfers are put together as `together` says;
+    gaps are all short or all long at once."""
     spent = sum(t.ns for t in times)
     share = sum(t.calibrated_ns for t in times) / spent if spent else 0.0
+    ends = together(part for t in times for part in _parts(t))
     low, usual, high = (
-        _call_ns([(t.kernel is not None, pick(t)) for t in times], TRACED_GAP_NS[at], HOST_NS[at], settings)
-        for at, pick in enumerate((_low, _usual, _high))
+        _call_ns([(t.kernel is not None, t.ns * scale) for t in times], TRACED_GAP_NS[at], HOST_NS[at], settings)
+        for at, scale in enumerate((ends[0] / spent, 1.0, ends[1] / spent) if spent else (1.0, 1.0, 1.0))
     )
     return ProgramTime(usual, min(low, usual), max(high, usual), share)
 
 
-def _low(time: StepTime) -> int:
-    return time.low_ns or time.ns
+def _parts(time: StepTime) -> Iterable[tuple[str, Estimate]]:
+    if time.kernel is not None and time.kernel.ops:
+        return time.kernel.ops
+    kind = "transfer" if time.kernel is None else "other"
+    return ((kind, Estimate(time.ns, time.low_ns or time.ns, time.high_ns or time.ns)),)
 
 
-def _usual(time: StepTime) -> int:
-    return time.ns
-
-
-def _high(time: StepTime) -> int:
-    return time.high_ns or time.ns
-
-
-def _call_ns(steps: list[tuple[bool, int]], gap: int, host: int, settings: Settings) -> int:
+def _call_ns(steps: list[tuple[bool, float]], gap: int, host: int, settings: Settings) -> int:
     dispatch = 0 if settings.trace else host
     kernels_ns = sum(max(ns + gap, dispatch) for kernel, ns in steps if kernel and ns)  # a renaming call runs nothing
     transfers_ns = sum(ns for kernel, ns in steps if not kernel)
-    return max(kernels_ns, transfers_ns) if settings.queues == 2 else kernels_ns + transfers_ns
+    return round(max(kernels_ns, transfers_ns) if settings.queues == 2 else kernels_ns + transfers_ns)
 
 
 def circular_bytes(step: Step, specs: Mapping[str, TensorSpec], chip: DeviceSpec) -> int:
@@ -190,8 +188,8 @@ def _call_circular(
     specs = dict(attrs)
     row = kernels()[kernel]
     ops = device_ops(row, specs, outputs, row.work(specs, outputs), "HiFi2")
-    made = [t for op in ops for t in op.outputs]
-    results = sum(bytes_per_bank(t, chip) for t in outputs if t.memory.buffer == "l1" and any(t is m for m in made))
+    written = [t for op in ops for t in op.outputs]
+    results = sum(bytes_per_bank(t, chip) for t in outputs if t.memory.buffer == "l1" and any(t is m for m in written))
     return max(0, call_peak(ops, outputs, chip) - results)
 
 
@@ -246,10 +244,26 @@ def memory_over_time(program: Program, chip: DeviceSpec, settings: Settings = DE
                 try:
                     memories[spec.memory.buffer].allocate(name, bytes_per_bank(spec, chip))
                 except OutOfMemory as error:
-                    refused = refused or str(error)
+                    refused = refused or f"{error}{_live(memories[spec.memory.buffer])}"
         circular = circular_bytes(step, program.specs, chip) if kind_of(step) != "piece" else 0
-        refused = refused or l1.refusal(step.kernel, circular) or ""
+        if not refused and (reason := l1.refusal(step.kernel, circular)):
+            refused = f"{reason}{_live(l1)}"
         yield MemoryAt(step, l1.used, circular, dram.used, refused)
+
+
+MOST_LIVE = 4
+"""Buffers that a refusal names, the largest first."""
+
+
+def _live(arena: Arena) -> str:
+    """What lies in a memory that is short, as a sentence; empty where nothing does."""
+    held = sorted(((size, name) for name, (_, size) in arena.blocks.items()), key=lambda one: (-one[0], one[1]))
+    if not held:
+        return ""
+    named = ", ".join(f"%{name} {size} B" for size, name in held[:MOST_LIVE])
+    rest = sum(size for size, _ in held[MOST_LIVE:])
+    more = f" and {len(held) - MOST_LIVE} more with {rest} B" if rest else ""
+    return f" Live then: {named}{more}."
 
 
 def memory_use(program: Program, chip: DeviceSpec, settings: Settings = DEFAULTS) -> MemoryUse:

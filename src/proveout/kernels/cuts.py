@@ -17,7 +17,7 @@ Outputs = Sequence[TensorSpec]
 def elementwise(specs: Specs, outputs: Outputs) -> list[Cut]:
     """Any dimension; an operand that is broadcast along it stays whole."""
     shape = outputs[0].shape
-    found = []
+    cuts = []
     for dim, extent in enumerate(shape):
         operands = {}
         for name, value in specs.items():
@@ -25,8 +25,8 @@ def elementwise(specs: Specs, outputs: Outputs) -> list[Cut]:
                 own = dim - (len(shape) - len(spec.shape))
                 if own >= 0 and spec.shape[own] == extent:
                     operands[name] = own
-        found.append(Cut(extent, operands, dim))
-    return [cut for cut in found if cut.operands]
+        cuts.append(Cut(extent, operands, dim))
+    return [cut for cut in cuts if cut.operands]
 
 
 def rows_of(operand: str, *fixed: int | str) -> Callable[[Specs, Outputs], list[Cut]]:
@@ -62,14 +62,14 @@ def product(specs: Specs, outputs: Outputs) -> list[Cut]:
     rank = len(outputs[0].shape)
     if len(a.shape) < 2 or len(b.shape) < 2:
         return []
-    found = []
+    cuts = []
     for dim in range(rank - 2):
         operands = {}
         for name, spec in (("input_tensor_a", a), ("input_tensor_b", b), ("bias", bias)):
             own = dim - (rank - len(spec.shape)) if spec is not None else -1
             if spec is not None and own >= 0 and spec.shape[own] == outputs[0].shape[dim]:
                 operands[name] = own
-        found.append(Cut(outputs[0].shape[dim], operands, dim))
+        cuts.append(Cut(outputs[0].shape[dim], operands, dim))
     row = len(a.shape) - (1 if specs.get("transpose_a") else 2)
     column = len(b.shape) - (2 if specs.get("transpose_b") else 1)
     rows, columns = {"input_tensor_a": row}, {"input_tensor_b": column}
@@ -77,7 +77,7 @@ def product(specs: Specs, outputs: Outputs) -> list[Cut]:
         columns["bias"] = len(bias.shape) - 1
         if len(bias.shape) > 1 and bias.shape[-2] > 1:
             rows["bias"] = len(bias.shape) - 2
-    return [*found, Cut(a.shape[row], rows, rank - 2), Cut(b.shape[column], columns, rank - 1)]
+    return [*cuts, Cut(a.shape[row], rows, rank - 2), Cut(b.shape[column], columns, rank - 1)]
 
 
 def lookup(specs: Specs, outputs: Outputs) -> list[Cut]:
@@ -99,28 +99,40 @@ def images(height: str, width: str) -> Callable[[Specs, Outputs], list[Cut]]:
 
 
 def convolution(specs: Specs, outputs: Outputs) -> list[Cut]:
-    """Images of the batch, or output channels where they are not in groups."""
-    found = images("input_height", "input_width")(specs, outputs)
-    if specs.get("groups", 1) == 1:
-        operands = {"weight_tensor": 0}
-        if specs.get("bias_tensor") is not None:
-            operands["bias_tensor"] = len(specs["bias_tensor"].shape) - 1
-        found.append(Cut(specs["out_channels"], operands, 3, attrs=lambda length: {"out_channels": length}))
-    return found
+    """Images of the batch, or output channels; where they are in groups, whole groups of as many channels in as out."""
+    cuts = images("input_height", "input_width")(specs, outputs)
+    groups, channels = specs.get("groups", 1), specs["out_channels"]
+    operands = {"weight_tensor": 0}
+    if specs.get("bias_tensor") is not None:
+        operands["bias_tensor"] = len(specs["bias_tensor"].shape) - 1
+    if groups == 1:
+        cuts.append(Cut(channels, operands, 3, attrs=lambda length: {"out_channels": length}))
+    elif specs["in_channels"] == channels:
+        size = channels // groups
+        cuts.append(
+            Cut(
+                channels,
+                {"input_tensor": 3, **operands},
+                3,
+                size,
+                lambda length: {"in_channels": length, "out_channels": length, "groups": length // size},
+            )
+        )
+    return cuts
 
 
 def attention(specs: Specs, outputs: Outputs) -> list[Cut]:
     """The batch, or the heads where each query head has its own keys."""
     q, k = specs["input_tensor_q"], specs["input_tensor_k"]
     mask = specs.get("attn_mask")
-    found = []
+    cuts = []
     for dim in (0, 1):
         if q.shape[dim] == k.shape[dim]:
             operands = {f"input_tensor_{x}": dim for x in "qkv"}
             if mask is not None and mask.shape[dim] == q.shape[dim]:
                 operands["attn_mask"] = dim
-            found.append(Cut(q.shape[dim], operands, dim))
-    return found
+            cuts.append(Cut(q.shape[dim], operands, dim))
+    return cuts
 
 
 def permutation(specs: Specs, outputs: Outputs) -> list[Cut]:

@@ -11,11 +11,17 @@ import torch.nn.functional as F
 from proveout.chip.device_op import MATRIX, DeviceOp, Work
 from proveout.kernels.row import FLOAT, Call, Kernel, Specs, one_op
 from proveout.reasons import Kind, Reason
-from proveout.types import DRAM, L1, TILE, TensorSpec
+from proveout.types import DRAM, L1, TILE, Memory, TensorSpec
 
 USERS = Kind("decode-users", "ttnn {kernel} takes [1, 1, users, width] of at most {most} users, not {shape}")
 HEADS_SHAPE = Kind("decode-heads", "ttnn {kernel} takes [1, users, heads, head size], not {shape}")
 CACHE = Kind("decode-cache", "ttnn {kernel} takes a cache of [users, heads, length, head size] for its {users} users")
+DECODE_HEAD_SIZE = Kind("decode-head-size", "ttnn {kernel} takes heads of a multiple of {tile} elements, not {size}")
+DECODE_DTYPE = Kind("decode-dtype", "ttnn {kernel} takes bfloat16 and block floats, not {dtype}")
+POSITION_FORM = Kind("decode-position-form", "ttnn {kernel} takes positions as int32 in rows, not {form}")
+CACHE_LENGTH = Kind(
+    "decode-cache-length", "ttnn {kernel} takes a cache of a multiple of {tile} positions, not {length}"
+)
 POSITIONS = Kind(
     "decode-positions", "ttnn {kernel} takes a position for each of its {users} users: cur_pos, or a tensor"
 )
@@ -85,14 +91,18 @@ def update_cache(
 
 
 def update_cache_refuses(specs: Specs) -> Reason | None:
-    cache, given = specs["cache_tensor"].shape, specs["input_tensor"].shape
-    if len(given) != 4 or given[0] != 1:
-        return HEADS_SHAPE(kernel="paged_update_cache", shape=given)
-    users = given[1]
-    if len(cache) != 4 or cache[0] < users or cache[1] > given[2] or cache[3] != given[3]:
+    cache, update = specs["cache_tensor"].shape, specs["input_tensor"].shape
+    if len(update) != 4 or update[0] != 1:
+        return HEADS_SHAPE(kernel="paged_update_cache", shape=update)
+    users = update[1]
+    if len(cache) != 4 or cache[0] < users or cache[1] > update[2] or cache[3] != update[3]:
         return CACHE(kernel="paged_update_cache", users=users)
-    told = specs.get("update_idxs_tensor")
-    count = len(specs.get("update_idxs", ())) if told is None else told.numel
+    if update[3] % TILE:
+        return DECODE_HEAD_SIZE(kernel="paged_update_cache", tile=TILE, size=update[3])
+    positions = specs.get("update_idxs_tensor")
+    if positions is not None and (positions.dtype != "int32" or positions.layout != "row_major"):
+        return POSITION_FORM(kernel="paged_update_cache", form=f"{positions.dtype} in {positions.layout}")
+    count = len(specs.get("update_idxs", ())) if positions is None else positions.numel
     return None if count == users else POSITIONS(kernel="paged_update_cache", users=users)
 
 
@@ -128,8 +138,19 @@ def attend_refuses(specs: Specs) -> Reason | None:
         return HEADS_SHAPE(kernel="scaled_dot_product_attention_decode", shape=q)
     if len(k) != 4 or k[0] < q[1] or q[2] % k[1] or k[3] != q[3]:
         return CACHE(kernel="scaled_dot_product_attention_decode", users=q[1])
-    told = specs.get("cur_pos_tensor")
-    count = len(specs.get("cur_pos", ())) if told is None else told.numel
+    if q[3] % TILE:
+        return DECODE_HEAD_SIZE(kernel="scaled_dot_product_attention_decode", tile=TILE, size=q[3])
+    if k[2] % TILE:
+        return CACHE_LENGTH(kernel="scaled_dot_product_attention_decode", tile=TILE, length=k[2])
+    dtypes = [specs[f"input_tensor_{x}"].dtype for x in "qkv"]
+    if "float32" in dtypes:
+        return DECODE_DTYPE(kernel="scaled_dot_product_attention_decode", dtype="float32")
+    positions = specs.get("cur_pos_tensor")
+    if positions is not None and (positions.dtype != "int32" or positions.layout != "row_major"):
+        return POSITION_FORM(
+            kernel="scaled_dot_product_attention_decode", form=f"{positions.dtype} in {positions.layout}"
+        )
+    count = len(specs.get("cur_pos", ())) if positions is None else positions.numel
     if specs.get("is_causal", True) and count != q[1]:
         return POSITIONS(kernel="scaled_dot_product_attention_decode", users=q[1])
     return None
@@ -142,8 +163,8 @@ def attend_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
 
 def seen_of(specs: Specs) -> int:
     """Positions of the cache that are looked at: up to the furthest that is told, else all."""
-    told, length = specs.get("cur_pos", ()), int(specs["input_tensor_k"].shape[-2])
-    seen = max(told) + 1 if told else length
+    positions, length = specs.get("cur_pos", ()), int(specs["input_tensor_k"].shape[-2])
+    seen = max(positions) + 1 if positions else length
     window = specs.get("sliding_window_size")
     return max(1, min(seen, window) if window else seen)
 
@@ -166,7 +187,7 @@ KERNELS = [
         kind="move",
         device_ops=one_op("create heads, decode"),
         dtypes=FLOAT,
-        out_memory=L1,
+        out_memory=Memory("l1", "height"),  # a user's heads are a shard: attention takes them so, or from DRAM
         refuse=create_heads_refuses,
     ),
     Kernel(
@@ -192,7 +213,11 @@ KERNELS = [
         device_ops=one_op("update cache"),
         layout=None,
         out_layout="tile",
+        out_memory=DRAM,
         refuse=update_cache_refuses,
+        dram_operands=frozenset({"cache_tensor", "update_idxs_tensor"}),
+        user_shards=frozenset({"input_tensor"}),
+        shares_buffer=True,
     ),
     Kernel(
         "ttnn.transformer.scaled_dot_product_attention_decode",
@@ -204,5 +229,6 @@ KERNELS = [
         out_layout="tile",
         out_memory=DRAM,
         refuse=attend_refuses,
+        dram_operands=frozenset({"input_tensor_q", "input_tensor_k", "input_tensor_v", "cur_pos_tensor"}),
     ),
 ]

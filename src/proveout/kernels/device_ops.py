@@ -26,27 +26,27 @@ def device_ops(
     specs = {name: _told_apart(value, outputs) for name, value in specs.items()}
     operands = tuple(_on_device(s) for v in specs.values() for s in flat_specs(v))
     ops = kernel.device_ops(Call(specs, operands, tuple(outputs), work, fidelity))
-    told = _told(specs)
-    return tuple(_named(replace(op, params=(*op.params, *told)) if op.work is work else op, kernel) for op in ops)
+    params = _told(specs)
+    return tuple(_named(replace(op, params=(*op.params, *params)) if op.work is work else op, kernel) for op in ops)
 
 
 def _told(specs: Specs) -> Params:
     """What a call says of how it runs, for the operation that does its arithmetic: the cores, the program config, the
     width of its sums."""
-    found: list[tuple[str, Any]] = []
+    params: list[tuple[str, Any]] = []
     config = specs.get("program_config")
     grids = [specs.get(name) for name in GRIDS]
     if isinstance(config, Construct):
         fields = {name: value for name, value in config.by_name.items() if isinstance(value, (int, float))}
-        found.append(("program", ";".join(f"{name}={value}" for name, value in fields.items())))
+        params.append(("program", ";".join(f"{name}={value}" for name, value in fields.items())))
         grids.append(config.by_name.get("compute_with_storage_grid_size"))
     cores = next((count for grid in grids if (count := cores_in(grid))), 0)
-    found += [("on_cores", cores)] if cores else []
+    params += [("on_cores", cores)] if cores else []
     for name in ("compute_kernel_config", "compute_config"):
         compute = specs.get(name)
         if isinstance(compute, Construct) and compute.by_name.get("fp32_dest_acc_en") is True:
-            found.append(("fp32", True))
-    return tuple(found)
+            params.append(("fp32", True))
+    return tuple(params)
 
 
 GRIDS = ("core_grid", "sub_core_grids")

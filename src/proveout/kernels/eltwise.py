@@ -12,13 +12,14 @@ import torch.nn.functional as F
 
 from proveout.chip.device_op import DeviceOp, Work
 from proveout.kernels import circular, cuts
+from proveout.kernels.activations import activated, listed
 from proveout.kernels.arithmetic.table import FUNCTIONS
 from proveout.kernels.device_ops import typecast_op
 from proveout.kernels.faithful import elements
 from proveout.kernels.faithful.elements import binary
 from proveout.kernels.faithful.functions import unary
 from proveout.kernels.faithful.settings import plain
-from proveout.kernels.row import FLOAT, INT, Call, Faithful, Kernel, Specs, one_op
+from proveout.kernels.row import FLOAT, INT, Call, Faithful, Kernel, Params, Specs, one_op
 from proveout.reasons import Kind, Reason
 from proveout.types import TensorSpec
 
@@ -131,10 +132,21 @@ def _binary(
 ) -> Kernel:
     """A tensor with a tensor or a number; `scalar` is what ttnn calls the second operand when it is a number."""
 
-    def meaning(input_tensor_a: Any, dtype: torch.dtype | None = None, **other: Any) -> Tensor:
+    def meaning(
+        input_tensor_a: Any,
+        dtype: torch.dtype | None = None,
+        input_tensor_a_activations: Sequence[Any] = (),
+        input_tensor_b_activations: Sequence[Any] = (),
+        activations: Sequence[Any] = (),
+        **other: Any,
+    ) -> Tensor:
         second = other["input_tensor_b"] if "input_tensor_b" in other else other[scalar]
-        out = function(input_tensor_a, second)
-        wanted = dtype or _operand_dtype(input_tensor_a, second)
+        first, second = (
+            activated(input_tensor_a, input_tensor_a_activations),
+            activated(second, input_tensor_b_activations),
+        )
+        out = activated(function(first, second), activations)
+        wanted = dtype or _operand_dtype(first, second)
         return out if out.dtype == wanted else out.to(wanted)
 
     return Kernel(
@@ -142,12 +154,19 @@ def _binary(
         meaning,
         work,
         "binary",
-        one_op("binary"),
+        one_op("binary", params=_fused),
         dtypes,
         faithful,
         writes_shards=writes_shards,
         cut=cuts.elementwise,
     )
+
+
+def _fused(call: Call) -> Params:
+    """The activations that run inside the kernel, as the time model reads them."""
+    places = {"input_tensor_a_activations": "lhs", "input_tensor_b_activations": "rhs", "activations": "post"}
+    inside = tuple((at, name.upper()) for key, at in places.items() for name in listed(call.specs.get(key)))
+    return (("fused", inside),) if inside else ()
 
 
 def _operand_dtype(a: Any, b: Any) -> torch.dtype:
@@ -171,8 +190,8 @@ BINARY = [
     _binary("rsub", torch.rsub, scalar="input_b", faithful=chips_own),
     _binary("maximum", lambda a, b: torch.maximum(a, _like(b, a)), scalar="input_b", faithful=chips_own),
     _binary("minimum", lambda a, b: torch.minimum(a, _like(b, a)), scalar="input_b", faithful=chips_own),
-    _binary("remainder", torch.remainder, FLOAT),
-    _binary("fmod", torch.fmod, FLOAT, scalar="scalar"),
+    _binary("remainder", torch.remainder, FLOAT, faithful=chips_own),
+    _binary("fmod", torch.fmod, FLOAT, scalar="scalar", faithful=chips_own),
     _binary("atan2", torch.atan2, FLOAT, faithful=chips_own),
     _binary("eq", torch.eq),
     _binary("ne", torch.ne),

@@ -79,8 +79,8 @@ def product_ops(call: Call) -> list[DeviceOp]:
     factors = tuple(call.specs[f"input_tensor_{side}"] for side in "ab")
     bias = call.specs.get("bias")
     configured = call.specs.get("program_config") is not None
-    told = configured or call.specs.get("core_grid") is not None
-    apart = bias is not None and not told and any(t.memory.buffer == "l1" for t in (*factors, call.out))
+    fixed = configured or call.specs.get("core_grid") is not None
+    apart = bias is not None and not fixed and any(t.memory.buffer == "l1" for t in (*factors, call.out))
     params: Params = (("bias", bias.dtype),) if bias is not None and not apart else ()
     gridded = _on_grid(call, factors) if not configured else ()
     params += told_config(call.specs.get("program_config")) or gridded
@@ -100,18 +100,18 @@ def told_config(config: Any) -> Params:
     kind = CONFIGS.get(config.name.removeprefix("ttnn.")) if isinstance(config, Construct) else None
     if kind is None:
         return ()
-    told = config.by_name
-    sizes = {field: int(told.get(name) or 0) for field, name in SIZES.items()}
+    fields = config.by_name
+    sizes = {field: int(fields.get(name) or 0) for field, name in SIZES.items()}
     grid: tuple[Any, ...] = next((g.by_place for g in config.inside("ttnn.CoreCoord")), ())
     columns, rows = grid[:2] if len(grid) > 1 else (0, 0)
     cut = ProductConfig(
         kind,
         **sizes,
         grid=(int(columns), int(rows)),
-        mcast_in0=bool(told.get("mcast_in0", True)),
-        fuse_batch=bool(told.get("fuse_batch", True)),
+        mcast_in0=bool(fields.get("mcast_in0", True)),
+        fuse_batch=bool(fields.get("fuse_batch", True)),
     )
-    inside = str(told.get("fused_activation") or "")
+    inside = str(fields.get("fused_activation") or "")
     activations = tuple(("fused", name) for name in FUSED if name in inside.upper())[:1]
     return (("config", cut), ("fused", activations)) if activations else (("config", cut),)
 

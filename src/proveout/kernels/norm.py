@@ -218,7 +218,7 @@ KERNELS = [
         batch_norm,
         norm_work,
         "batch norm",
-        one_op("binary", "BatchNorm", buffers=circular.batch_norm),
+        one_op("binary", "BatchNormOperation", buffers=circular.batch_norm),
         FLOAT,
         faithful=Faithful(norms.batch_norm, plain()),
         refuse=batch_norm_refuses,

@@ -54,7 +54,7 @@ def on_each_chip(meaning: Callable[..., Any], chips: int) -> Callable[..., Any]:
     def call(**attrs: Any) -> Any:
         results = [meaning(**piece_of(attrs, chip)) for chip in range(chips)]
         if isinstance(results[0], (tuple, list)):
-            return tuple(Pieces(given) for given in zip(*results))
+            return tuple(Pieces(pieces) for pieces in zip(*results))
         return Pieces(results) if results[0] is not None else None
 
     return call

@@ -114,8 +114,12 @@ def _moved(source: TensorSpec, out: TensorSpec, family: str, params: Params) -> 
     """Block floats go by way of bfloat16."""
     if not source.dtype.endswith("_b"):
         return [DeviceOp(family, (source,), (out,), params=params)]
-    plain, made = (replace(t, dtype="bfloat16") for t in (source, out))
-    return [typecast_op(source, plain), DeviceOp(family, (plain,), (made,), params=params), typecast_op(made, out)]
+    plain, rounded = (replace(t, dtype="bfloat16") for t in (source, out))
+    return [
+        typecast_op(source, plain),
+        DeviceOp(family, (plain,), (rounded,), params=params),
+        typecast_op(rounded, out),
+    ]
 
 
 def prod_ops(call: Call) -> list[DeviceOp]:

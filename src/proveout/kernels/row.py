@@ -189,7 +189,9 @@ class Kernel:
     host_operands: frozenset[str] = field(default_factory=frozenset)
     """Operands that stay host-side ttnn tensors in row-major layout (conv weights: ttnn prepares them)."""
     dram_operands: frozenset[str] = field(default_factory=frozenset)
-    """Operands that ttnn takes from DRAM alone."""
+    """Operands that ttnn does not take from L1, unless they are cut over its cores."""
+    user_shards: frozenset[str] = field(default_factory=frozenset)
+    """Operands [1, users, heads, size] that ttnn takes cut over as many cores as there are users."""
     takes_host: bool = False
     """Whether it takes tensors that are not on the device."""
     writes_shards: bool = False

@@ -40,8 +40,8 @@ def constructors() -> dict[str, tuple[Parameter, ...]]:
 
 def enums() -> dict[str, list[str]]:
     """ttnn's enumerations and their members, in order."""
-    found: dict[str, list[str]] = _read("ttnn_types")["enums"]
-    return found
+    members: dict[str, list[str]] = _read("ttnn_types")["enums"]
+    return members
 
 
 @functools.cache
@@ -53,8 +53,8 @@ def names() -> frozenset[str]:
 @functools.cache
 def _read(file: str) -> dict[str, Any]:
     text = resources.files("proveout.kernels").joinpath(f"{file}.json").read_text()
-    found: dict[str, Any] = json.loads(text)
-    return found
+    document: dict[str, Any] = json.loads(text)
+    return document
 
 
 @functools.cache

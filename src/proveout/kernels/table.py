@@ -58,7 +58,7 @@ def refusal(kernel: Kernel, specs: Specs) -> Reason | None:
     """Why ttnn would refuse this call, or None."""
     for name, value in specs.items():
         for spec in flat_specs(value):
-            if name in kernel.dram_operands and spec.memory.buffer == "l1":
+            if name in kernel.dram_operands and spec.memory == L1:
                 return FROM_DRAM(kernel=kernel.name, operand=name)
             if kernel.dtypes is not None and spec.dtype not in kernel.dtypes and name not in kernel.host_operands:
                 return KERNEL_DTYPE(kernel=kernel.name, wanted=tuple(sorted(kernel.dtypes)), dtype=spec.dtype)
@@ -75,11 +75,11 @@ def infer(step: Step, specs: Mapping[str, TensorSpec], target: str = "ttnn", chi
 
 @functools.lru_cache(maxsize=4096)
 def _infer(kernel: Kernel, attrs: tuple[tuple[str, Any], ...], target: str, chips: int) -> tuple[TensorSpec, ...]:
-    given = dict(attrs)
+    arguments = dict(attrs)
     metas = {k: _meta(v) for k, v in attrs if sees(kernel, k)}
     if chips > 1 and kernel.across is not None:
         # A host tensor is whole, and so is the one chip's piece that a to_torch without composer takes.
-        whole = kernel.name == FROM_TORCH or (kernel.name == TO_TORCH and "mesh_composer" not in given)
+        whole = kernel.name == FROM_TORCH or (kernel.name == TO_TORCH and "mesh_composer" not in arguments)
         spread = {k: Pieces([v] * chips) if _is_tensor(v) and not whole else v for k, v in metas.items()}
         out = meaning_on(kernel, chips)(**spread)
         out = out[0] if isinstance(out, Pieces) else out
@@ -90,29 +90,29 @@ def _infer(kernel: Kernel, attrs: tuple[tuple[str, Any], ...], target: str, chip
     tensors = out if isinstance(out, (tuple, list)) else (out,)
     if target == "torch" or kernel.name == TO_TORCH:
         return tuple(TensorSpec(tuple(t.shape), dtype_name(t.dtype)) for t in tensors)
-    operands = [s for v in given.values() for s in flat_specs(v)]
+    operands = [s for v in arguments.values() for s in flat_specs(v)]
     layout: Layout = operands[0].layout if operands else "row_major"
-    if "layout" in given:
-        layout = resolve(given["layout"])
+    if "layout" in arguments:
+        layout = resolve(arguments["layout"])
     layout = kernel.out_layout or layout
     follows = operands and operands[0].memory != HOST
     memory = kernel.out_memory or (operands[0].memory if follows else DRAM)
     if memory.shard is not None and tuple(tensors[0].shape) != operands[0].shape:
         memory = Memory(memory.buffer)  # a shard's shape is one tensor shape's own
-    if "memory_config" in given:
-        memory = resolve(given["memory_config"])
+    if "memory_config" in arguments:
+        memory = resolve(arguments["memory_config"])
     if kernel.fixed_memory is not None:
-        memory = kernel.fixed_memory(given) or memory
-    narrow = _block_float(given, operands) if layout == "tile" else None
+        memory = kernel.fixed_memory(arguments) or memory
+    narrow = _block_float(arguments, operands) if layout == "tile" else None
     dtypes = [narrow if narrow and t.dtype == torch.bfloat16 else dtype_name(t.dtype) for t in tensors]
     return tuple(TensorSpec(tuple(t.shape), dtype, layout, memory) for t, dtype in zip(tensors, dtypes))
 
 
 def _block_float(specs: Specs, operands: Sequence[TensorSpec]) -> str | None:
     """The block float that results are stored in: the one asked for, else the first operand's."""
-    asked = specs.get("dtype")
-    if isinstance(asked, Name):
-        name = asked.text.removeprefix("ttnn.")
+    dtype = specs.get("dtype")
+    if isinstance(dtype, Name):
+        name = dtype.text.removeprefix("ttnn.")
     else:
         name = operands[0].dtype if operands else ""
     return name if name in FORMATS else None

@@ -112,10 +112,10 @@ def benchmark(
     outcomes = run(tasks, Limits(call_timeout, total_timeout, memory_limit), say, stats_interval)
     if return_timers and not keep:
         return outcomes
-    made = records.records(outcomes, map(records.workload_of, tasks), pcc=pcc)
-    if keep and (reason := records.keep(made, cache_dir)):
+    kept = records.records(outcomes, map(records.workload_of, tasks), pcc=pcc)
+    if keep and (reason := records.keep(kept, cache_dir)):
         say(1, f"Not kept: {reason}")
-    return outcomes if return_timers else [record.report for record in made]
+    return outcomes if return_timers else [record.report for record in kept]
 
 
 def plan(
@@ -152,7 +152,7 @@ def plan(
     expected = None if reference is None else model_of(reference)
     tasks = []
     for subject in subjects:
-        chosen, given, pipeline_sizes = subject.model, subject.inputs, subject.pipeline_sizes
+        chosen, inputs, pipeline_sizes = subject.model, subject.inputs, subject.pipeline_sizes
         place = device_for(chosen, device)
         if (info := describe(place)) is not None and info.times == "none":
             raise UsageError(f"device {place!r} computes nothing, so it has no times to measure.")
@@ -162,7 +162,7 @@ def plan(
             configuration = Configuration(
                 model_name=chosen.name,
                 device=place,
-                batch_size=given.batch_size,
+                batch_size=inputs.batch_size,
                 n_models=models,
                 workers_per_model=workers,
                 pipeline_size=chips,
@@ -176,7 +176,7 @@ def plan(
                 cost_per_hour=cost_per_hour,
                 model_filename=chosen.path,
             )
-            tasks.append(_task(configuration, chosen, given, functions, dataset, on_error, expected, pcc))
+            tasks.append(_task(configuration, chosen, inputs, functions, dataset, on_error, expected, pcc))
     if multiprocess:
         for task in {id(t.inputs): t for t in tasks}.values():
             controller.pickled(task)
@@ -213,25 +213,25 @@ def subjects_of(
     if not is_index(model):
         chosen = open_model(model, model_name)
         sets = input_sets(inputs, batch_sizes, batch_first=batch_first, **options)  # type: ignore[arg-type]
-        return [Subject(chosen, given, pipeline_sizes) for given in sets]
+        return [Subject(chosen, example, pipeline_sizes) for example in sets]
     fields = {"batch_size": batch_sizes, "pipeline_size": pipeline_sizes, **(wanted or {})}
     index = model_index.filter(model, status="finished", **fields)
     if not index["model_configs"]:
         raise UsageError(f"no model of the index {model} is compiled for what is asked: look at its model_configs.")
     many = is_many(inputs) or dataset.loader_fn is not None
     sets = [] if many else input_sets(inputs, None, **options)  # type: ignore[arg-type]
-    found = []
+    subjects = []
     for entry in index["model_configs"]:
         size, place = int(entry.get("batch_size", 1)), int(entry.get("input_idx", 0))
-        given = input_sets(inputs, size, **options)[0] if many else _own_input(sets, size, place)  # type: ignore[arg-type]
-        if given is None:
+        example = input_sets(inputs, size, **options)[0] if many else _own_input(sets, size, place)  # type: ignore[arg-type]
+        if example is None:
             raise UsageError(
                 f"the index {model} has a model for batch size {size}, and no input has that many rows: "
                 "give one for each batch size, or choose with batch_sizes."
             )
         chosen = open_model(Path(entry["filename"]), model_name or index["model_name"])
-        found.append(Subject(chosen, given, entry.get("pipeline_size", 1), entry))
-    return found
+        subjects.append(Subject(chosen, example, entry.get("pipeline_size", 1), entry))
+    return subjects
 
 
 def is_index(model: Any) -> bool:
@@ -321,18 +321,18 @@ def _run_one(
 ) -> Outcome:
     configuration = task.configuration
     runner = controller.run if configuration.multiprocess else in_process.run
-    found = (*conditions(gpu=is_gpu(configuration.device)), ("threads_per_worker", str(configuration.threads)))
+    facts = (*conditions(gpu=is_gpu(configuration.device)), ("threads_per_worker", str(configuration.threads)))
     try:
         outcome = runner(task, folder, limits, interrupts, say, stats_interval)
     except (ProveoutError, OSError) as error:
         outcome = Outcome(configuration, "failed", str(error), created=_now())
-    return replace(outcome, conditions=(*found, *outcome.conditions))
+    return replace(outcome, conditions=(*facts, *outcome.conditions))
 
 
 def threads_wanted() -> int:
     """A user who sets OMP_NUM_THREADS means it, as the most that a worker may have."""
-    given = os.environ.get("OMP_NUM_THREADS", "")
-    return int(given) if given.isdigit() and int(given) else 1 << 16
+    text = os.environ.get("OMP_NUM_THREADS", "")
+    return int(text) if text.isdigit() and int(text) else 1 << 16
 
 
 def check_device(name: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -26,6 +27,18 @@ MOST_RUNS = 24
 PERCENT = 99.0
 GROWTH = 1.5
 """How much longer the last quarter of the calls takes than the first in a queue that grows."""
+
+
+class Tried(Protocol):
+    """What a search needs to know of one run: whether its rate was met, or why that could not be said."""
+
+    @property
+    def met(self) -> bool | None: ...
+    @property
+    def reason(self) -> str: ...
+
+
+T = TypeVar("T", bound=Tried)
 
 
 @dataclass(frozen=True)
@@ -70,22 +83,32 @@ def capacity(
     for name, value in (("bound_ms", bound_ms), ("start_rate", start_rate), ("precision", precision)):
         if not 0 < value < math.inf:
             raise UsageError(f"{name} is {value:g}: give a number above 0.")
+    probes, met, missed, reason = search(
+        lambda rate: probed(run(rate), rate, bound_ms, percent), start_rate, precision, most_runs
+    )
+    return _answer(probes, met, missed, bound_ms, percent, reason)
+
+
+def search(
+    probe: Callable[[float], T], start_rate: float, precision: float = PRECISION, most_runs: int = MOST_RUNS
+) -> tuple[list[T], float | None, float | None, str]:
+    """All runs, the highest rate that was met, the lowest that was not, and why it ended before they met."""
     met = missed = None
     rate, reason = float(start_rate), ""
-    probes: list[Probe] = []
+    probes: list[T] = []
     while len(probes) < most_runs:
-        probe = probed(run(rate), rate, bound_ms, percent)
-        probes.append(probe)
-        if probe.met is None:
-            reason = probe.reason
+        tried = probe(rate)
+        probes.append(tried)
+        if tried.met is None:
+            reason = tried.reason
             break
-        met, missed = (rate, missed) if probe.met else (met, rate)
+        met, missed = (rate, missed) if tried.met else (met, rate)
         if met is not None and missed is not None and missed / met <= 1 + precision:
             break
         rate = rate * 2 if missed is None else rate / 2 if met is None else math.sqrt(met * missed)
     else:
         reason = f"{most_runs} runs did not narrow it to {precision:.0%}"
-    return _answer(probes, met, missed, bound_ms, percent, reason)
+    return probes, met, missed, reason
 
 
 def probed(outcome: Outcome, rate: float, bound_ms: float, percent: float = PERCENT) -> Probe:
@@ -99,8 +122,8 @@ def probed(outcome: Outcome, rate: float, bound_ms: float, percent: float = PERC
     done = len(calls) * outcome.configuration.batch_size / seconds
     latency = _ms(summarise(calls.latency_ns, (percent,)).percentile(percent))
     good = goodput(outcome, bound_ms)
-    if grows := _grows(calls.latency_ns):
-        return Probe(rate, False, latency, done, good, grows)
+    if growth := grows(calls.latency_ns):
+        return Probe(rate, False, latency, done, good, growth)
     late = calls.latency_ns > bound_ms * 1e6
     share = float(late.mean())
     if len(late) >= MIN_SAMPLES and share - half_width(late, share) > 1 - percent / 100:
@@ -119,7 +142,7 @@ def goodput(outcome: Outcome, bound_ms: float) -> float:
     return in_time * outcome.configuration.batch_size * 1e9 / max(ended - started, 1)
 
 
-def _grows(latency_ns: Stamps) -> str:
+def grows(latency_ns: Stamps) -> str:
     """Why the queue is said to grow: no steady state, and each quarter waits longer than the one before it."""
     state = steady_state(latency_ns)
     quarters = [float(q.mean()) for q in np.array_split(latency_ns, 4)] if len(latency_ns) >= MIN_SAMPLES else []

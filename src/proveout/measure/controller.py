@@ -176,7 +176,7 @@ class _Controller:
             self.schedule_fd = os.open(path, os.O_RDONLY)
         for index, callers in enumerate(task.callers):
             reading, writing = os.pipe()
-            told = {
+            message = {
                 "index": index,
                 "folder": str(self.folder),
                 "memory_bytes": self.limits.memory_bytes,
@@ -199,7 +199,7 @@ class _Controller:
             progress = [progress_of(stamps_path(self.folder, index, w), task.columns) for w in range(callers)]
             self.workers.append(_Worker(index, process, reading, progress))
             self.poll.register(reading, select.POLLIN)
-            payload = (json.dumps(told).encode() + b"\n", environment, pickled_task)
+            payload = (json.dumps(message).encode() + b"\n", environment, pickled_task)
             threading.Thread(target=_send, args=(process, payload), daemon=True).start()
             self.say(2, f"Benchmarker {index} started (process {process.pid}).")
 
@@ -220,8 +220,8 @@ class _Controller:
         """Until no worker is in this phase: it went on, or it is over."""
         stop_by: int | None = None
         while any(w.state == phase for w in self.workers):
-            found = self.poll.poll(TICK_S * 1000)
-            readable = {fd for fd, _ in found}
+            events = self.poll.poll(TICK_S * 1000)
+            readable = {fd for fd, _ in events}
             for worker in self.workers:
                 if worker.pipe in readable:
                     self._hear(worker)
@@ -263,10 +263,10 @@ class _Controller:
         """What the user's code has printed since the last time."""
         with output_path(self.folder, worker.index).open("rb") as output:
             output.seek(worker.shown)
-            found = output.read(max(MOST_SHOWN - worker.shown, 0))
-        worker.shown += len(found)
-        if found:
-            self.say(1, Printed(found.decode(errors="replace")))
+            text = output.read(max(MOST_SHOWN - worker.shown, 0))
+        worker.shown += len(text)
+        if text:
+            self.say(1, Printed(text.decode(errors="replace")))
 
     def _take(self, worker: _Worker, kind: str, event: dict[str, Any]) -> None:
         """One message."""
@@ -340,12 +340,12 @@ class _Controller:
                 with suppress(subprocess.TimeoutExpired):
                     worker.process.wait(timeout=1)
         runs = worker_runs(self.folder, self.task.columns, self.task.callers)
-        told = [_told(run, self.workers[run.model], self.folder) for run in runs]
+        reports = [_told(run, self.workers[run.model], self.folder) for run in runs]
         checks = [OutputCheck(**c) for w in self.workers if (c := w.finished.get("check")) is not None]
         overheads = [w.prepared["overhead_ns"] for w in self.workers if w.prepared]
         return outcome(
             self.task,
-            told,
+            reports,
             self.go,
             check=combined(checks),
             overhead_ns=overheads[0] if overheads else None,

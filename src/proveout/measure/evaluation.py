@@ -202,11 +202,11 @@ def _scored(report: Report, judges: Mapping[str, Any]) -> Report:
     report["notes"].append("timed while evaluating, in this process; scoring is not counted")
     for name, judge in judges.items():
         result = type(judge).aggregate([judge])
-        told = result if isinstance(result, Estimate) else Estimate(result, reason="no interval is known for it")
-        for suffix, value in (("", told.value), ("_low", told.low), ("_high", told.high)):
+        estimate = result if isinstance(result, Estimate) else Estimate(result, reason="no interval is known for it")
+        for suffix, value in (("", estimate.value), ("_low", estimate.low), ("_high", estimate.high)):
             report[name + suffix] = value
             if value is None:
-                report["reasons"][name + suffix] = told.reason
+                report["reasons"][name + suffix] = estimate.reason
     return report
 
 
@@ -217,8 +217,8 @@ def _made(chosen: Model, device_type: str | None) -> tuple[Any, str]:
         if device_type not in (None, saved.device):
             raise UsageError(f"{chosen.path} was compiled for {saved.device!r}: leave device_type out.")
         return saved, saved.device
-    made = chosen.made()
-    return made, device_type or (made.device if isinstance(made, Compiled) else "cpu")
+    module = chosen.made()
+    return module, device_type or (module.device if isinstance(module, Compiled) else "cpu")
 
 
 def _ready(model: Any, inputs: tuple[Any, ...], device: str, settings: Mapping[str, Any] | None) -> Callable[..., Any]:
@@ -228,12 +228,10 @@ def _ready(model: Any, inputs: tuple[Any, ...], device: str, settings: Mapping[s
         if is_gpu(device):
             place = device.replace("gpu", "cuda")
             moved = model.to(place)
-            return lambda *given: _without_grad(
-                moved, [g.to(place) if isinstance(g, torch.Tensor) else g for g in given]
-            )
+            return lambda *args: _without_grad(moved, [g.to(place) if isinstance(g, torch.Tensor) else g for g in args])
         if not is_bare(device):
             return compile(compilable(model, (inputs, {})), inputs, device=device, settings=settings)
-        return lambda *given: _without_grad(model, given)
+        return lambda *args: _without_grad(model, args)
     called: Callable[..., Any] = model
     return called
 
@@ -270,8 +268,8 @@ def _split(item: Any, column: int, number: int) -> tuple[tuple[Any, ...], Any]:
 def _arguments(preprocess: Callable[..., Any] | None, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     if preprocess is None:
         return inputs
-    given = preprocess(*inputs)
-    return given if isinstance(given, tuple) else (given,)
+    prepared = preprocess(*inputs)
+    return prepared if isinstance(prepared, tuple) else (prepared,)
 
 
 def _plain(output: Any) -> Any:

@@ -85,7 +85,7 @@ class GraphCall:
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        self._call = tensorflow_here().function(lambda *given: model(*given, training=False))
+        self._call = tensorflow_here().function(lambda *args: model(*args, training=False))
 
     def __call__(self, *args: Any) -> Any:
         return self._call(*args)

@@ -22,7 +22,7 @@ from proveout.clock.pacing import clock
 from proveout.clock.stamps import Stamps
 from proveout.clock.statistics import Estimate, mean, summarise
 from proveout.clock.steady import judge
-from proveout.clock.timing import FIRST_TOKEN, judged, measured
+from proveout.clock.timing import FIRST_TOKEN, TOKEN_GAP, judged, measured
 from proveout.coding import digest, to_json
 from proveout.devices.registry import settings_for
 from proveout.errors import ProveoutError, UsageError
@@ -85,9 +85,9 @@ class TokenTimer:
 def time_generate(model: Any, inputs: Any, **options: Any) -> Generated:
     """One call of `model.generate(inputs)`, timed token by token; `inputs` is a tensor of ids or a dict of tensors."""
     timer = TokenTimer()
-    given = {"inputs": inputs} if not isinstance(inputs, Mapping) else dict(inputs)
+    arguments = {"inputs": inputs} if not isinstance(inputs, Mapping) else dict(inputs)
     started = clock()
-    model.generate(**given, streamer=timer, **options)
+    model.generate(**arguments, streamer=timer, **options)
     return _generated(started, timer.stamps, timer.batch, timer.prompt_tokens)
 
 
@@ -140,7 +140,7 @@ def _record(report: Report, whole: Timing, generations: Sequence[Generated], opt
     firsts = tuple(g.first_ns for g in generations)
     gaps = tuple(int(gap) for g in generations for gap in g.gaps_ns)
     timings = [whole, judged(Timing(FIRST_TOKEN, "measured", device, firsts, whole.conditions))]
-    timings += [judged(Timing("token gap", "measured", device, gaps, whole.conditions))] if gaps else []
+    timings += [judged(Timing(TOKEN_GAP, "measured", device, gaps, whole.conditions))] if gaps else []
     chosen = {key: repr(value) for key, value in sorted(options.items())}
     job = Job(
         Workload(name, "", digest([name, report["prompt_tokens"], chosen])[:12]),
@@ -191,9 +191,9 @@ def generation_report(
     sheet.times("ttft", summarise(firsts))
     sheet.estimate("ttft_avg_ms", mean(firsts), MS)
     none = "no generation gave a second token"
-    told = summarise(gaps) if len(gaps) else None
-    sheet.times("gap", told, none)
-    sheet.estimate("gap_avg_ms", told.mean_ns if told else Estimate(None, reason=none), MS)
+    summary = summarise(gaps) if len(gaps) else None
+    sheet.times("gap", summary, none)
+    sheet.estimate("gap_avg_ms", summary.mean_ns if summary else Estimate(None, reason=none), MS)
     sheet.estimate("tokens_per_s", _rate(whole, tokens))
     sheet.estimate("decode_tokens_per_s", _rate(gaps, later) if len(gaps) else Estimate(None, reason=none))
     verdict = judge(gaps) if len(gaps) else None
@@ -212,10 +212,10 @@ def generation_report(
 def _rate(times_ns: Stamps, tokens: int) -> Estimate:
     """Tokens ÷ time; its interval is that of the mean time."""
     rate = tokens * 1e9 / max(float(times_ns.sum()), 1.0)
-    told = mean(times_ns)
-    if told.low is None or told.high is None or told.value is None or told.low <= 0:
-        return Estimate(rate, reason=told.reason or "the times vary more than their mean. Measure for longer")
-    return Estimate(rate, rate * told.value / told.high, rate * told.value / told.low)
+    average = mean(times_ns)
+    if average.low is None or average.high is None or average.value is None or average.low <= 0:
+        return Estimate(rate, reason=average.reason or "the times vary more than their mean. Measure for longer")
+    return Estimate(rate, rate * average.value / average.high, rate * average.value / average.low)
 
 
 def _once(model: Any, inputs: Any, options: dict[str, Any]) -> Callable[[], Generated]:

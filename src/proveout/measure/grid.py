@@ -27,14 +27,14 @@ def grid(
     if load.mode in ("concurrency", "multistream") and workers_per_model is not None:
         raise UsageError(f"load {load.mode!r} says itself how many workers there are: leave workers_per_model out.")
     most = max_models(device)
-    found: list[tuple[int, int, int]] = []
+    points: list[tuple[int, int, int]] = []
     for size in counts("pipeline_sizes", pipeline_sizes, (1,)):
         check_pipeline(device, size)
         default = (1,) if most is None else (1, max(1, most // size))
         # A pipeline is filled by as many calls as it has stages.
         workers = counts("workers_per_model", workers_per_model, WORKERS if size == 1 else (size,))
-        found += [(m, w, size) for w in workers for m in counts("n_models", n_models, default)]
-    return list(dict.fromkeys((m, _callers(load, m) or w, size) for m, w, size in found))
+        points += [(m, w, size) for w in workers for m in counts("n_models", n_models, default)]
+    return list(dict.fromkeys((m, _callers(load, m) or w, size) for m, w, size in points))
 
 
 def _callers(load: Load, n_models: int) -> int:
@@ -85,15 +85,15 @@ def _groups() -> list[Path]:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
         return []
-    found: list[Path] = []
+    paths: list[Path] = []
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers and "cpu" not in controllers.split(","):
             continue
         root = CGROUP / controllers if controllers else CGROUP
         below = root / path.lstrip("/")
-        found += [below, *(p for p in below.parents if p.is_relative_to(root))]
-    return found
+        paths += [below, *(p for p in below.parents if p.is_relative_to(root))]
+    return paths
 
 
 def _quota(folder: Path) -> float | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from proveout.clock import loops, rehearsal
-from proveout.clock.loops import Arguments, Caller, Ran, as_arguments
+from proveout.clock.loops import Arguments, Caller, LoopResult, as_arguments
 from proveout.clock.pacing import Rounds, arrivals, clock
 from proveout.clock.stamps import NoRoom
 from proveout.errors import ProveoutError
@@ -48,7 +48,7 @@ class Prepared:
 class Finished:
     """What a model's workers have to say besides their stamps."""
 
-    runs: tuple[Ran, ...]
+    runs: tuple[LoopResult, ...]
     missing_items: tuple[int, ...]
     check: OutputCheck | None
 
@@ -71,8 +71,8 @@ class Host:
         task, functions = self.task, self.task.functions
         try:
             began = clock()
-            given = example(task.inputs, task.dataset)
-            ready = self._preprocessed(given)
+            arguments = example(task.inputs, task.dataset)
+            ready = self._preprocessed(arguments)
             self.loaded = load(
                 task.model, task.configuration.device, self.index, task.configuration.pipeline_size, ready
             )
@@ -82,8 +82,8 @@ class Host:
             if functions.preprocess_fn is not None and task.inputs.kind == "fixed" and task.inputs.batch_first:
                 check_batch(ready[0] if ready[0] else ready[1], task.inputs.batch_size)
             self.callers = [self._caller(worker) for worker in range(self.num_workers)]
-            given = self.loaded.to_device(given)
-            warm = self._in_threads(lambda worker: self._warm_up(worker, given))
+            arguments = self.loaded.to_device(arguments)
+            warm = self._in_threads(lambda worker: self._warm_up(worker, arguments))
             overhead = rehearsal.overhead_ns(self.callers[0])
         except ProveoutError as error:
             raise LoadFailed(str(error)) from error
@@ -112,7 +112,7 @@ class Host:
         reference = self._reference()
         limits = self.task.limits(self.index)
 
-        def run(worker: int) -> Ran:
+        def run(worker: int) -> LoopResult:
             try:
                 return loops.measure(
                     self.callers[worker],
@@ -197,11 +197,11 @@ class Host:
             args, kwargs = _on_cpu((args, kwargs))
             with self.loaded.context():
                 expected = _on_cpu(reference(*args, **kwargs))
-            found = compare_outputs(_on_cpu(output), expected, self.task.pcc)
-            for one in found:
+            comparison = compare_outputs(_on_cpu(output), expected, self.task.pcc)
+            for one in comparison:
                 if one.pcc is not None:
                     worst = one.pcc if worst is None else min(worst, one.pcc)
-            bad = next((one for one in found if not one.passed), None)
+            bad = next((one for one in comparison if not one.passed), None)
             if bad is not None:
                 wrong += 1
                 reason = reason or f"output {bad.name}: {bad.reason}"
@@ -222,11 +222,11 @@ class _OnDevice(InputStream):
 
 def _on_host(model: Model) -> Any:
     """A reference runs on the CPU; it may be the very module that was moved to its device to be measured."""
-    made = model.made()
+    module = model.made()
     torch = sys.modules.get("torch")
-    if torch is not None and isinstance(made, torch.nn.Module):
-        made = copy.deepcopy(made).cpu().eval()
-    return made
+    if torch is not None and isinstance(module, torch.nn.Module):
+        module = copy.deepcopy(module).cpu().eval()
+    return module
 
 
 def _copied(output: Any) -> Any:

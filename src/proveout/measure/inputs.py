@@ -69,10 +69,10 @@ def input_sets(
 
 def check_batch(inputs: Any, batch_size: int) -> None:
     """Throughput counts batches, so a batch size that the inputs do not have would make it wrong by their ratio."""
-    found = leading_dimension(inputs)
-    if found is not None and found != batch_size:
+    size = leading_dimension(inputs)
+    if size is not None and size != batch_size:
         raise UsageError(
-            f"batch size {batch_size}, but the inputs' leading dimension is {found}: give batch_sizes={found}, "
+            f"batch size {batch_size}, but the inputs' leading dimension is {size}: give batch_sizes={size}, "
             f"or inputs with {batch_size} rows."
         )
 
@@ -141,10 +141,10 @@ def example(inputs: Inputs, options: DatasetOptions) -> Arguments:
     """The inputs of one call, to compile, warm up and look with."""
     if inputs.kind == "fixed":
         return as_arguments(inputs.value)
-    found = next(InputStream(inputs, options, Place(0, 1, 0, 1)), None)
-    if found is None:
+    arguments = next(InputStream(inputs, options, Place(0, 1, 0, 1)), None)
+    if arguments is None:
         raise UsageError("the dataset yields nothing: give one with at least one item.")
-    return found
+    return arguments
 
 
 class InputStream:

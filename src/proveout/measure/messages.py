@@ -22,7 +22,7 @@ class _Ready:
 
 
 @dataclass(frozen=True)
-class _Ran:
+class _LoopResult:
     calls: int
     errors: int
     traceback: str
@@ -31,7 +31,7 @@ class _Ran:
 
 @dataclass(frozen=True)
 class _Finished:
-    runs: tuple[_Ran, ...]
+    runs: tuple[_LoopResult, ...]
     missing_items: tuple[int, ...]
     check: OutputCheck | None
 

@@ -100,8 +100,8 @@ class ClassMetric(BaseEvalMetric):
         self.pairs: Counter[tuple[int, int]] = Counter()
 
     def process_record(self, output: Any = None, target: Any = None) -> None:
-        found, wanted = labels(output, target, self.threshold)
-        self.pairs.update(zip(wanted.tolist(), found.tolist()))
+        predicted, wanted = labels(output, target, self.threshold)
+        self.pairs.update(zip(wanted.tolist(), predicted.tolist()))
 
     @staticmethod
     def aggregate(metrics: Iterable[Any]) -> Estimate:
@@ -122,7 +122,7 @@ class Accuracy(ClassMetric):
     @staticmethod
     def aggregate(metrics: Iterable[Any]) -> Estimate:
         pairs: Counter[tuple[int, int]] = sum((m.pairs for m in metrics), Counter())
-        return binomial(sum(n for (wanted, found), n in pairs.items() if wanted == found), pairs.total())
+        return binomial(sum(n for (wanted, predicted), n in pairs.items() if wanted == predicted), pairs.total())
 
 
 class TopK(BaseEvalMetric):
@@ -159,10 +159,10 @@ class Error(BaseEvalMetric):
         self.sum, self.squares, self.seen = 0.0, 0.0, 0
 
     def process_record(self, output: Any = None, target: Any = None) -> None:
-        found, wanted = _tensor(output).double(), _tensor(target).double()
-        if found.numel() != wanted.numel():
-            raise UsageError(f"outputs of shape {tuple(found.shape)} for targets of shape {tuple(wanted.shape)}.")
-        errors = (found.reshape(-1) - wanted.reshape(-1)).abs() ** self.power
+        predicted, wanted = _tensor(output).double(), _tensor(target).double()
+        if predicted.numel() != wanted.numel():
+            raise UsageError(f"outputs of shape {tuple(predicted.shape)} for targets of shape {tuple(wanted.shape)}.")
+        errors = (predicted.reshape(-1) - wanted.reshape(-1)).abs() ** self.power
         self.sum += float(errors.sum())
         self.squares += float((errors**2).sum())
         self.seen += errors.numel()
@@ -190,17 +190,17 @@ class MeanSquaredError(Error):
 
 def labels(output: Any, target: Any, threshold: float = 0.5) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Predicted and wanted classes, one dimension each."""
-    found, wanted = _tensor(output), _tensor(target)
-    if found.ndim == wanted.ndim + 1:
-        found = found.argmax(dim=1 if wanted.ndim else 0)
-    elif found.shape == wanted.shape or found.numel() == wanted.numel():
-        found = found > threshold if found.is_floating_point() else found
-    if found.numel() != wanted.numel():
+    predicted, wanted = _tensor(output), _tensor(target)
+    if predicted.ndim == wanted.ndim + 1:
+        predicted = predicted.argmax(dim=1 if wanted.ndim else 0)
+    elif predicted.shape == wanted.shape or predicted.numel() == wanted.numel():
+        predicted = predicted > threshold if predicted.is_floating_point() else predicted
+    if predicted.numel() != wanted.numel():
         raise UsageError(
-            f"outputs of shape {tuple(found.shape)} for targets of shape {tuple(wanted.shape)}: give labels, "
+            f"outputs of shape {tuple(predicted.shape)} for targets of shape {tuple(wanted.shape)}: give labels, "
             "probabilities of one class, or scores with a dimension more. postprocess_fn can make them."
         )
-    return found.reshape(-1).long().numpy(), wanted.reshape(-1).long().numpy()
+    return predicted.reshape(-1).long().numpy(), wanted.reshape(-1).long().numpy()
 
 
 def binomial(right: float, n: float) -> Estimate:
@@ -225,9 +225,9 @@ def register_metric_from_existing(existing: str, name: str, **arguments: Any) ->
     """Make a variant known: `register_metric_from_existing("topk", "topk_3", k=3)`."""
     base = metric(existing)
     base(**arguments)  # wrong arguments are refused now
-    told = ", ".join(f"{k}={v}" for k, v in arguments.items())
-    made = type(name, (base,), {"__init__": lambda self: base.__init__(self, **arguments)})
-    _add(name, made, f"{existing} with {told}")
+    suffix = ", ".join(f"{k}={v}" for k, v in arguments.items())
+    derived = type(name, (base,), {"__init__": lambda self: base.__init__(self, **arguments)})
+    _add(name, derived, f"{existing} with {suffix}")
 
 
 def metric(name: str) -> type[Any]:
@@ -258,8 +258,8 @@ def _tensor(value: Any) -> torch.Tensor:
 
 def _rates(pairs: Counter[tuple[int, int]], positive: int) -> Rates:
     counted: Counter[tuple[bool, bool]] = Counter()
-    for (wanted, found), n in pairs.items():
-        counted[wanted == positive, found == positive] += n
+    for (wanted, predicted), n in pairs.items():
+        counted[wanted == positive, predicted == positive] += n
     return Rates(counted[True, True], counted[False, True], counted[True, False], counted[False, False])
 
 

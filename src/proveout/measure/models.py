@@ -100,12 +100,12 @@ def imported(text: str) -> Any:
     if not module or not name:
         raise UsageError(f"model {text!r} is no file, and no import string such as 'package.module:Name'.")
     try:
-        found: Any = importlib.import_module(module)
+        value: Any = importlib.import_module(module)
         for part in name.split("."):
-            found = getattr(found, part)
+            value = getattr(value, part)
     except (ImportError, AttributeError) as error:
         raise UsageError(f"model {text!r} cannot be imported: {error}.") from error
-    return found
+    return value
 
 
 def is_gpu(device: str) -> bool:
@@ -142,7 +142,7 @@ class Loaded:
     per_thread: Callable[[], tuple[Callable[..., Any], Callable[[], int] | None]]
     """For one worker thread: the call, and the device's own time of the last call where it has one."""
     context: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
-    to_device: Callable[[Any], Any] = lambda given: given
+    to_device: Callable[[Any], Any] = lambda args: args
     device_kind: str = ""
     reference: Callable[..., Any] | None = None
     """What outputs are compared with, where the device's own rounding has one."""
@@ -158,27 +158,27 @@ def load(model: Model, device: str, index: int, pipeline_size: int, example: Arg
     if model.path:
         from proveout.engine.artifact import load_compiled
 
-        found: Any = load_compiled(model.path)
-        return _compiled(found, found, None)
-    made = model.made(index)
+        compiled: Any = load_compiled(model.path)
+        return _compiled(compiled, compiled, None)
+    module = model.made(index)
     torch = sys.modules.get("torch")
-    is_module = torch is not None and isinstance(made, torch.nn.Module)
+    is_module = torch is not None and isinstance(module, torch.nn.Module)
     if is_module:
-        made.eval()
+        module.eval()
     if is_gpu(device):
-        return _cuda(made, device, index)
+        return _cuda(module, device, index)
     if is_bare(device):
-        return Loaded(made, lambda: (made, None), torch.no_grad if torch is not None else contextlib.nullcontext)
+        return Loaded(module, lambda: (module, None), torch.no_grad if torch is not None else contextlib.nullcontext)
     if not is_module:
-        raise UsageError(f"device {device!r} compiles a torch.nn.Module; the model is a {type(made).__name__}.")
-    made = files.compilable(made, example)
+        raise UsageError(f"device {device!r} compiles a torch.nn.Module; the model is a {type(module).__name__}.")
+    module = files.compilable(module, example)
     if pipeline_size > 1:
         from proveout.measure.pipeline import pipelined
 
-        return _pipelined(made, pipelined(made, example, device, pipeline_size))
+        return _pipelined(module, pipelined(module, example, device, pipeline_size))
     from proveout.engine.compiled import compile
 
-    return _compiled(made, compile(made, device=device, call=example), made)
+    return _compiled(module, compile(module, device=device, call=example), module)
 
 
 def on_device(compiled: Any) -> Loaded:

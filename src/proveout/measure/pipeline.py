@@ -157,19 +157,19 @@ def _stages(graph: GraphModule, cut: Node) -> list[GraphModule]:
 
 
 def _part(graph: GraphModule, nodes: Sequence[Node], inputs: Sequence[Node], wanted: Sequence[Any]) -> GraphModule:
-    made = torch.fx.Graph()
-    names = {node: made.placeholder(node.name) for node in inputs}
+    part = torch.fx.Graph()
+    names = {node: part.placeholder(node.name) for node in inputs}
 
     def name_of(node: Node) -> Node:
         if node not in names:
             assert node.op == "get_attr", f"{node} reaches a stage without being handed to it"
-            names[node] = made.get_attr(str(node.target))
+            names[node] = part.get_attr(str(node.target))
         return names[node]
 
     for node in nodes:
-        names[node] = made.node_copy(node, name_of)
-    made.output(tuple(name_of(one) if isinstance(one, Node) else one for one in wanted))
-    return GraphModule(graph, made)
+        names[node] = part.node_copy(node, name_of)
+    part.output(tuple(name_of(one) if isinstance(one, Node) else one for one in wanted))
+    return GraphModule(graph, part)
 
 
 def _bisect(cuts: Sequence[Node], times: Callable[[Node], tuple[int, int]]) -> Node:

@@ -28,11 +28,11 @@ def time_left(finished: Sequence[tuple[Configuration, float]], waiting: Sequence
 
     A configuration that stopped early (`max_infers`, a fault) tells nothing about loading: it is left out.
     """
-    asked = sum(c.duration_s for c in waiting)
+    waiting_s = sum(c.duration_s for c in waiting)
     extras = [took - c.duration_s for c, took in finished if took >= c.duration_s]
     if not waiting or not extras:
-        return TimeLeft(asked, at_least=bool(waiting))
-    return TimeLeft(asked + len(waiting) * sum(extras) / len(extras), at_least=False)
+        return TimeLeft(waiting_s, at_least=bool(waiting))
+    return TimeLeft(waiting_s + len(waiting) * sum(extras) / len(extras), at_least=False)
 
 
 def line(number: int, total: int, configuration: Configuration, left: TimeLeft) -> str:

@@ -44,8 +44,8 @@ def records(
     outcomes: Sequence[Outcome], workloads: Iterable[Workload], cost_per_hour: float | None = None, pcc: float = 0.99
 ) -> list[Record]:
     """One Record for each Outcome, in their order."""
-    made = reports(outcomes, cost_per_hour)
-    return [record_of(o, w, r, pcc) for o, w, r in zip(outcomes, workloads, made, strict=True)]
+    pairs = reports(outcomes, cost_per_hour)
+    return [record_of(o, w, r, pcc) for o, w, r in zip(outcomes, workloads, pairs, strict=True)]
 
 
 def keep(results: Iterable[Record], cache_dir: str | Path | None = None) -> str:
@@ -66,8 +66,8 @@ def workload_of(task: Task) -> Workload:
     if torch is not None and isinstance(model.instance, torch.nn.Module):
         return described(model.instance, args, kwargs, model.name)
     specs = specs_of(named_tensors(args, kwargs)) if torch is not None else ()
-    made = model.make or model.instance
-    named = getattr(made, "__qualname__", type(made).__name__) if made is not None else model.path
+    source = model.make or model.instance
+    named = getattr(source, "__qualname__", type(source).__name__) if source is not None else model.path
     return Workload(model.name, "", selector_of(digest([model.name, named]), specs), str(named), specs)
 
 
@@ -150,10 +150,10 @@ def _timings(outcome: Outcome, report: Report, as_it_is: bool) -> Iterable[Timin
         if len(times):
             yield judged(Timing(part, "measured", device, *_kept(times, outcome)))
     if simulated and len(calls.device_ns):
-        told = dict(outcome.conditions)
-        bounds = (float(told[INTERVAL[0]]), float(told[INTERVAL[1]])) if set(INTERVAL) <= told.keys() else None
+        facts = dict(outcome.conditions)
+        bounds = (float(facts[INTERVAL[0]]), float(facts[INTERVAL[1]])) if set(INTERVAL) <= facts.keys() else None
         middle = round(float(np.median(calls.device_ns)))
-        conditions = (("calibrated", told.get("calibrated", "no")),)
+        conditions = (("calibrated", facts.get("calibrated", "no")),)
         yield Timing("compiled", "modelled", device, (middle,), conditions, bounds, "predicted")
     elif len(calls.device_ns):
         yield judged(Timing("device", "measured", device, *_kept(calls.device_ns, outcome)))

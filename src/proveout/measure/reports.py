@@ -46,24 +46,24 @@ def reports(outcomes: Iterable[Outcome], cost_per_hour: float | None = None) -> 
 
 def get_reports(results: Sequence[Any], cost_per_hour: float | None = None) -> list[Report]:
     """The reports of what `benchmark(…, return_timers=True)` gave, or of its Records; reports pass through."""
-    made = []
+    rows = []
     for result in results:
         report = result.report if isinstance(result, Record) else getattr(result, "outcome", result)
         if not isinstance(report, Outcome | dict):
             what = "Record of no such benchmark" if isinstance(result, Record) else type(result).__name__
             raise UsageError(f"a result is a {what}: give what benchmark(…, return_timers=True) returned.")
-        made.append(report if isinstance(report, dict) else _report(report, cost_per_hour))
-    return made
+        rows.append(report if isinstance(report, dict) else _report(report, cost_per_hour))
+    return rows
 
 
 def get_report_by_tag(reports: Sequence[Report], tag: str) -> Report:
     """The one report whose `tag` this is: model, device, batch size, models, workers, pipeline size and load."""
     if isinstance(reports, str):
         reports, tag = tag, reports  # type: ignore[assignment]
-    found = [report for report in reports if report["tag"] == tag]
-    if not found:
+    tagged = [report for report in reports if report["tag"] == tag]
+    if not tagged:
         raise unknown("tag", tag, sorted({report["tag"] for report in reports}))
-    return found[0]
+    return tagged[0]
 
 
 def tag(outcome: Outcome) -> str:
@@ -149,9 +149,9 @@ def _throughput_and_latency(
         ("service", None if closed else calls.service_ns),
         ("waited", None if closed else calls.starts_ns - calls.intended_ns),
     ):
-        told = statistics.summarise(np.maximum(times, 0)) if times is not None else None
-        sheet.times(name, told, why)
-        sheet.estimate(f"{name}_avg_ms", told.mean_ns if told else Estimate(None, reason=why), MS)
+        latency = statistics.summarise(np.maximum(times, 0)) if times is not None else None
+        sheet.times(name, latency, why)
+        sheet.estimate(f"{name}_avg_ms", latency.mean_ns if latency else Estimate(None, reason=why), MS)
     sheet.estimate("e2e_avg_ms", summary.mean_ns if summary else Estimate(None, reason=none), MS)
     sheet.put("independent_samples", summary and summary.independent, none)
     sheet.put("settling_calls", verdict and verdict.steady.warmup, none)
@@ -173,15 +173,15 @@ def _from_histogram(sheet: Sheet, outcome: Outcome, started: int, ended: int) ->
     if calls and ended > started:
         items = calls * outcome.configuration.batch_size - sum(w.missing_items for w in outcome.workers)
         summary = histogram.summary([w.bins for w in outcome.workers])
-        told = Sheet()
-        told.put("total_infs", items)
-        told.put("total_calls", calls)
-        told.estimate("throughput_avg", Estimate(items * 1e9 / (ended - started), reason=histogram.NO_ORDER))
-        told.times("latency", summary)
-        told.estimate("e2e_avg_ms", summary.mean_ns, MS)
-        for name, value in told.values.items():
+        filled = Sheet()
+        filled.put("total_infs", items)
+        filled.put("total_calls", calls)
+        filled.estimate("throughput_avg", Estimate(items * 1e9 / (ended - started), reason=histogram.NO_ORDER))
+        filled.times("latency", summary)
+        filled.estimate("e2e_avg_ms", summary.mean_ns, MS)
+        for name, value in filled.values.items():
             sheet.reasons.pop(name, None)
-            sheet.put(name, value, told.reasons.get(name, ""))
+            sheet.put(name, value, filled.reasons.get(name, ""))
         sheet.values["cdf"] = [[share, ns / MS] for share, ns in zip(CURVE, summary.curve_ns)]
     return [steady.Problem("not steady", "a histogram cannot show a steady state", "Use recording='raw' to judge it")]
 
@@ -276,8 +276,8 @@ def _resources(sheet: Sheet, sampled: Mapping[str, Sequence[float]]) -> None:
         reason = f"{short}_percent was not sampled"
         sheet.put(f"{short}_avg_percent", float(np.mean(values)) if len(values) else None, reason)
         for percent in RESOURCE_PERCENTS:
-            found = float(np.percentile(values, percent)) if len(values) else None
-            sheet.put(f"{short}_percent_p{percent}", found, reason)
+            value = float(np.percentile(values, percent)) if len(values) else None
+            sheet.put(f"{short}_percent_p{percent}", value, reason)
     rss = sampled.get("rss_bytes", ())
     sheet.put("rss_peak_bytes", float(max(rss)) if len(rss) else None, "rss_bytes was not sampled")
     energy = sampled.get("energy_j", ())
@@ -304,21 +304,21 @@ def _status(outcome: Outcome) -> tuple[str, str]:
     """A fast wrong model is a failure, whatever else went well."""
     check = outcome.check
     if check and check.wrong:
-        found = f"{check.wrong} of {check.compared} outputs are wrong"
-        return "failed", "; ".join(filter(None, (outcome.reason, found, check.reason)))
+        sentence = f"{check.wrong} of {check.compared} outputs are wrong"
+        return "failed", "; ".join(filter(None, (outcome.reason, sentence, check.reason)))
     return outcome.status, outcome.reason
 
 
 def _problems(sheet: Sheet) -> list[steady.Problem]:
     """What is wrong beside the sample itself."""
-    found = []
+    problems = []
     status, share = sheet.values["status"], sheet.values["overhead_share"]
     if status != "passed":
-        found.append(steady.Problem(status, sheet.values["reason"] or status, ADVICE[status]))
+        problems.append(steady.Problem(status, sheet.values["reason"] or status, ADVICE[status]))
     if share is not None and share > OVERHEAD:
         advice = "The model is about as fast as the harness: use a larger batch, or time several calls as one"
-        found.append(steady.Problem("harness overhead", f"the harness takes {share:.0%} of the median call", advice))
-    return found
+        problems.append(steady.Problem("harness overhead", f"the harness takes {share:.0%} of the median call", advice))
+    return problems
 
 
 def _notes(
@@ -346,6 +346,6 @@ def _notes(
 
 def _load(outcome: Outcome) -> Report:
     load = outcome.configuration.load
-    told: Report = dataclasses.asdict(load)
-    told["arrivals_s"] = len(load.arrivals_s)
-    return told
+    fields: Report = dataclasses.asdict(load)
+    fields["arrivals_s"] = len(load.arrivals_s)
+    return fields

@@ -115,16 +115,16 @@ def main(words: Sequence[str]) -> None:
 
 def _family(pids: Sequence[int]) -> list[int]:
     """These processes and all below them."""
-    found, waiting = [], list(pids)
+    family, waiting = [], list(pids)
     while waiting:
         pid = waiting.pop()
-        found.append(pid)
+        family.append(pid)
         for children in Path(f"/proc/{pid}/task").glob("*/children"):
             try:
                 waiting += [int(word) for word in children.read_text().split()]
             except OSError:
                 continue
-    return found
+    return family
 
 
 def _stat(pid: int) -> list[str]:

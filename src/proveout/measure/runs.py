@@ -74,8 +74,8 @@ def save_outcome(folder: Path, number: int, outcome: Outcome) -> None:
 
 def left_behind() -> list[Path]:
     """Folders of benchmarks whose controller is gone, oldest first."""
-    found = [f for root in _roots() if root.is_dir() for f in root.glob(f"{PREFIX}*") if (f / "run.json").exists()]
-    gone = [f for f in found if f.stat().st_uid == os.getuid() and not _in_use(f)]
+    folders = [f for root in _roots() if root.is_dir() for f in root.glob(f"{PREFIX}*") if (f / "run.json").exists()]
+    gone = [f for f in folders if f.stat().st_uid == os.getuid() and not _in_use(f)]
     return sorted(gone, key=lambda f: f.stat().st_mtime)
 
 
@@ -146,7 +146,7 @@ def _recovered(folder: Path, part: dict[str, Any]) -> Outcome:
     runs = worker_runs(folder, part["columns"], part["callers"])
     if (folder / "outcome.json").exists():
         saved = _read(folder / "outcome.json")
-        workers = tuple(replace(run, **told) for run, told in zip(runs, saved.pop("workers")))
+        workers = tuple(replace(run, **changes) for run, changes in zip(runs, saved.pop("workers")))
         check = saved.pop("check")
         saved["conditions"] = tuple((k, v) for k, v in saved["conditions"])
         saved["resources"] = tuple((k, tuple(v)) for k, v in saved["resources"])

@@ -94,12 +94,12 @@ def windows(calls: CallSeries, started_ns: int, ended_ns: int, items: int) -> li
     places = np.searchsorted(calls.ends_ns, edges, side="right")
     places[0] = np.searchsorted(calls.ends_ns, started_ns, side="left")
     latency = calls.latency_ns
-    found = []
+    listed = []
     for i in range(count):
         first, last = int(places[i]), int(places[i + 1])
         inside = latency[first:last]
         seconds = float(edges[i + 1] - edges[i]) / 1e9
-        found.append(
+        listed.append(
             Window(
                 float(edges[i] - started_ns) / 1e9,
                 float(edges[i + 1] - started_ns) / 1e9,
@@ -108,7 +108,7 @@ def windows(calls: CallSeries, started_ns: int, ended_ns: int, items: int) -> li
                 float(inside.max()) / 1e6 if last > first else None,
             )
         )
-    return found
+    return listed
 
 
 def peak(calls: CallSeries, started_ns: int, ended_ns: int, items: int) -> float | None:

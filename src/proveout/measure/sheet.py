@@ -39,8 +39,8 @@ class Sheet:
         """Percentiles, their intervals and the spread of one kind of time, in ms."""
         self.put(f"{name}_ms_p0", summary and summary.min_ns / MS, reason)
         for percent in PERCENTS:
-            found = summary.percentile(percent) if summary else Estimate(None, reason=reason)
-            self.estimate(f"{name}_ms_p{percent:g}".replace(".", "_"), found, MS)
+            estimate = summary.percentile(percent) if summary else Estimate(None, reason=reason)
+            self.estimate(f"{name}_ms_p{percent:g}".replace(".", "_"), estimate, MS)
         self.put(f"{name}_ms_p100", summary and summary.max_ns / MS, reason)
         for spread in ("iqr", "mad", "std"):
             self.put(f"{name}_ms_{spread}", summary and getattr(summary, f"{spread}_ns") / MS, reason)

@@ -33,15 +33,15 @@ def main() -> int:
     faulthandler.enable()
     faulthandler.register(STACK_SIGNAL, all_threads=True)
     stdin = open(0, "rb", buffering=0)  # noqa: SIM115  a buffer's lock, held by a thread that waits, would spoil the exit
-    told = json.loads(stdin.readline())
-    if told["memory_bytes"]:
-        resource.setrlimit(resource.RLIMIT_DATA, (told["memory_bytes"], told["memory_bytes"]))
-    sys.path[:] = told["path"]
-    tell = _Teller(told["pipe"])
-    environment, task = (_exactly(stdin, size) for size in told["sizes"])
+    message = json.loads(stdin.readline())
+    if message["memory_bytes"]:
+        resource.setrlimit(resource.RLIMIT_DATA, (message["memory_bytes"], message["memory_bytes"]))
+    sys.path[:] = message["path"]
+    tell = _Teller(message["pipe"])
+    environment, task = (_exactly(stdin, size) for size in message["sizes"])
     commands = _Commands(stdin)
     try:
-        finished = _run(told, environment, task, commands, tell)
+        finished = _run(message, environment, task, commands, tell)
     except BaseException:
         import traceback
 

@@ -102,11 +102,11 @@ def transposed_samples() -> Iterator[Sample]:
         groups: int = 1,
         dtype: torch.dtype = torch.float32,
     ) -> Sample:
-        given = randn(*x, dtype=dtype), randn(*w, dtype=dtype)
+        tensors = randn(*x, dtype=dtype), randn(*w, dtype=dtype)
         geometry = [list(v) for v in (stride, pad, dil)]
-        out = torch.ops.aten.convolution(*given, None, *geometry, True, list(more), groups)
+        out = torch.ops.aten.convolution(*tensors, None, *geometry, True, list(more), groups)
         rest = (True, list(more), groups, [True, True, True])
-        return Sample((randn(*out.shape, dtype=dtype), *given, [out.shape[1]], *geometry, *rest), name=name)
+        return Sample((randn(*out.shape, dtype=dtype), *tensors, [out.shape[1]], *geometry, *rest), name=name)
 
     yield case("transposed", (2, 4, 5, 6), (4, 3, 3, 2), (2, 3), (1, 0), (1, 1), (1, 2))
     yield case("transposed, grouped, dilated", (1, 4, 5, 5), (4, 3, 3, 3), (1, 2), (2, 1), (2, 1), (0, 1), 2)

@@ -67,8 +67,8 @@ def lower_max_pool2d(
             dtype=b.dtype("bool"),
             gives="bool",
         )
-        given = reaching(b, grad, w, place)
-        parts.append(b.call("ttnn.where", predicate=own, true_value=given, false_value=nothing, gives=grad.dtype))
+        gradient = reaching(b, grad, w, place)
+        parts.append(b.call("ttnn.where", predicate=own, true_value=gradient, false_value=nothing, gives=grad.dtype))
     return b.reshape(_sum(b, parts), b.out.shape)
 
 

@@ -75,12 +75,12 @@ def samples(rank: int, *flags: bool, half: bool = True) -> Callable[[], Iterator
 
     def make() -> Iterator[Sample]:
         for flag in flags or (None,):
-            given = () if flag is None else (flag,)
-            yield case(f"twice {flag}", [2 * n for n in size[2:]], given)
-            yield case(f"other sizes {flag}", [7, 3, 9][:rank], given)
-            yield case(f"scales {flag}", [math.floor(n * 1.3) for n in size[2:]], given, [1.3] * rank)
+            extra = () if flag is None else (flag,)
+            yield case(f"twice {flag}", [2 * n for n in size[2:]], extra)
+            yield case(f"other sizes {flag}", [7, 3, 9][:rank], extra)
+            yield case(f"scales {flag}", [math.floor(n * 1.3) for n in size[2:]], extra, [1.3] * rank)
             if half:
-                yield case(f"bfloat16 {flag}", [2 * n for n in size[2:]], given, dtype=torch.bfloat16)
+                yield case(f"bfloat16 {flag}", [2 * n for n in size[2:]], extra, dtype=torch.bfloat16)
 
     return make
 

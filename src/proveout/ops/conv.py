@@ -41,7 +41,7 @@ def lower_convolution(
     """
     num = weight.rank - 2
     stride, padding, dilation, output_padding = (
-        tuple(given) * num if len(given) == 1 else given for given in (stride, padding, dilation, output_padding)
+        tuple(values) * num if len(values) == 1 else values for values in (stride, padding, dilation, output_padding)
     )
     beyond = any(p > d * (k - 1) for p, d, k in zip(padding, dilation, weight.shape[2:]))
     apart = not transposed and num == 2 and _halo_bytes(input, weight, padding, dilation) > HALO_LIMIT

@@ -12,7 +12,7 @@ import torch
 from proveout.ops.indexing import lookup
 from proveout.ops.samples import ints, randn
 from proveout.ops.shape import cut
-from proveout.ops.table import Builder, Op, Refused, Sample, Value
+from proveout.ops.table import WIDE, Builder, Op, Refused, Sample, Value
 from proveout.reasons import NO_ELEMENTS, SCATTER, Kind
 
 KEPT_FOR_GRADIENT = Kind("bag-gradient", "what an embedding bag keeps for its gradient differs between eager's paths")
@@ -46,7 +46,8 @@ def lower_embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> tuple[Value | None, ...]:
-    """Rows are added up at the number of their bag: how many bags begin at or before a row, less one."""
+    """Rows are added up at the number of their bag: how many bags begin at or before a row, less one. In float32, as
+    eager has it inside."""
     if any(b.used(i) for i in (1, 2, 3)):
         raise Refused(KEPT_FOR_GRADIENT())
     if mode == MAX:
@@ -55,8 +56,8 @@ def lower_embedding_bag(
     if not num or not num_bags:
         raise Refused(NO_ELEMENTS())
     rows = b.as_indices(indices)
-    found = b.cast(lookup(b, b.reshape(weight, (1, *weight.shape)), rows), "float32")
-    found = b.reshape(found, (num, width))
+    vectors = b.cast(lookup(b, b.reshape(weight, (1, *weight.shape)), rows), WIDE)
+    vectors = b.reshape(vectors, (num, width))
     starts = dataclasses.replace(offsets, range=(0, num))
     starts = b.reshape(cut(b, starts, 0, 0, num_bags) if include_last_offset else starts, (num_bags, 1))
     place = b.constant(torch.arange(num, dtype=getattr(torch, offsets.dtype)).reshape(1, num))
@@ -64,21 +65,21 @@ def lower_embedding_bag(
     begun = b.cast(begun, "int32")
     begun = b.call("ttnn.sum", input_tensor=begun, dim=(0,), keepdim=False, range=(1, num_bags))
     bag = b.call("ttnn.subtract", input_tensor_a=begun, input_tensor_b=1, range=(0, num_bags - 1))
-    factor = None if per_sample_weights is None else b.reshape(b.cast(per_sample_weights, "float32"), (num, 1))
+    factor = None if per_sample_weights is None else b.reshape(b.cast(per_sample_weights, WIDE), (num, 1))
     if factor is not None:
-        found = b.call("ttnn.multiply", input_tensor_a=found, input_tensor_b=factor)
-    counted = b.expand(b.constant(torch.ones(())), (num, 1))
+        vectors = b.call("ttnn.multiply", input_tensor_a=vectors, input_tensor_b=factor)
+    counted = b.expand(b.cast(b.constant(torch.ones(())), WIDE), (num, 1))
     if padding_idx >= 0:
-        given = dataclasses.replace(indices, range=(0, weight.shape[0] - 1))
+        bounded = dataclasses.replace(indices, range=(0, weight.shape[0] - 1))
         skipped = b.call(
-            "ttnn.eq", input_tensor_a=given, input_tensor_b=padding_idx, dtype=b.dtype("bool"), gives="bool"
+            "ttnn.eq", input_tensor_a=bounded, input_tensor_b=padding_idx, dtype=b.dtype("bool"), gives="bool"
         )
         skipped = b.reshape(skipped, (num, 1))
-        found, counted = (
-            b.call("ttnn.where", predicate=skipped, true_value=0.0, false_value=v, gives="float32")
-            for v in (found, counted)
+        vectors, counted = (
+            b.call("ttnn.where", predicate=skipped, true_value=0.0, false_value=v, gives=v.dtype)
+            for v in (vectors, counted)
         )
-    out = _in_bags(b, found, bag, num_bags)
+    out = _in_bags(b, vectors, bag, num_bags)
     if mode == MEAN:
         sizes = b.call("ttnn.clamp", input_tensor=_in_bags(b, counted, bag, num_bags), min=1.0)
         out = b.call("ttnn.div", input_tensor_a=out, input_tensor_b=sizes)
@@ -87,7 +88,7 @@ def lower_embedding_bag(
 
 def _in_bags(b: Builder, rows: Value, bag: Value, num_bags: int) -> Value:
     num, width = rows.shape
-    empty = b.expand(b.constant(torch.zeros(())), (num_bags, width))
+    empty = b.expand(b.cast(b.constant(torch.zeros(())), WIDE), (num_bags, width))
     index = b.as_indices(b.expand(b.reshape(bag, (num, 1)), (num, width)))
     return b.call("ttnn.scatter_add", input=empty, dim=0, index=index, src=rows)
 
@@ -107,9 +108,9 @@ def bag_samples() -> Iterator[Sample]:
     def case(name: str, mode: int, **options: Any) -> Sample:
         starts = options.pop("starts", [0, 3, 3, 7])
         table = options.pop("table", randn(20, 6))
-        given = (table, ints(9, low=0, high=20), torch.tensor(starts), False, mode, False)
+        args = (table, ints(9, low=0, high=20), torch.tensor(starts), False, mode, False)
         rest = (options.get("weights"), options.get("last", False), options.get("padding", -1))
-        return Sample((*given, *rest), name=name)
+        return Sample((*args, *rest), name=name)
 
     yield case("sum, an empty bag", SUM)
     yield case("mean", MEAN)

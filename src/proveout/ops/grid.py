@@ -108,8 +108,8 @@ def _pixel(b: Builder, picture: Value, x: Value, y: Value) -> Value:
     down = b.call("ttnn.multiply", input_tensor_a=places[0], input_tensor_b=width, range=(0, (height - 1) * width))
     index = b.call("ttnn.add", input_tensor_a=down, input_tensor_b=places[1], range=(0, height * width - 1))
     index = b.as_indices(b.expand(index, (n, channels, x.shape[-1])))
-    found = b.call("ttnn.gather", input=b.reshape(picture, (n, channels, height * width)), dim=2, index=index)
-    return b.call("ttnn.where", predicate=known, true_value=found, false_value=0.0, gives=picture.dtype)
+    pixels = b.call("ttnn.gather", input=b.reshape(picture, (n, channels, height * width)), dim=2, index=index)
+    return b.call("ttnn.where", predicate=known, true_value=pixels, false_value=0.0, gives=picture.dtype)
 
 
 def _minus(b: Builder, x: Value, y: Value) -> Value:

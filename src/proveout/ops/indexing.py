@@ -25,14 +25,14 @@ Indices = Sequence[Value | None]
 
 def lower_index(b: Builder, self: Value, indices: Indices) -> Value:
     """The indexed dimensions become one, and the indices one number each: a lookup along a single dimension."""
-    given = [(d, index) for d, index in enumerate(indices) if index is not None]
-    if len(given) == 1 and self.shape[given[0][0]] and _known_line(given[0][1]):
-        dim, index = given[0]
+    indexed = [(d, index) for d, index in enumerate(indices) if index is not None]
+    if len(indexed) == 1 and self.shape[indexed[0][0]] and _known_line(indexed[0][1]):
+        dim, index = indexed[0]
         return take(b, self, dim, from_front(b, index, self.shape[dim]).constant.tolist())
     place = place_of(b, self, indices)
     x = b.reshape(b.permute(self, place.order), place.flat)
-    found = b.reshape(lookup(b, x, place.index), (*place.lead, *place.index_shape, *place.trail))
-    return b.reshape(found, b.out.shape)
+    picked = b.reshape(lookup(b, x, place.index), (*place.lead, *place.index_shape, *place.trail))
+    return b.reshape(picked, b.out.shape)
 
 
 def lower_index_select(b: Builder, self: Value, dim: int, index: Value) -> Value:
@@ -138,23 +138,23 @@ class Place:
 
 
 def place_of(b: Builder, x: Value, indices: Indices) -> Place:
-    given = {d: index for d, index in enumerate(indices) if index is not None}
-    if not given:
+    indexed = {d: index for d, index in enumerate(indices) if index is not None}
+    if not indexed:
         raise Refused(NO_INDEX())
-    for index in given.values():
+    for index in indexed.values():
         if index.dtype in ("bool", "uint8"):
             raise Refused(MASK_INDEX(dtype=index.dtype))
-    dims = list(given)
+    dims = list(indexed)
     adjacent = dims == list(range(dims[0], dims[-1] + 1))
     first = dims[0] if adjacent else 0
-    others = [d for d in range(x.rank) if d not in given]
+    others = [d for d in range(x.rank) if d not in indexed]
     order = (*others[:first], *dims, *others[first:])
     lead, trail = (tuple(x.shape[d] for d in part) for part in (others[:first], others[first:]))
-    shape = torch.broadcast_shapes(*(index.shape for index in given.values()))
+    shape = torch.broadcast_shapes(*(index.shape for index in indexed.values()))
     size = math.prod(x.shape[d] for d in dims)
     linear: Value | None = None
     stride = size
-    for dim, index in given.items():
+    for dim, index in indexed.items():
         if x.shape[dim] == 0:
             raise Refused(INDEX_INTO_NOTHING())
         stride //= x.shape[dim]
@@ -175,14 +175,14 @@ def from_front(b: Builder, index: Value, size: int) -> Value:
         return b.constant(known)
     if index.range is not None and index.range[0] >= 0:
         return bounded(index, (0, size - 1))
-    given = bounded(index, (-size, size - 1))
-    negative = b.call("ttnn.lt", input_tensor_a=given, input_tensor_b=0, dtype=b.dtype("bool"), gives="bool")
-    wrapped = b.call("ttnn.add", input_tensor_a=given, input_tensor_b=size, range=(0, 2 * size - 1))
+    bounded_index = bounded(index, (-size, size - 1))
+    negative = b.call("ttnn.lt", input_tensor_a=bounded_index, input_tensor_b=0, dtype=b.dtype("bool"), gives="bool")
+    wrapped = b.call("ttnn.add", input_tensor_a=bounded_index, input_tensor_b=size, range=(0, 2 * size - 1))
     return b.call(
         "ttnn.where",
         predicate=negative,
         true_value=wrapped,
-        false_value=given,
+        false_value=bounded_index,
         gives=index.dtype,
         range=(0, size - 1),
     )

@@ -34,8 +34,8 @@ def lower_nll_loss(
     places = b.as_indices(safe)
 
     def picked(x: Value) -> Value:
-        found = b.call("ttnn.gather", input=x, dim=1, index=places)
-        return b.call("ttnn.where", predicate=counts, true_value=found, false_value=zero, gives="float32")
+        losses = b.call("ttnn.gather", input=x, dim=1, index=places)
+        return b.call("ttnn.where", predicate=counts, true_value=losses, false_value=zero, gives="float32")
 
     loss = b.call("ttnn.neg", input_tensor=picked(scores))
     share = b.cast(counts, "float32")

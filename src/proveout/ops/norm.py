@@ -100,8 +100,8 @@ def lower_batch_norm(
             rows = b.call("ttnn.add", input_tensor_a=rows, input_tensor_b=_row(b, bias))
         return b.cast(rows, input.dtype), None, None
     x = b.reshape(input, (n, c, math.prod(rest[:-1]), rest[-1]))
-    given = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
-    parameters: dict[str, Any] = {k: b.reshape(b.cast(v, input.dtype), (1, c, 1, 1)) for k, v in given.items() if v}
+    operands = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
+    parameters: dict[str, Any] = {k: b.reshape(b.cast(v, input.dtype), (1, c, 1, 1)) for k, v in operands.items() if v}
     out = b.call("ttnn.batch_norm", input=x, eps=eps, **parameters)
     return b.reshape(out, input.shape), None, None
 

@@ -72,10 +72,10 @@ def _first_largest(b: Builder, x: Value, dim: int | None, index: int = 0) -> Val
         at = normal_dim(dim, x.rank)
         x = b.permute(x, (*(d for d in range(x.rank) if d != at), at))
     last = x.rank - 1
-    found = b.call(
+    largest = b.call(
         "ttnn.argmax", input_tensor=x, dim=last, keepdim=False, gives=wanted.dtype, range=(0, max(x.shape[last] - 1, 0))
     )
-    return b.reshape(found, wanted.shape)
+    return b.reshape(largest, wanted.shape)
 
 
 def lower_max_dim(b: Builder, self: Value, dim: int, keepdim: bool = False) -> tuple[Value | None, ...]:
@@ -127,9 +127,9 @@ def _ordered(b: Builder, kernel: str, self: Value, dim: int, **how: Any) -> tupl
     order = (*(d for d in range(x.rank) if d != at), at)
     x = b.permute(x, order)
     dtypes, ranges = (self.dtype, "int64"), (None, (0, max(x.shape[-1] - 1, 0)))
-    found = b.calls(kernel, input_tensor=x, dim=x.rank - 1, gives=dtypes, ranges=ranges, **how)
+    results = b.calls(kernel, input_tensor=x, dim=x.rank - 1, gives=dtypes, ranges=ranges, **how)
     back = [order.index(d) for d in range(x.rank)]
-    return tuple(b.reshape(b.permute(v, back), b.out.shape) for v in found)
+    return tuple(b.reshape(b.permute(v, back), b.out.shape) for v in results)
 
 
 # ---- samples -----------------------------------------------------------------------------------------------------

@@ -98,14 +98,14 @@ def _write(b: Builder, x: Value, dim: int, index: Value, source: Value, reduce: 
 def lower_masked_scatter(b: Builder, self: Value, mask: Value, source: Value) -> Value:
     """The n-th place that the mask names takes the source's n-th element: a running count says which n."""
     shape = b.out.shape
-    num, given = math.prod(shape), math.prod(source.shape)
-    if not num or not given:
+    num, num_source = math.prod(shape), math.prod(source.shape)
+    if not num or not num_source:
         raise Refused(NO_ELEMENTS())
     named = b.reshape(b.expand(mask, shape), (num,))
     seen = b.call("ttnn.cumsum", input=b.cast(named, "int32"), dim=0, gives="int32", range=(0, num))
     n = b.call("ttnn.subtract", input_tensor_a=seen, input_tensor_b=1, range=(-1, num - 1))
-    n = b.call("ttnn.clamp", input_tensor=n, min=0, range=(0, given - 1))
-    taken = lookup(b, b.reshape(source, (1, given, 1)), n)
+    n = b.call("ttnn.clamp", input_tensor=n, min=0, range=(0, num_source - 1))
+    taken = lookup(b, b.reshape(source, (1, num_source, 1)), n)
     return lower_where(b, mask, b.reshape(taken, shape), b.expand(self, shape))
 
 
@@ -257,8 +257,8 @@ def reduce_samples() -> Iterator[Sample]:
     many = ints(4, 9, low=0, high=5)
     for kind in ("sum", "mean", "prod", "amax"):
         for included in (True, False):
-            given = (X(4, 5), 1, many[:, :7], X(4, 9), kind)
-            yield Sample(given, {"include_self": included}, f"{kind}{' with self' if included else ''}")
+            args = (X(4, 5), 1, many[:, :7], X(4, 9), kind)
+            yield Sample(args, {"include_self": included}, f"{kind}{' with self' if included else ''}")
     yield Sample((X(4, 5), -2, ints(6, 5, low=0, high=4), X(6, 5), "sum"), name="negative dim")
     yield Sample((X(4, 5, dtype=BF16), 1, many, X(4, 9, dtype=BF16), "sum"), name="bfloat16")
     yield Sample((ints(4, 5), 1, many, ints(4, 9), "mean"), name="int64")

@@ -139,9 +139,9 @@ def _kernel_names(function: Any, seen: frozenset[Any] = frozenset()) -> set[str]
     cells = [c.cell_contents for c in function.__closure__ or ()]
     called = [function.__globals__.get(n) for n in code.co_names] + cells
     ours = [f for f in called if getattr(f, "__module__", "").startswith("proveout.ops.") and hasattr(f, "__code__")]
-    found = {v for v in (*code.co_consts, *cells) if isinstance(v, str) and v.startswith("ttnn.")}
-    found.update(kernel for method, kernel in _BUILDER_KERNELS.items() if method in code.co_names)
-    return found.union(*(_kernel_names(f, seen | {function}) for f in ours))
+    names = {v for v in (*code.co_consts, *cells) if isinstance(v, str) and v.startswith("ttnn.")}
+    names.update(kernel for method, kernel in _BUILDER_KERNELS.items() if method in code.co_names)
+    return names.union(*(_kernel_names(f, seen | {function}) for f in ours))
 
 
 @functools.cache

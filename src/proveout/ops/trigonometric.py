@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from proveout.ops.pointwise import real, unary
 from proveout.ops.samples import ODD, ints, randn, uniform
 from proveout.ops.table import Builder, Op, Sample, Value
+from proveout.ops.unary import real, unary
 
 SPECIAL = torch.tensor([0.0, -0.0, 1.0, -1.0, 1.5, -2.5, math.inf, -math.inf, math.nan])
 

@@ -41,8 +41,8 @@ def sources(exact: bool, size: int, out: int, scale: float | None) -> list[int]:
         raise Refused(LARGE_DIMENSION())
     along: Any = aten._upsample_nearest_exact1d.default if exact else aten.upsample_nearest1d.default
     ramp = torch.arange(size, dtype=torch.float32).reshape(1, 1, -1)
-    found: list[int] = along(ramp, [out], scale).flatten().long().tolist()
-    return found
+    indices: list[int] = along(ramp, [out], scale).flatten().long().tolist()
+    return indices
 
 
 Along = Callable[[torch.Tensor, int, bool, float | None], torch.Tensor]
@@ -112,15 +112,15 @@ def samples(rank: int, *flags: bool, half: bool) -> Callable[[], Iterator[Sample
         twice = [2 * n for n in _shape(rank)[2:]]
         other = [7, 3, 9][:rank]
         for flag in flags or (None,):
-            given = () if flag is None else (flag,)
-            yield Sample((randn(*_shape(rank)), twice, *given), name=f"twice {flag}")
-            yield Sample((randn(*_shape(rank)), other, *given), name=f"up and down {flag}")
+            extra = () if flag is None else (flag,)
+            yield Sample((randn(*_shape(rank)), twice, *extra), name=f"twice {flag}")
+            yield Sample((randn(*_shape(rank)), other, *extra), name=f"up and down {flag}")
             sizes = [int(n * 1.7) for n in _shape(rank)[2:]]
-            yield Sample((randn(*_shape(rank)), sizes, *given, *[1.7] * rank), name=f"scales {flag}")
+            yield Sample((randn(*_shape(rank)), sizes, *extra, *[1.7] * rank), name=f"scales {flag}")
             if half:
-                yield Sample((randn(*_shape(rank), dtype=torch.bfloat16), other, *given), name=f"bfloat16 {flag}")
-            yield Sample((randn(2, 3, *[1] * rank), other, *given), name=f"one pixel {flag}")
-            yield Sample((randn(*_shape(rank)), [1] * rank, *given), name=f"to one {flag}")
+                yield Sample((randn(*_shape(rank), dtype=torch.bfloat16), other, *extra), name=f"bfloat16 {flag}")
+            yield Sample((randn(2, 3, *[1] * rank), other, *extra), name=f"one pixel {flag}")
+            yield Sample((randn(*_shape(rank)), [1] * rank, *extra), name=f"to one {flag}")
 
     return make
 
@@ -130,10 +130,10 @@ def vector_samples(rank: int, *flags: bool) -> Callable[[], Iterator[Sample]]:
 
     def make() -> Iterator[Sample]:
         for flag in flags or (None,):
-            given = () if flag is None else (flag,)
-            yield Sample((randn(*_shape(rank)), None, *given, [2.0] * rank), name=f"scale 2 {flag}")
-            yield Sample((randn(*_shape(rank)), None, *given, [1.3] * rank), name=f"scale 1.3 {flag}")
-            yield Sample((randn(*_shape(rank)), [7, 3, 9][:rank], *given, None), name=f"size {flag}")
+            extra = () if flag is None else (flag,)
+            yield Sample((randn(*_shape(rank)), None, *extra, [2.0] * rank), name=f"scale 2 {flag}")
+            yield Sample((randn(*_shape(rank)), None, *extra, [1.3] * rank), name=f"scale 1.3 {flag}")
+            yield Sample((randn(*_shape(rank)), [7, 3, 9][:rank], *extra, None), name=f"size {flag}")
 
     return make
 

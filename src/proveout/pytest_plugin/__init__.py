@@ -46,9 +46,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         if folder is not None and name:
             _proving().keep_failure(item, name, error, folder)
         raise
-    asked = _taken(item)
-    if asked is not None:
-        _proving().prove(item, _model_name(item) or item.name, *asked, _folder(item.config))
+    taken = _taken(item)
+    if taken is not None:
+        _proving().prove(item, _model_name(item) or item.name, *taken, _folder(item.config))
     return result
 
 
@@ -84,11 +84,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 def _taken(item: pytest.Item) -> tuple[Any, Any, Any] | None:
     """What the test gave, out of its properties: live objects can go neither into JUnit's XML nor to xdist."""
-    given = [(key, value) for key, value in item.user_properties if key in KEYS]
+    properties = [(key, value) for key, value in item.user_properties if key in KEYS]
     item.user_properties[:] = [(key, value) for key, value in item.user_properties if key not in KEYS]
-    if not given:
+    if not properties:
         return None
-    key, value = given[-1]
+    key, value = properties[-1]
     if not isinstance(value, tuple) or len(value) != 3:
         pytest.fail(f"record_property({key!r}, …) takes (model, inputs, outputs), not {type(value).__name__}.", False)
     return value
@@ -101,5 +101,5 @@ def _model_name(item: pytest.Item) -> str:
 
 
 def _folder(config: pytest.Config) -> Path | None:
-    given = config.getoption("--proveout-report")
-    return Path(given).expanduser() if given else None
+    option = config.getoption("--proveout-report")
+    return Path(option).expanduser() if option else None

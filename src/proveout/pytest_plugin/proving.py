@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from proveout.capture import Found
+from proveout.capture import LiveModel
 from proveout.capture.identity import architecture_of, parameter_count, selector_of
 from proveout.capture.inputs import named_tensors, specs_of
 from proveout.devices.registry import find, settings_for
@@ -26,17 +26,17 @@ TIMED_CALLS = 5
 
 def prove(item: pytest.Item, name: str, model: Any, inputs: Any, outputs: Any, folder: Path | None) -> None:
     """Compile, run and compare a recorded model; the test fails where that does."""
-    found = _found(item, name, model, inputs)
+    candidate = _live_model(item, name, model, inputs)
     marker = item.get_closest_marker(MARKER)
-    record = prove_here(_job(item, found.workload, timed=folder is not None), found, outputs)
-    reason = f"compiled {found.workload.name}: {record.reason}"
+    record = prove_here(_job(item, candidate.workload, timed=folder is not None), candidate, outputs)
+    reason = f"compiled {candidate.workload.name}: {record.reason}"
     expected = dict(marker.kwargs) if marker else {}
     if marker and record.status == "failed":
         record = dataclasses.replace(record, status="expected_failure")
     elif marker and expected.get("strict"):
         unexpected = f"was expected to fail, but passed: remove the marker {MARKER}"
         record = dataclasses.replace(record, status="failed", failure="expectation", reason=unexpected)
-        reason = f"compiled {found.workload.name}: {unexpected}"
+        reason = f"compiled {candidate.workload.name}: {unexpected}"
     if folder is not None:
         Store(folder / "cache").write(record)
     item.user_properties.append(("proveout_status", record.status))
@@ -47,7 +47,7 @@ def prove(item: pytest.Item, name: str, model: Any, inputs: Any, outputs: Any, f
         pytest.fail(reason, pytrace=False)
 
 
-def _found(item: pytest.Item, name: str, model: Any, inputs: Any) -> Found:
+def _live_model(item: pytest.Item, name: str, model: Any, inputs: Any) -> LiveModel:
     """What the test recorded as capture would have found it."""
     owner = getattr(model, "__self__", None)
     if isinstance(owner, torch.nn.Module):
@@ -62,7 +62,7 @@ def _found(item: pytest.Item, name: str, model: Any, inputs: Any) -> Found:
     count, size = parameter_count(module)
     selector = selector_of(architecture_of(module), specs)
     workload = Workload(name, str(item.path), selector, class_name, specs, count, size, location=item.nodeid)
-    return Found(workload, module, args, kwargs)
+    return LiveModel(workload, module, args, kwargs)
 
 
 def _calling(owner: Any, method: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from proveout.reduce.graph import Calls, Op, Use
+from proveout.reduce.graph import CallGraph, Op, Use
 from proveout.reduce.judge import Conditions, Failure
 
 FAILS = 3
@@ -19,7 +19,7 @@ FEW = 32
 """Elements that are written as numbers; more are packed."""
 
 
-def source(calls: Calls, codes: Mapping[str, str], failed: Failure, under: Conditions, preamble: str = "") -> str:
+def source(calls: CallGraph, codes: Mapping[str, str], failed: Failure, under: Conditions, preamble: str = "") -> str:
     """A file that exits with FAILS while it fails in this way and with 0 once it does not."""
     ops = ", ".join(str(op.target).removesuffix(".default") for op in calls.ops)
     settings = {
@@ -65,7 +65,7 @@ _UNPACK = [
 ]
 
 
-def _weights(calls: Calls, codes: Mapping[str, str]) -> list[str]:
+def _weights(calls: CallGraph, codes: Mapping[str, str]) -> list[str]:
     own = {n: t for n, t in calls.inputs.items() if n in calls.weights}
     if not own:
         return []

@@ -40,7 +40,7 @@ def _is_use(value: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Calls:
+class CallGraph:
     """Ops in order, and the tensors that they start from."""
 
     ops: tuple[Op, ...]
@@ -91,35 +91,35 @@ class Calls:
         return values
 
 
-def flatten(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Calls:
+def flatten(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> CallGraph:
     """One call of a model as ATen calls; parameters, buffers and tensors it is given are the inputs."""
     state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     tensors = {n: t.detach().clone() for n, t in state.items()}
-    given, structure = torch.utils._pytree.tree_flatten((tuple(args), dict(kwargs)))
-    places = [i for i, leaf in enumerate(given) if isinstance(leaf, torch.Tensor)]
+    leaves_in, structure = torch.utils._pytree.tree_flatten((tuple(args), dict(kwargs)))
+    places = [i for i, leaf in enumerate(leaves_in) if isinstance(leaf, torch.Tensor)]
 
     def call(weights: dict[str, torch.Tensor], own: list[torch.Tensor]) -> Any:
-        leaves = list(given)
+        leaves = list(leaves_in)
         for place, tensor in zip(places, own):
             leaves[place] = tensor
         a, k = torch.utils._pytree.tree_unflatten(leaves, structure)
         out = torch.func.functional_call(model, weights, a, k)
         return [t for t in tree_leaves(out) if isinstance(t, torch.Tensor)]
 
-    own = [given[i].detach().clone() for i in places]
+    own = [leaves_in[i].detach().clone() for i in places]
     with torch.no_grad():
         gm = make_fx(torch.func.functionalize(call), tracing_mode="real")(tensors, own)
     return _from_fx(gm, [*tensors.values(), *own], len(tensors))
 
 
-def _from_fx(gm: torch.fx.GraphModule, given: Sequence[torch.Tensor], num_weights: int) -> Calls:
+def _from_fx(gm: torch.fx.GraphModule, example_inputs: Sequence[torch.Tensor], num_weights: int) -> CallGraph:
     inputs: dict[str, torch.Tensor] = {}
     weights: set[str] = set()
     parts: dict[str, dict[int, str]] = {}
     for node in gm.graph.nodes:
         if node.op == "placeholder":
             weights.update([node.name] if len(inputs) < num_weights else [])
-            inputs[node.name] = given[len(inputs)]
+            inputs[node.name] = example_inputs[len(inputs)]
         elif node.op == "get_attr":
             inputs[node.name] = operator.attrgetter(str(node.target))(gm)
             weights.add(node.name)
@@ -134,14 +134,14 @@ def _from_fx(gm: torch.fx.GraphModule, given: Sequence[torch.Tensor], num_weight
         taken = parts.get(node.name, {})
         outputs = tuple(taken.get(i, "") for i in range(max(taken, default=0) + 1)) if several else (node.name,)
         ops.append(Op(node.target, tuple(args), dict(kwargs), outputs, several))
-    return Calls(tuple(ops), inputs, frozenset(weights))
+    return CallGraph(tuple(ops), inputs, frozenset(weights))
 
 
-def part(calls: Calls, chosen: Sequence[int], values: Mapping[str, Any]) -> Calls:
+def part(calls: CallGraph, chosen: Sequence[int], values: Mapping[str, Any]) -> CallGraph:
     """Some ops alone: what they read of others is an input, with the value it had."""
     ops = tuple(calls.ops[i] for i in sorted(chosen))
-    made = {n for op in ops for n in op.outputs}
-    needed = dict.fromkeys(n for op in ops for n in op.uses if n not in made)
+    computed = {n for op in ops for n in op.outputs}
+    needed = dict.fromkeys(n for op in ops for n in op.uses if n not in computed)
     fixed = {n: values[n] for n in needed if not isinstance(values[n], torch.Tensor)}
     if fixed:
         ops = tuple(_with_constants(op, fixed) for op in ops)
@@ -149,7 +149,7 @@ def part(calls: Calls, chosen: Sequence[int], values: Mapping[str, Any]) -> Call
     for op in calls.ops:
         own.update(op.outputs if op.uses and own.issuperset(op.uses) else ())
     inputs = {n: values[n] for n in needed if n not in fixed}
-    return Calls(ops, inputs, frozenset(own.intersection(inputs)))
+    return CallGraph(ops, inputs, frozenset(own.intersection(inputs)))
 
 
 def _with_constants(op: Op, fixed: Mapping[str, Any]) -> Op:
@@ -168,10 +168,10 @@ def fewest(count: int, fails: Callable[[Sequence[int]], bool]) -> list[int]:
         size = -(-len(kept) // pieces)
         cuts = [kept[i : i + size] for i in range(0, len(kept), size)]
         rests = [[k for k in kept if k not in set(cut)] for cut in cuts] if pieces > 2 else []
-        found = next((c for c in (*cuts, *rests) if len(c) < len(kept) and fails(c)), None)
-        if found is not None:
-            pieces = 2 if found in cuts else max(pieces - 1, 2)
-            kept = found
+        smaller = next((c for c in (*cuts, *rests) if len(c) < len(kept) and fails(c)), None)
+        if smaller is not None:
+            pieces = 2 if smaller in cuts else max(pieces - 1, 2)
+            kept = smaller
         elif size == 1:
             break
         else:

@@ -52,7 +52,7 @@ def failure(model: torch.nn.Module, inputs: Sequence[Any], under: Conditions) ->
         wanted = model(*inputs)
     try:
         compiled = compile(model, device=under.device, settings=under.settings, call=(tuple(inputs), {}))
-        found = compiled(*inputs)
+        results = compiled(*inputs)
     except OutOfMemory as error:
         return Failure("memory", "", _first_line(error))
     except ProveoutError as error:
@@ -63,7 +63,7 @@ def failure(model: torch.nn.Module, inputs: Sequence[Any], under: Conditions) ->
             kind: Kind = "memory" if isinstance(cause, OutOfMemory) else "refusal"
             return Failure(kind, "" if kind == "memory" else type(cause).__name__, _first_line(cause))
         return Failure("crash", type(cause).__name__, _first_line(cause))
-    wrong = _wrong(_tensors(found), _tensors(wanted), under.settings.pcc)
+    wrong = _wrong(_tensors(results), _tensors(wanted), under.settings.pcc)
     if wrong is not None:
         return wrong
     ns = compiled.modelled_ns
@@ -72,8 +72,8 @@ def failure(model: torch.nn.Module, inputs: Sequence[Any], under: Conditions) ->
     return None
 
 
-def _wrong(found: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor], least: float) -> Failure | None:
-    for got, want in zip(found, wanted):
+def _wrong(outputs: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor], least: float) -> Failure | None:
+    for got, want in zip(outputs, wanted):
         if want.is_floating_point() and bool(torch.isfinite(want).all()) and not bool(torch.isfinite(got).all()):
             lost = int((~torch.isfinite(got)).sum())
             return Failure("nan", "", f"{lost} of {got.numel()} elements are not finite")
@@ -85,8 +85,8 @@ def _wrong(found: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor], least:
 
 
 def _tensors(outputs: Any) -> list[torch.Tensor]:
-    found = outputs if isinstance(outputs, (tuple, list)) else [outputs]
-    return [t for t in found if isinstance(t, torch.Tensor)]
+    values = outputs if isinstance(outputs, (tuple, list)) else [outputs]
+    return [t for t in values if isinstance(t, torch.Tensor)]
 
 
 def _first_line(error: BaseException) -> str:

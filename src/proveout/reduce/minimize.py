@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from proveout.reduce.file import source
-from proveout.reduce.graph import Calls, fewest, flatten, part
+from proveout.reduce.graph import CallGraph, fewest, flatten, part
 from proveout.reduce.judge import Conditions, Failure, failure
 from proveout.reduce.shrink import plainer, renamed, smaller
 
@@ -39,7 +39,7 @@ def minimize(
         return None
     tried = 1
 
-    def fails(calls: Calls) -> bool:
+    def fails(calls: CallGraph) -> bool:
         nonlocal tried
         tried += 1
         return bool(calls.outputs) and wanted.like(_judged(calls, under))
@@ -57,9 +57,9 @@ def minimize(
     )  # fmt: skip
 
 
-def _judged(calls: Calls, under: Conditions) -> Failure | None:
+def _judged(calls: CallGraph, under: Conditions) -> Failure | None:
     return failure(calls.module(), [t.clone() for t in calls.given], under)
 
 
-def _elements(calls: Calls) -> int:
+def _elements(calls: CallGraph) -> int:
     return sum(t.numel() for t in calls.inputs.values())

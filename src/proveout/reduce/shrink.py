@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
-from proveout.reduce.graph import Calls, Use
+from proveout.reduce.graph import CallGraph, Use
 
-Fails = Callable[[Calls], bool]
+Fails = Callable[[CallGraph], bool]
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Plain:
     value: torch.Tensor
 
 
-def smaller(calls: Calls, fails: Fails) -> Calls:
+def smaller(calls: CallGraph, fails: Fails) -> CallGraph:
     """Each size, wherever it stands in shapes and arguments, made as small as fails."""
     tried: set[tuple[int, int]] = set()
     going = True
@@ -43,7 +43,7 @@ def smaller(calls: Calls, fails: Fails) -> Calls:
     return calls
 
 
-def _resized(calls: Calls, size: int, less: int) -> Calls | None:
+def _resized(calls: CallGraph, size: int, less: int) -> CallGraph | None:
     """Every dimension and every list's number that is `size` as `less`; None where the ops do not run then."""
 
     def cut(tensor: torch.Tensor) -> torch.Tensor:
@@ -58,15 +58,15 @@ def _resized(calls: Calls, size: int, less: int) -> Calls | None:
         return arg
 
     ops = tuple(replace(op, args=renumbered(op.args), kwargs=dict(op.kwargs)) for op in calls.ops)
-    made = replace(calls, ops=ops, inputs={n: cut(t) for n, t in calls.inputs.items()})
+    resized = replace(calls, ops=ops, inputs={n: cut(t) for n, t in calls.inputs.items()})
     try:
-        made.values()
+        resized.values()
     except Exception:  # any op may refuse its new sizes, in its own way
         return None
-    return made
+    return resized
 
 
-def plainer(calls: Calls, fails: Fails) -> tuple[Calls, Mapping[str, str]]:
+def plainer(calls: CallGraph, fails: Fails) -> tuple[CallGraph, Mapping[str, str]]:
     """Inputs that a line of code makes, where they fail as well; and those lines."""
     codes: dict[str, str] = {}
     for name in calls.inputs:
@@ -93,7 +93,7 @@ def _plain(tensor: torch.Tensor) -> Iterator[Plain]:
     yield Plain(f"torch.rand({shape}, generator=torch.Generator().manual_seed(0)).to({dtype})", drawn)
 
 
-def _runs(calls: Calls) -> bool:
+def _runs(calls: CallGraph) -> bool:
     try:
         calls.values()
     except Exception:  # indices out of range and the like
@@ -101,11 +101,11 @@ def _runs(calls: Calls) -> bool:
     return True
 
 
-def renamed(calls: Calls) -> Calls:
+def renamed(calls: CallGraph) -> CallGraph:
     """Short names in order: x0, x1 … for inputs, v0, v1 … for results."""
     names = {n: f"x{i}" for i, n in enumerate(calls.inputs)}
-    made = [n for op in calls.ops for n in op.outputs if n]
-    names.update((n, f"v{i}") for i, n in enumerate(made))
+    results = [n for op in calls.ops for n in op.outputs if n]
+    names.update((n, f"v{i}") for i, n in enumerate(results))
 
     def rename(arg: Any) -> Any:
         return Use(names[arg.name]) if isinstance(arg, Use) else arg
@@ -115,4 +115,4 @@ def renamed(calls: Calls) -> Calls:
         args, kwargs = tree_map(rename, (op.args, dict(op.kwargs)))
         ops.append(replace(op, args=args, kwargs=kwargs, outputs=tuple(names.get(n, "") for n in op.outputs)))
     inputs = {names[n]: t for n, t in calls.inputs.items()}
-    return Calls(tuple(ops), inputs, frozenset(names[n] for n in calls.weights if n in names))
+    return CallGraph(tuple(ops), inputs, frozenset(names[n] for n in calls.weights if n in names))

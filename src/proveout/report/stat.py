@@ -50,9 +50,9 @@ def node_counts(dumps: Iterable[Dump], phase: Phase) -> list[Row]:
     counts: Counter[str] = Counter()
     models: Counter[str] = Counter()
     for dump in dumps:
-        found = Counter(node.op for node in _nodes(dump, phase))
-        counts.update(found)
-        models.update(found.keys())
+        by_kind = Counter(node.op for node in _nodes(dump, phase))
+        counts.update(by_kind)
+        models.update(by_kind.keys())
     order = sorted(counts, key=lambda op: (-counts[op], op))
     return [{"op_type": op, "count": counts[op], "models": models[op]} for op in order]
 

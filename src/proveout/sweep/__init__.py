@@ -1,6 +1,6 @@
 """Many Jobs: found, proven and kept, on this machine or on a Ray cluster.
 
-sweep(asked, scripts, workers, listener)   scripts in, Results out; every Record is in the store as soon as it is made
+sweep(plan, scripts, workers, listener)   scripts in, Results out; every Record is in the store as soon as it is made
 Local(jobs)                                workers here: children of one warm process, each on cores of its own
 cluster.Cluster(address, store)            workers on the nodes of a Ray cluster
 states(store)                              how far the sweeps of a store have come, also while they run
@@ -9,12 +9,12 @@ states(store)                              how far the sweeps of a store have co
 from __future__ import annotations
 
 from proveout.prove import settle
-from proveout.sweep.controller import Asked, Interrupted, Listener, Workers, sweep
+from proveout.sweep.controller import Interrupted, Listener, SweepPlan, Workers, sweep
 from proveout.sweep.local import Local
 from proveout.sweep.results import Rebuild, Result
 from proveout.sweep.state import State, states
 
 __all__ = [
-    "Asked", "Interrupted", "Listener", "Local", "Rebuild", "Result", "State", "Workers", "settle", "states",
+    "SweepPlan", "Interrupted", "Listener", "Local", "Rebuild", "Result", "State", "Workers", "settle", "states",
     "sweep",
 ]  # fmt: skip

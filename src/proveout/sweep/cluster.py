@@ -165,8 +165,8 @@ def work(task: Task, mark: str, modules: Sequence[str], sent: Parcel | None = No
             assert isinstance(here, Find)
             return Answer(as_asked(dataclasses.replace(here, cache=None)(run), task))
         with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
-            asked = dataclasses.replace(task, store=Path(folder))
-            value = as_asked(dataclasses.replace(here, store=Path(folder))(run), asked)
+            local_task = dataclasses.replace(task, store=Path(folder))
+            value = as_asked(dataclasses.replace(here, store=Path(folder))(run), local_task)
             files = sorted(Path(folder).rglob("*.parquet")) + sorted(Path(folder).rglob("*.json"))
             return Answer(value, tuple((f.relative_to(folder).as_posix(), f.read_bytes()) for f in files))
 

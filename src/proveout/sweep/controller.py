@@ -14,7 +14,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from proveout.capture import How
 from proveout.devices.registry import HOST, settings_for
@@ -64,7 +64,7 @@ class Listener(Protocol):
 
 
 @dataclass(frozen=True)
-class Asked:
+class SweepPlan:
     """What every script of a sweep is asked."""
 
     store: Store
@@ -84,21 +84,26 @@ Script = tuple[Path, tuple[str, ...]]
 """A script and the selectors of the models that are meant; none: all."""
 
 
-def sweep(request: Asked, scripts: Sequence[Script], workers: Workers, listener: Listener) -> list[Result]:
+def sweep(plan: SweepPlan, scripts: Sequence[Script], workers: Workers, listener: Listener) -> list[Result]:
     """Results in the order of scripts and models. Ends its workers, whatever happens."""
-    devices = ", ".join(dict.fromkeys(device for device, _ in request.targets))
-    noted = Noted(listener, request.store, f"{', '.join(request.job.do)} on {devices}", len(scripts))
-    state = _Sweep(request, workers, noted, deque(enumerate(scripts)))
-    finished = False
+    devices = ", ".join(dict.fromkeys(device for device, _ in plan.targets))
+    noted = Noted(listener, plan.store, f"{', '.join(plan.job.do)} on {devices}", len(scripts))
+    state = _Sweep(plan, workers, noted, deque(enumerate(scripts)))
+    how: Literal["finished", "stopped", "failed"] = "failed"
+    why = ""
     try:
         results = state.run()
-        finished = True
+        how = "finished"
         return results
     except KeyboardInterrupt:
+        how = "stopped"
         raise Interrupted(f"interrupted{state.told}; run the same command to continue.") from None
+    except Exception as error:
+        why = str(error) if isinstance(error, ProveoutError) else f"{type(error).__name__}: {error}"
+        raise
     finally:
         workers.stop()
-        noted.end(finished)
+        noted.end(how, why)
 
 
 Place = tuple[int, int]
@@ -107,7 +112,7 @@ Place = tuple[int, int]
 
 @dataclass
 class _Sweep:
-    asked: Asked
+    plan: SweepPlan
     workers: Workers
     listener: Listener
     scripts: deque[tuple[int, Script]]
@@ -123,7 +128,7 @@ class _Sweep:
         if not self.num_jobs:
             return " while looking for models"
         more = f", {counted(len(self.scripts), 'script')} not looked at yet" if self.scripts else ""
-        return f": {len(self.results)} of {self.num_jobs} done{more}, kept in {self.asked.store.folder}"
+        return f": {len(self.results)} of {self.num_jobs} done{more}, kept in {self.plan.store.folder}"
 
     def run(self) -> list[Result]:
         while self.fill():
@@ -147,9 +152,7 @@ class _Sweep:
         while len(self.running) < self.workers.slots:
             job = self.next_job()
             if job is not None:
-                task: Task = Prove(
-                    job[1], self.asked.store.folder.absolute(), self.asked.rebuild, self.workers.anywhere
-                )
+                task: Task = Prove(job[1], self.plan.store.folder.absolute(), self.plan.rebuild, self.workers.anywhere)
                 self.begin(job[0], task, None)
             elif self.scripts:
                 number, script = self.scripts.popleft()
@@ -159,13 +162,13 @@ class _Sweep:
         return bool(self.running)
 
     def find(self, script: Path) -> Find:
-        cache = None if self.asked.rebuild == "always" else self.asked.store.folder.absolute()
-        return Find(script, self.asked.how, self.asked.job.timeout_s, cache)
+        cache = None if self.plan.rebuild == "always" else self.plan.store.folder.absolute()
+        return Find(script, self.plan.how, self.plan.job.timeout_s, cache)
 
     def next_job(self) -> tuple[Place, Job] | None:
         """The first Job whose device is free."""
         tasks = [task for _, task, _, _ in self.running.values()]
-        busy = {task.job.device for task in tasks if isinstance(task, Prove)} & self.asked.alone
+        busy = {task.job.device for task in tasks if isinstance(task, Prove)} & self.plan.alone
         for index, (place, job) in enumerate(self.jobs):
             if job.device not in busy:
                 del self.jobs[index]
@@ -178,21 +181,21 @@ class _Sweep:
 
     def searched(self, place: Place, task: Task, script: Script, discovery: Discovery) -> None:
         """Queue a script's Jobs; a script without any gets a failed Record for each target."""
-        asked = self.asked
+        selection = self.plan
         workloads = _selected(discovery, *script)
         self.listener.found(task.name, script[0], len(workloads), discovery.error)
-        self.num_jobs += len(asked.targets) * (len(workloads) or 1)
+        self.num_jobs += len(selection.targets) * (len(workloads) or 1)
         left = len(self.scripts) + sum(one is not None for _, _, one, _ in self.running.values())
         self.listener.expect(self.num_jobs, left)
-        arguments = asked.how.arguments(script[0])
+        arguments = selection.how.arguments(script[0])
         none = Workload(script[0].stem, discovery.script, "", labels=discovery.labels, script_args=arguments)
-        for device, settings in asked.targets:
-            failure = _job(asked, none, device, settings)
+        for device, settings in selection.targets:
+            failure = _job(selection, none, device, settings)
             if workloads:
-                asked.store.remove(failure)
+                selection.store.remove(failure)
                 for workload in workloads:
                     place = (place[0], place[1] + 1)
-                    self.jobs.append((place, _in_folders(_job(asked, workload, device, settings), asked)))
+                    self.jobs.append((place, _in_folders(_job(selection, workload, device, settings), selection)))
             else:
                 place = (place[0], place[1] + 1)
                 self.results[place] = self.failed(failure, discovery)
@@ -200,46 +203,48 @@ class _Sweep:
 
     def failed(self, job: Job, discovery: Discovery) -> Result:
         """The Record of a script that gave no model: the one that is there, where nothing was run again."""
-        old = known(self.asked.store, job, self.asked.rebuild, self.workers.anywhere) if discovery.from_cache else None
+        old = known(self.plan.store, job, self.plan.rebuild, self.workers.anywhere) if discovery.from_cache else None
         if old is not None and old.row["reason"] == discovery.error:
             return old
-        return keep(self.asked.store, _script_failure(job, discovery))
+        return keep(self.plan.store, _script_failure(job, discovery))
 
     def refuse(self) -> None:
         names = ", ".join(sorted(set(self.missing))[:5])
         raise UsageError(
-            f"{len(self.missing)} of {self.num_jobs} Records are not in the cache {self.asked.store.folder} ({names}),"
+            f"{len(self.missing)} of {self.num_jobs} Records are not in the cache {self.plan.store.folder} ({names}),"
             " and --rebuild never forbids making them. Use --rebuild if_needed."
         )
 
 
 def _selected(discovery: Discovery, script: Path, selectors: tuple[str, ...]) -> tuple[Workload, ...]:
-    found = discovery.workloads
-    for selector in selectors if found else ():
-        if not any(w.is_named(selector) for w in found):
-            raise UsageError(f"{script.name} has no model {selector}; it has {', '.join(w.selector for w in found)}.")
-    return tuple(w for w in found if not selectors or any(map(w.is_named, selectors)))
+    workloads = discovery.workloads
+    for selector in selectors if workloads else ():
+        if not any(w.is_named(selector) for w in workloads):
+            raise UsageError(
+                f"{script.name} has no model {selector}; it has {', '.join(w.selector for w in workloads)}."
+            )
+    return tuple(w for w in workloads if not selectors or any(map(w.is_named, selectors)))
 
 
-def _job(request: Asked, workload: Workload, device: str, settings: Settings) -> Job:
+def _job(plan: SweepPlan, workload: Workload, device: str, settings: Settings) -> Job:
     onnx = workload.is_onnx
     return dataclasses.replace(
-        request.job,
+        plan.job,
         workload=workload,
         device="cpu" if onnx else device,
         settings=dataclasses.replace(settings, precision=settings_for(HOST).precision) if onnx else settings,
-        runtime="ort" if onnx else request.job.runtime,
+        runtime="ort" if onnx else plan.job.runtime,
         # Counting processes would disturb what is timed, and the script has shown what it starts.
-        limits=dataclasses.replace(request.how.limits, processes=0),
+        limits=dataclasses.replace(plan.how.limits, processes=0),
     )
 
 
-def _in_folders(job: Job, request: Asked) -> Job:
+def _in_folders(job: Job, plan: SweepPlan) -> Job:
     """The Job with folders of its own below those that the user named."""
     name = file_name(f"{job.workload.name[:120]}-{job.workload.selector}-{job.device}")
     if job.runtime == "ort":
         name = f"{file_name(job.workload.build_name)}/onnx"
-    artifacts, dump = (str(f.absolute() / name) if f else "" for f in (request.artifacts, request.dump))
+    artifacts, dump = (str(f.absolute() / name) if f else "" for f in (plan.artifacts, plan.dump))
     return dataclasses.replace(job, artifacts=artifacts, dump=dump)
 
 

@@ -194,7 +194,7 @@ def _send(connection: socket.socket, message: dict[str, Any]) -> None:
 def main(descriptor: str, folder: str, *modules: str) -> None:
     """Import, serve, and take the client's temporary folder along: it may have been killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the client's to handle
-    given = {name: os.environ.get(name) for name in ALONE}
+    environment = {name: os.environ.get(name) for name in ALONE}
     os.environ.update(ALONE)
     for name in PRELOAD:
         importlib.import_module(name)
@@ -204,7 +204,7 @@ def main(descriptor: str, folder: str, *modules: str) -> None:
     for name in modules:
         with contextlib.suppress(Exception):  # the script that needs it will say so
             importlib.import_module(name)
-    for name, value in given.items():
+    for name, value in environment.items():
         os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
     gc.collect()
     gc.freeze()  # a child's collector leaves these pages alone, and so shared

@@ -63,7 +63,9 @@ class State:
     """Of those done, how many Records were there before."""
     running: tuple[str, ...] = ()
     failures: tuple[Failure, ...] = ()
-    ended: Literal["", "finished", "stopped"] = ""
+    ended: Literal["", "finished", "stopped", "failed"] = ""
+    why: str = ""
+    """What ended a sweep that failed: a wrong command line, or a fault of ours."""
 
     @property
     def num_left(self) -> int:
@@ -88,11 +90,11 @@ class State:
 
 def states(store: Store) -> list[State]:
     """The sweeps that a store remembers, the newest first; a file that cannot be read is passed over."""
-    found = []
+    listed = []
     for path in (store.folder / FOLDER).glob(f"*/{FILE}"):
         with contextlib.suppress(OSError, ValueError):
-            found.append(from_json(State, read_json(path)))
-    return sorted(found, key=lambda state: state.started, reverse=True)
+            listed.append(from_json(State, read_json(path)))
+    return sorted(listed, key=lambda state: state.started, reverse=True)
 
 
 class Noted:
@@ -135,9 +137,9 @@ class Noted:
         )
         self.listener.done(what, result, seconds)
 
-    def end(self, finished: bool) -> None:
+    def end(self, how: Literal["finished", "stopped", "failed"], why: str = "") -> None:
         """Leave the last word; nothing is written after it."""
-        self._change(running=(), ended="finished" if finished else "stopped")
+        self._change(running=(), ended=how, why=why)
         soon = self._soon
         if soon is not None:
             soon.cancel()

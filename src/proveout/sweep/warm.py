@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from proveout.errors import EnvironmentFault
-from proveout.isolate import ChildExit, last_lines
+from proveout.isolate import ChildExit, kill_group, last_lines
 
 CHANGING = ("CUDA_VISIBLE_DEVICES",)
 """Variables that a cluster sets for each Task anew, after the warm process has started."""
+PATIENCE_S = 1.0
+"""For a server that was told to end."""
 
 
 class Stopped(BaseException):
@@ -139,11 +141,16 @@ class _Link:
         return None
 
     def close(self) -> None:
-        """The server sees its socket close, and ends its children and itself."""
+        """The server sees its socket close, and ends its children and itself. One that still imports sees nothing, and
+        one that gets no processor sees it late: then we end it and all below it. Nobody waits after Ctrl-C."""
         self.closed = True
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
-        self.process.wait()
+        try:
+            self.process.wait(PATIENCE_S if self.ready else 0)
+        except subprocess.TimeoutExpired:
+            kill_group(self.process.pid)
+            self.process.wait()
         self.folder.cleanup()
 
     def _answer(self, call: dict[str, Any]) -> dict[str, Any] | None:

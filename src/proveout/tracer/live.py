@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from proveout.capture import Found
+from proveout.capture import LiveModel
 from proveout.check.outputs import leaves
 from proveout.compiler import CompiledGraph
 from proveout.engine.backend import Capture
@@ -22,7 +22,7 @@ from proveout.types import Settings
 
 
 def trace(
-    captured: Found, *, orig: bool, backward: bool, profile: Path | None, device: str, settings: Settings
+    captured: LiveModel, *, orig: bool, backward: bool, profile: Path | None, device: str, settings: Settings
 ) -> raw.Dump:
     """Its raw dump: the original ATen graphs with `orig`, else the compiled Programs' calls. `profile` names a file for
     a Chrome trace of the same work: measured in eager PyTorch with `orig`, else modelled for the chip."""
@@ -46,7 +46,7 @@ def trace(
     return raw.Dump(workload.name, Path(workload.script).name, workload.selector, kind, graphs, note)  # type: ignore[arg-type]
 
 
-def _forward(call: Callable[..., Any], captured: Found, backward: bool) -> Any:
+def _forward(call: Callable[..., Any], captured: LiveModel, backward: bool) -> Any:
     with torch.enable_grad() if backward else torch.no_grad():
         return call(*captured.args, **captured.kwargs)
 
@@ -87,7 +87,7 @@ def _tensor(program: Program, name: str) -> raw.Tensor:
 # ----------------------------------------------------------------------------------------------- profiles
 
 
-def _measured_profile(call: Callable[..., Any], captured: Found, backward: bool, path: Path) -> None:
+def _measured_profile(call: Callable[..., Any], captured: LiveModel, backward: bool, path: Path) -> None:
     activity = torch.profiler.ProfilerActivity.CPU
     with _quiet_profiler(), torch.profiler.profile(activities=[activity], record_shapes=True) as profiler:
         result = _forward(call, captured, backward)

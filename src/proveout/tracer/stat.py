@@ -40,8 +40,8 @@ def _is_getitem(node: Node) -> bool:
 
 
 def _node(node: Node) -> raw.Node:
-    given = [leaf for leaf in tree_leaves((node.args, node.kwargs)) if isinstance(leaf, Node)]
-    inputs = [tensor for one in given for tensor in _tensors(one)]
+    nodes = [leaf for leaf in tree_leaves((node.args, node.kwargs)) if isinstance(leaf, Node)]
+    inputs = [tensor for one in nodes for tensor in _tensors(one)]
     return raw.Node(node.name, str(node.target), tuple(inputs), tuple(_tensors(node)))
 
 

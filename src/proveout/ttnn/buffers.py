@@ -114,13 +114,13 @@ class Memories:
     def _free(self, slot: Slot, key: str) -> None:
         self._freeing.pop(slot, None)
         self._arenas[slot.kind].free(key)
-        for told in self.on_free:
-            told(slot)
+        for listener in self.on_free:
+            listener(slot)
 
     def at(self, slot: Slot) -> Buffer | None:
         """The buffer that lies exactly there now, whichever tensor's it is."""
-        found = self._live.get((slot.kind, slot.address))
-        return found if found is not None and found.slot is not None and found.slot.spec == slot.spec else None
+        buffer = self._live.get((slot.kind, slot.address))
+        return buffer if buffer is not None and buffer.slot is not None and buffer.slot.spec == slot.spec else None
 
     def live(self) -> list[Buffer]:
         return list(self._live.values())

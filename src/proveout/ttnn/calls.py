@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from proveout.kernels.activations import fused_in
+from proveout.kernels.activations import fused_in, named
 from proveout.kernels.cost import step_time
 from proveout.kernels.faithful import faithful
 from proveout.kernels.memory_config import memory_arg
@@ -38,6 +38,8 @@ HOW = frozenset({"sub_device_id", "use_multicore", "slice_config", "numeric_stab
 """Arguments that say how a kernel works and change neither its meaning nor what we model."""
 TAKES_ROWS = frozenset({"unary", "binary", "cast", "join"})
 """Kinds whose kernels ttnn runs on row-major tensors too; our compiler gives them tiles."""
+FUSED_LISTS = ("input_tensor_a_activations", "input_tensor_b_activations", "activations")
+"""Arguments of binary kernels that list what runs before and after their arithmetic."""
 APPROXIMATE = frozenset({"fast_and_approximate_mode"})
 """The chip's approximations are not modelled; both modes compute the exact function."""
 
@@ -117,14 +119,18 @@ def _activate(operand: Tensor, activation: UnaryWithParam, into: Tensor | None =
 def _activations(
     kernel: Kernel, bound: dict[str, Any]
 ) -> tuple[dict[str, Any], list[tuple[str, UnaryWithParam]], list[UnaryWithParam]]:
-    """Element-wise functions that a call fuses, taken out: they are computed as calls of their own."""
+    """Element-wise functions that a call fuses, taken out: they are computed as calls of their own. Those that we run
+    inside a binary kernel, a convolution or a product stay."""
     bound = {
         k: v for k, v in bound.items() if k not in APPROXIMATE or k in inspect.signature(kernel.meaning).parameters
     }
-    before = [
-        (side, _unary(a)) for side in ("input_tensor_a", "input_tensor_b") for a in bound.pop(f"{side}_activations", ())
-    ]
-    after = [_unary(a) for a in bound.pop("activations", ())]
+    lists = {key: [_unary(a) for a in bound.pop(key)] for key in FUSED_LISTS if key in bound}
+    inside = kernel.kind == "binary" and all(named(a.arg) for values in lists.values() for a in values)
+    bound |= {key: tuple(values) for key, values in lists.items() if inside and values}
+    before = (
+        [] if inside else [(key.removesuffix("_activations"), a) for key in FUSED_LISTS[:2] for a in lists.get(key, ())]
+    )
+    after = [] if inside else lists.get(FUSED_LISTS[2], [])
     if isinstance(bound.get("activation"), (UnaryWithParam, Member)):
         after.append(_unary(bound.pop("activation")))
     for key, field in (("conv_config", "activation"), ("program_config", "fused_activation")):
@@ -162,16 +168,16 @@ def _launch(kernel: Kernel, bound: dict[str, Any], into: Tensor | None, queue: i
     wrong = _misplaced(kernel, described) or refusal(kernel, described)
     if wrong:
         raise RuntimeError(f"TT_FATAL: {wrong}")
-    given = bound.get("device")
-    device = given or next((o.device() for o in operands if isinstance(o, Tensor) and o.device()), None)
+    on_device = bound.get("device")
+    device = on_device or next((o.device() for o in operands if isinstance(o, Tensor) and o.device()), None)
     mapper = bound.get("mesh_mapper")
     chips = chips_of(mapper.mesh_device if isinstance(mapper, OnMesh) else device)
     outputs = _infer(Step(name, tuple(attrs.items()), ()), specs, chips)
     if device is None or name == FROM_DEVICE:
         outputs = tuple(_with_memory(s) for s in outputs)
-    made = {f"out {i}": spec for i, spec in enumerate(outputs)}
-    step = Step(name, tuple(attrs.items()), tuple(made))
-    compute = _computing(kernel, step, specs | made, device, chips)
+    results_specs = {f"out {i}": spec for i, spec in enumerate(outputs)}
+    step = Step(name, tuple(attrs.items()), tuple(results_specs))
+    compute = _computing(kernel, step, specs | results_specs, device, chips)
     if kernel.kind == "piece":  # each is one chip's piece, which a mesh's calls do not take
         return [Tensor(s, Buffer(r)) for s, r in zip(outputs, compute([_value(o) for o in operands]))]
     if device is None:
@@ -180,11 +186,11 @@ def _launch(kernel: Kernel, bound: dict[str, Any], into: Tensor | None, queue: i
             buffer = Buffer(results[0])
             _record(step, operands, [(buffer, outputs[0])])
             return Tensor(outputs[0], buffer)
-        found = [Tensor(s, Buffer(r)) for s, r in zip(outputs, results)]
-        return found[0] if len(found) == 1 else found
+        tensors = [Tensor(s, Buffer(r)) for s, r in zip(outputs, results)]
+        return tensors[0] if len(tensors) == 1 else tensors
     config = bound.get("memory_config")
     targets = _targets(outputs, into, device, config if isinstance(config, MemoryConfig) else None)
-    _dispatch(device, step, specs | made, operands, targets, compute, current_queue(queue), blocking)
+    _dispatch(device, step, specs | results_specs, operands, targets, compute, current_queue(queue), blocking)
     return targets[0] if len(targets) == 1 else targets if targets else None
 
 
@@ -207,8 +213,8 @@ def _dispatch(
     if not step.is_transfer:
         device.compile(name, (name, tuple((k, _replace(v, specs)) for k, v in step.attrs)))
     if graph.is_graph_capture_active():
-        given = [(o.key, o.spec) for o in operands if isinstance(o, Tensor)]
-        graph.called(step, specs, device.spec, given, [(t.key, specs[n]) for t, n in zip(targets, step.outputs)])
+        keyed = [(o.key, o.spec) for o in operands if isinstance(o, Tensor)]
+        graph.called(step, specs, device.spec, keyed, [(t.key, specs[n]) for t, n in zip(targets, step.outputs)])
     if device.capture is not None:
         if len(reads) < len(operands):
             raise RuntimeError(
@@ -270,8 +276,8 @@ def _computing(
         sent = step.kernel == FROM_TORCH  # a copy: the host may change its tensor afterwards
         table = {str(i): value.clone() if sent else value for i, value in enumerate(values)}
         with torch.no_grad():
-            found = call_meaning(kernel, {k: _replace(v, table) for k, v in attrs.items()}, meaning)
-        return found if isinstance(found, (tuple, list)) and not isinstance(found, Pieces) else (found,)
+            result = call_meaning(kernel, {k: _replace(v, table) for k, v in attrs.items()}, meaning)
+        return result if isinstance(result, (tuple, list)) and not isinstance(result, Pieces) else (result,)
 
     return compute
 
@@ -297,8 +303,8 @@ def _targets(
         if spec.memory == HOST:
             targets.append(Tensor(spec, Buffer(None)))
         else:
-            told = config if spec.memory.shard is not None else None
-            targets.append(Tensor(spec, device.memories.allocate(spec), device, told))
+            shard_config = config if spec.memory.shard is not None else None
+            targets.append(Tensor(spec, device.memories.allocate(spec), device, shard_config))
     return targets
 
 
@@ -336,8 +342,8 @@ def _spec(value: Any) -> TensorSpec:
 
 
 def _value(value: Any) -> torch.Tensor:
-    found: torch.Tensor = value.data if isinstance(value, Tensor) else value.detach()
-    return found
+    tensor: torch.Tensor = value.data if isinstance(value, Tensor) else value.detach()
+    return tensor
 
 
 def _with_memory(spec: TensorSpec) -> TensorSpec:

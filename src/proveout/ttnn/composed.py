@@ -29,11 +29,11 @@ def _filled(value: float) -> Callable[..., Tensor]:
 
 def _like(value: float | None) -> Callable[..., Tensor]:
     def make(tensor: Tensor, fill_value: float | None = value, **rest: Any) -> Tensor:
-        given = {"dtype": tensor.dtype, "layout": tensor.layout, "device": tensor.device(), **rest}
-        if tensor.device() is not None and "memory_config" not in given:
-            given["memory_config"] = tensor.memory_config()
+        arguments = {"dtype": tensor.dtype, "layout": tensor.layout, "device": tensor.device(), **rest}
+        if tensor.device() is not None and "memory_config" not in arguments:
+            arguments["memory_config"] = tensor.memory_config()
         assert fill_value is not None
-        return full(tensor.shape, fill_value, **given)
+        return full(tensor.shape, fill_value, **arguments)
 
     return make
 
@@ -45,8 +45,8 @@ def full(shape: Sequence[int], fill_value: float, **rest: Any) -> Tensor:
     if rest.get("device") is None:
         kind = dtype.text.removeprefix("ttnn.")
         return from_torch(torch.full(tuple(shape), fill_value, dtype=torch_dtype(kind)), dtype, layout)
-    given = {"shape": tuple(shape), "fill_value": fill_value, **rest, "dtype": dtype, "layout": layout}
-    return run("ttnn.full", given)  # type: ignore[no-any-return]
+    arguments = {"shape": tuple(shape), "fill_value": fill_value, **rest, "dtype": dtype, "layout": layout}
+    return run("ttnn.full", arguments)  # type: ignore[no-any-return]
 
 
 for _name, _value in {"zeros": 0.0, "ones": 1.0}.items():
@@ -202,11 +202,11 @@ def _in_place(name: str, base: str) -> Callable[..., Tensor]:
     operands = [p.name for p in signatures()[name][0][:2] if "Tensor" in p.annotation or p.name.startswith("input_")]
 
     def change(**bound: Any) -> Tensor:
-        given = [bound.pop(operand) for operand in operands if operand in bound]
-        result: Tensor = call(base, *given, **{k: v for k, v in bound.items() if k in taken})
-        if result.spec != given[0].spec:
-            raise RuntimeError(f"TT_FATAL: {name} gives {result.spec} where {given[0].spec} lies")
-        return copy(result, given[0])
+        operand_values = [bound.pop(operand) for operand in operands if operand in bound]
+        result: Tensor = call(base, *operand_values, **{k: v for k, v in bound.items() if k in taken})
+        if result.spec != operand_values[0].spec:
+            raise RuntimeError(f"TT_FATAL: {name} gives {result.spec} where {operand_values[0].spec} lies")
+        return copy(result, operand_values[0])
 
     return change
 

@@ -30,13 +30,13 @@ class Config:
         self.__dict__["fields"][name] = value
 
     def __getattr__(self, name: str) -> Any:
-        found = {p.name: p for p in constructors().get(type(self).__name__, ())}
-        if name not in found:
+        parameters = {p.name: p for p in constructors().get(type(self).__name__, ())}
+        if name not in parameters:
             raise AttributeError(f"ttnn.{type(self).__name__} has no {name!r}")
         fields = self.__dict__.get("fields", {})
         if name in fields:
             return fields[name]
-        return {"None": None, "True": True, "False": False}.get(found[name].default, found[name].default)
+        return {"None": None, "True": True, "False": False}.get(parameters[name].default, parameters[name].default)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Config) and self.arg == other.arg
@@ -49,8 +49,8 @@ class Config:
 
     @property
     def arg(self) -> Construct:
-        told = {name: arg_of(value) for name, value in self.__dict__["fields"].items() if value is not None}
-        return Construct.of(f"ttnn.{type(self).__name__}", **told)
+        fields = {name: arg_of(value) for name, value in self.__dict__["fields"].items() if value is not None}
+        return Construct.of(f"ttnn.{type(self).__name__}", **fields)
 
     def without(self, *names: str) -> Config:
         """A copy that leaves some fields at ttnn's defaults."""

@@ -84,17 +84,17 @@ def left_in(kernel: str, bound: dict[str, Any], fields: dict[str, Any]) -> Memor
     source: Tensor = bound["input_tensor"]
     if "memory_config" in bound:
         return None
-    asked = _LAYOUTS.get(getattr(fields.get("shard_layout"), "name", ""))
+    layout = _LAYOUTS.get(getattr(fields.get("shard_layout"), "name", ""))
     one = tuple(bound["kernel_size"]) == tuple(bound.get("stride", (1, 1))) == (1, 1)
     pixel = one and not any(bound.get("padding", (0, 0))) and kernel == "ttnn.conv2d"
     memory = source.spec.memory
-    if memory.buffer != "l1" and not (pixel and asked in ("height", "block")):
+    if memory.buffer != "l1" and not (pixel and layout in ("height", "block")):
         return None
     chip = bound["device"].spec
     window = window_of(bound, "input_height", "input_width", "in_channels", bound["out_channels"])
     resharding = fields.get("reshard_if_not_optimal") or fields.get("override_sharding_config")
-    kind, cores = asked, _cores(fields.get("core_grid"))
-    if memory.sharding != "interleaved" and not (resharding and asked):
+    kind, cores = layout, _cores(fields.get("core_grid"))
+    if memory.sharding != "interleaved" and not (resharding and layout):
         kind = memory.sharding
         cores = memory.shard.grid if memory.shard is not None else None
     elif kind is None:

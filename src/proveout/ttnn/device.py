@@ -52,8 +52,8 @@ class Device(Sim):
         return 0
 
     def arch(self) -> Member:
-        found: Member = member(enum("Arch"), self.spec.arch.upper())
-        return found
+        arch: Member = member(enum("Arch"), self.spec.arch.upper())
+        return arch
 
     @property
     def core_grid(self) -> CoreGrid:

@@ -85,9 +85,9 @@ HEIGHT_SHARDED, WIDTH_SHARDED, BLOCK_SHARDED, INTERLEAVED = (
 @functools.cache
 def enum(name: str) -> type[Member]:
     """Any other of ttnn's enumerations."""
-    made: type[Member] = type(name, (Member,), {"__doc__": f"ttnn.{name}.", "__module__": __name__})
-    _fill(made)
-    return made
+    members: type[Member] = type(name, (Member,), {"__doc__": f"ttnn.{name}.", "__module__": __name__})
+    _fill(members)
+    return members
 
 
 def arg_of(value: Any) -> Arg:

@@ -73,8 +73,8 @@ def from_torch(
     packed = dtype is not None and dtype.text.removeprefix("ttnn.") in FORMATS
     layout = layout or (TILE_LAYOUT if packed else ROW_MAJOR_LAYOUT)
     placed = {"device": device, "memory_config": memory_config, "mesh_mapper": mesh_mapper}
-    given = {"tensor": tensor, "dtype": dtype, "layout": layout, **placed}
-    return run("ttnn.from_torch", {k: v for k, v in given.items() if v is not None}, cq_id)  # type: ignore[no-any-return]
+    arguments = {"tensor": tensor, "dtype": dtype, "layout": layout, **placed}
+    return run("ttnn.from_torch", {k: v for k, v in arguments.items() if v is not None}, cq_id)  # type: ignore[no-any-return]
 
 
 @serves("ttnn.as_tensor")
@@ -93,8 +93,8 @@ def as_tensor(
     numbers are the same."""
     if device is not None and memory_config is None:
         raise RuntimeError("memory_config must be specified when device is specified")
-    given = preprocess(tensor) if preprocess is not None else tensor
-    return from_torch(given, dtype, layout, device, memory_config, mesh_mapper=mesh_mapper)  # type: ignore[no-any-return]
+    prepared = preprocess(tensor) if preprocess is not None else tensor
+    return from_torch(prepared, dtype, layout, device, memory_config, mesh_mapper=mesh_mapper)  # type: ignore[no-any-return]
 
 
 @serves("ttnn.to_torch")
@@ -112,16 +112,16 @@ def to_torch(
     _only_served("ttnn.to_torch", rest)
     dtype = dtype or (torch.float32 if tensor.spec.dtype in FORMATS else None)
     attrs = (("tensor", Ref("0")), *((("dtype", Name(str(dtype))),) if dtype else ()))
-    found = tensor.device()
-    if found is not None:
-        found.refuse_in_capture("Reads are not supported during trace capture.")
+    device_of = tensor.device()
+    if device_of is not None:
+        device_of.refuse_in_capture("Reads are not supported during trace capture.")
     data = _whole(tensor.data, dtype, mesh_composer)
-    if found is not None:
+    if device_of is not None:
         step, queue = Step(TO_TORCH, attrs, ("1",)), current_queue(cq_id)
-        ns = step_time(step, {"0": tensor.spec}, found.spec, Settings()).ns
-        found.queues.transfer(queue, ns, [tensor.buffer], [], blocking=True)
-        recording.used(found, found.queues.number(queue))
-        found.last_ns = ns
+        ns = step_time(step, {"0": tensor.spec}, device_of.spec, Settings()).ns
+        device_of.queues.transfer(queue, ns, [tensor.buffer], [], blocking=True)
+        recording.used(device_of, device_of.queues.number(queue))
+        device_of.last_ns = ns
     out = TensorSpec(tuple(data.shape), str(data.dtype).removeprefix("torch."))
     recording.called(TO_TORCH, attrs, [(tensor.key, tensor.spec, tensor.data)], [(object(), out)])
     recording.fetched(data)
@@ -146,8 +146,8 @@ def to_device(
 ) -> Tensor:
     if tensor.device() is not None:
         return tensor
-    given = {"tensor": tensor, "device": device, "memory_config": memory_config}
-    return run("ttnn.to_device", given, queue_id)  # type: ignore[no-any-return]
+    arguments = {"tensor": tensor, "device": device, "memory_config": memory_config}
+    return run("ttnn.to_device", arguments, queue_id)  # type: ignore[no-any-return]
 
 
 @serves("ttnn.from_device")
@@ -285,16 +285,18 @@ def interleaved_to_sharded(
         cores = grid if isinstance(grid, CoreRangeSet) else core_range_set(CoreGrid(x=grid.x, y=grid.y))
         shard = ShardSpec(cores, shard_shape, shard_orientation)
         sharded_memory_config = MemoryConfig(shard_scheme, L1, shard)
-    given = {"dtype": output_dtype, "output_tensor": preallocated_output}
-    return to_memory_config(input_tensor, sharded_memory_config, **{k: v for k, v in given.items() if v is not None})
+    arguments = {"dtype": output_dtype, "output_tensor": preallocated_output}
+    return to_memory_config(
+        input_tensor, sharded_memory_config, **{k: v for k, v in arguments.items() if v is not None}
+    )
 
 
 @serves("ttnn.reshard")
 def reshard(input_tensor: Tensor, output_memory_config: MemoryConfig, output_tensor: Tensor | None = None) -> Tensor:
     if not output_memory_config.is_sharded():
         raise RuntimeError("TT_FATAL: ttnn.reshard: output memory config must be sharded")
-    given = {} if output_tensor is None else {"output_tensor": output_tensor}
-    return to_memory_config(input_tensor, output_memory_config, **given)
+    arguments = {} if output_tensor is None else {"output_tensor": output_tensor}
+    return to_memory_config(input_tensor, output_memory_config, **arguments)
 
 
 def _to(layout: Layout) -> Callable[..., Tensor]:

@@ -71,8 +71,13 @@ class _Capture:
         number = self.tensors.setdefault(id(key), len(self.tensors))
         shape = f"Shape({list(spec.shape)})"
         layout = "Layout::TILE" if spec.layout == "tile" else "Layout::ROW_MAJOR"
-        told = {"tensor_id": str(number), "shape": shape, "dtype": f"DataType::{spec.dtype.upper()}", "layout": layout}
-        self.add("tensor", level, {**told, "memory_config": str(spec.memory)})
+        params = {
+            "tensor_id": str(number),
+            "shape": shape,
+            "dtype": f"DataType::{spec.dtype.upper()}",
+            "layout": layout,
+        }
+        self.add("tensor", level, {**params, "memory_config": str(spec.memory)})
 
 
 _active: list[_Capture] = []
@@ -138,23 +143,28 @@ def _operation(capture: _Capture, op: DeviceOp, chip: DeviceSpec, reads: Sequenc
             _buffer(capture, "buffer_allocate", spec, chip, 3)
     if held.circular:
         cores = f"{{[0-0 - {chip.grid[0] - 1}-{chip.grid[1] - 1}]}}"
-        told = {"core_range_set": cores, "globally_allocated": "0", "size": held.circular}
-        capture.add("circular_buffer_allocate", 2, told)
+        params = {"core_range_set": cores, "globally_allocated": "0", "size": held.circular}
+        capture.add("circular_buffer_allocate", 2, params)
     if held.tensors:  # between the device operations of one call
-        told = {"type": "L1", "size": held.tensors * chip.cores, "max_size_per_bank": held.tensors, "layout": "SHARDED"}
-        capture.add("buffer_allocate", 3, told)
-        capture.add("buffer_deallocate", 3, told)
+        params = {
+            "type": "L1",
+            "size": held.tensors * chip.cores,
+            "max_size_per_bank": held.tensors,
+            "layout": "SHARDED",
+        }
+        capture.add("buffer_allocate", 3, params)
+        capture.add("buffer_deallocate", 3, params)
     capture.add("function_end", 2, {"name": name})
 
 
 def _buffer(capture: _Capture, node_type: str, spec: TensorSpec, chip: DeviceSpec, level: int) -> None:
     if spec.memory.buffer == "host":
         return
-    told = {
+    params = {
         "type": spec.memory.buffer.upper(), "size": spec.nbytes, "page_size": spec.page_bytes,
         "layout": spec.memory.sharding.upper(), "max_size_per_bank": bytes_per_bank(spec, chip),
     }  # fmt: skip
-    capture.add(node_type, level, told)
+    capture.add(node_type, level, params)
 
 
 def freed(spec: TensorSpec, chip: DeviceSpec) -> None:
@@ -201,33 +211,33 @@ def _peaks(trace: Sequence[Node], measure: str) -> PeakMemoryUsagePerCore:
 def extract_output_tensors(trace: Sequence[Node]) -> set[int]:
     """The nodes of what the last call gave."""
     last: set[int] = set()
-    found: set[int] = set()
+    ids: set[int] = set()
     for node in trace:
         if node["node_type"] == "function_start" and node["stacking_level"] == 1:
             last = set()
         if node["node_type"] == "tensor" and node["stacking_level"] == 1:
             last.add(node["counter"])
-        found = last or found
-    return found
+        ids = last or ids
+    return ids
 
 
 def extract_output_info(trace: Sequence[Node]) -> list[TensorInfo]:
     outputs = extract_output_tensors(trace)
-    found = []
+    infos = []
     for node in trace:
         if node["counter"] in outputs:
             params = node["params"]
             shape = tuple(int(n) for n in params["shape"].strip("Shape([])").split(",") if n.strip())
             sizes = [n["params"]["size"] for n in trace[: node["counter"]] if n["node_type"] == "buffer_allocate"]
             place = "L1" if params["memory_config"].startswith("l1") else "DRAM"
-            found.append(TensorInfo(shape, int(sizes[-1]) if sizes else 0, place))
-    return found
+            infos.append(TensorInfo(shape, int(sizes[-1]) if sizes else 0, place))
+    return infos
 
 
 def count_intermediate_and_output_tensors(trace: Sequence[Node]) -> tuple[int, int]:
-    made = {n["params"]["tensor_id"] for n in trace if n["node_type"] == "tensor" and n["stacking_level"] == 1}
+    ids = {n["params"]["tensor_id"] for n in trace if n["node_type"] == "tensor" and n["stacking_level"] == 1}
     outputs = len(extract_output_tensors(trace))
-    return max(0, len(made) - outputs), outputs
+    return max(0, len(ids) - outputs), outputs
 
 
 _TITLES = {

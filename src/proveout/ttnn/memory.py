@@ -79,8 +79,8 @@ class CoreRangeSet:
     core_ranges: tuple[CoreRange, ...]
 
     def __init__(self, core_ranges: Iterable[CoreRange] | CoreRange) -> None:
-        given = (core_ranges,) if isinstance(core_ranges, CoreRange) else core_ranges
-        ordered = sorted(given, key=lambda r: (r.start.y, r.start.x))
+        ranges = (core_ranges,) if isinstance(core_ranges, CoreRange) else core_ranges
+        ordered = sorted(ranges, key=lambda r: (r.start.y, r.start.x))
         object.__setattr__(self, "core_ranges", tuple(ordered))
 
     def ranges(self) -> list[CoreRange]:

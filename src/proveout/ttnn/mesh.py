@@ -48,10 +48,10 @@ def open_mesh_device(
 ) -> MeshDevice:
     """Open all chips of an embedded board that has several."""
     chips = CHIPS[chip].chips if chip in CHIPS else 0
-    asked = math.prod(mesh_shape or (1, chips))
-    if chips < 2 or asked != chips:
+    num_wanted = math.prod(mesh_shape or (1, chips))
+    if chips < 2 or num_wanted != chips:
         boards = ", ".join(f"{name} ({spec.chips})" for name, spec in CHIPS.items() if spec.chips > 1)
-        raise RuntimeError(f"a mesh of {asked} chips is not there on {chip!r}; boards with several: {boards}.")
+        raise RuntimeError(f"a mesh of {num_wanted} chips is not there on {chip!r}; boards with several: {boards}.")
     return MeshDevice(chip, numerics, l1_small_size, trace_region_size, num_command_queues)
 
 

@@ -102,11 +102,11 @@ class Recording:
         source: str,
     ) -> None:
         names = [self._name(*value) for value in reads]
-        made = [self._fresh(kernel.rpartition(".")[2], spec) for _, spec in writes]
-        told = tuple((k, map_refs(v, lambda ref: Ref(names[int(ref.name)]))) for k, v in attrs)
-        self._body.append(Step(kernel, told, tuple(made), Origin(source=source or source_line())))
+        results = [self._fresh(kernel.rpartition(".")[2], spec) for _, spec in writes]
+        attrs_by_name = tuple((k, map_refs(v, lambda ref: Ref(names[int(ref.name)]))) for k, v in attrs)
+        self._body.append(Step(kernel, attrs_by_name, tuple(results), Origin(source=source or source_line())))
         before = [self._names.get(key) for key, _ in writes]
-        self._names.update(zip((key for key, _ in writes), made))
+        self._names.update(zip((key for key, _ in writes), results))
         for old in before:
             if old is not None and old not in self._names.values():
                 self._free(old)
@@ -139,12 +139,12 @@ class Recording:
     def _fetch_last(self) -> None:
         """Without a ttnn.to_torch in the block, what the last call made is the output."""
         freed = {name for step in self._body if step.kernel == DEALLOCATE for name in step.uses}
-        made = [n for step in self._body for n in step.outputs if n not in freed]
-        if not made:
+        unread = [n for step in self._body for n in step.outputs if n not in freed]
+        if not unread:
             raise RuntimeError("nothing was recorded: no ttnn call that gives a tensor ran inside the `with` block")
-        spec = self._specs[made[-1]]
+        spec = self._specs[unread[-1]]
         name = self._fresh("to_torch", TensorSpec(spec.shape, spec.dtype))
-        step = Step(TO_TORCH, (("tensor", Ref(made[-1])),), (name,))
+        step = Step(TO_TORCH, (("tensor", Ref(unread[-1])),), (name,))
         (self._specs[name],) = infer(step, self._specs)
         self._body.append(step)
         self.outputs[name] = torch.empty(0)
@@ -157,8 +157,8 @@ class Recording:
     def _given(self, key: Key, spec: TensorSpec, data: torch.Tensor) -> str:
         """A value from outside: an input or a weight, and how it came to the device."""
         is_torch = isinstance(key, int)
-        given = self._is_input(key)
-        kind, held, steps = ("input", self.inputs, self._body) if given else ("weight", self.weights, self._setup)
+        is_input = self._is_input(key)
+        kind, held, steps = ("input", self.inputs, self._body) if is_input else ("weight", self.weights, self._setup)
         name = f"{kind}_{len(held)}"
         held[name], self._specs[name] = self._kept_copy(data), TensorSpec(tuple(data.shape), dtype_name(data.dtype))
         if is_torch:

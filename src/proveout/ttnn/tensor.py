@@ -92,8 +92,8 @@ class Tensor:
         return self.spec.memory.sharding != "interleaved"
 
     def storage_type(self) -> StorageType:
-        found: StorageType = member(StorageType, "HOST" if self.spec.memory == HOST else "DEVICE")
-        return found
+        storage: StorageType = member(StorageType, "HOST" if self.spec.memory == HOST else "DEVICE")
+        return storage
 
     def is_allocated(self) -> bool:
         return not self.buffer.freed
@@ -143,10 +143,10 @@ class Tensor:
     def __getitem__(self, index: Any) -> Tensor:
         """ttnn.slice, and a reshape where an index is a number or None."""
         starts, ends, steps, shape = _slices(index if isinstance(index, tuple) else (index,), self.spec.shape)
-        found = self
+        sliced = self
         if list(starts) != [0] * len(starts) or tuple(ends) != self.spec.shape or any(s != 1 for s in steps):
-            found = call("ttnn.slice", self, starts, ends, steps)
-        return found if tuple(found.shape) == shape else call("ttnn.reshape", found, shape)
+            sliced = call("ttnn.slice", self, starts, ends, steps)
+        return sliced if tuple(sliced.shape) == shape else call("ttnn.reshape", sliced, shape)
 
     def __add__(self, other: Any) -> Tensor:
         return call("ttnn.add", self, other)
@@ -228,6 +228,6 @@ def _slices(index: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[list[int], 
             if not -size <= part < size:
                 raise IndexError(f"index {part} is out of range for a dimension of {size}")
             start, end, step = part % size, part % size + 1, 1
-        for found, value in ((starts, start), (ends, end), (steps, step)):
-            found.append(value)
+        for bounds, value in ((starts, start), (ends, end), (steps, step)):
+            bounds.append(value)
     return starts, ends, steps, tuple(left)

@@ -58,11 +58,11 @@ class Trace:
 
     def given(self) -> list[Slot]:
         """Slots that the trace reads before it writes them: its inputs and weights."""
-        made: set[Slot] = set()
+        written: set[Slot] = set()
         out: dict[Slot, None] = {}
         for command in self.calls:
-            out.update(dict.fromkeys(s for s in command.reads if s not in made))
-            made.update(command.writes)
+            out.update(dict.fromkeys(s for s in command.reads if s not in written))
+            written.update(command.writes)
         return list(out)
 
 
@@ -102,21 +102,21 @@ def execute_trace(mesh_device: Any, trace_id: int, *, cq_id: int | None = None, 
     values: dict[Slot, torch.Tensor] = {}
     keys: dict[Slot, tuple[recording.Key, TensorSpec]] = {}
     read: list[Buffer] = []
-    given = trace.given()
-    for slot in given:
-        found = device.memories.at(slot)
-        if found is None:
+    slots = trace.given()
+    for slot in slots:
+        buffer = device.memories.at(slot)
+        if buffer is None:
             raise RuntimeError(
                 f"TT_FATAL: trace {trace_id} reads {slot.spec} at {slot.kind} address {slot.address}, where no such "
                 "tensor lies any more. Addresses are frozen in a trace: keep its inputs and weights allocated."
             )
-        values[slot], keys[slot] = found.value(), found.alias or (found.slot, slot.spec)
-        read.append(found)
+        values[slot], keys[slot] = buffer.value(), buffer.alias or (buffer.slot, slot.spec)
+        read.append(buffer)
     written: dict[Slot, Buffer] = {}
     for command in trace.calls:
         for slot in command.writes:
             target = device.memories.at(slot)
-            if target is not None and (target.slot is slot or slot in given):
+            if target is not None and (target.slot is slot or slot in slots):
                 written[slot] = target
     device.queues.trace(cq_id, trace.modelled_ns, read, list(dict.fromkeys(written.values())), blocking)
     for entry in trace.commands:

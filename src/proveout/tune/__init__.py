@@ -1,8 +1,5 @@
-"""Which settings make a model quicker within its error budget: a greedy search, each step of it told.
+"""The quickest settings of a model within its error budget, op by op, with a certificate that another can check.
 
-A certified search over decisions per op is to stand beside `greedy`, on the same `Costs`.
+`search` is the way from a model to a certificate: `space` says what can be decided and what it costs in time, `errors`
+measures what it costs in error, `solve` finds the best combination and proves a bound, `greedy` is where it starts.
 """
-
-from proveout.tune.greedy import Costs, Trial, Tuned, search
-
-__all__ = ["Costs", "Trial", "Tuned", "search"]

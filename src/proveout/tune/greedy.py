@@ -17,7 +17,7 @@ LEAST_GAIN = 0.002
 FIDELITIES: tuple[Fidelity, ...] = ("LoFi", "HiFi2", "HiFi3")
 MOST_GROUPS = 8
 """Parts of the model that formats are tried on one by one; each try is a compilation."""
-Verdict = Literal["kept", "too slow", "too far off", "does not compile"]
+Verdict = Literal["kept", "gain too small", "too far off", "does not compile"]
 
 
 class Costs(Protocol):
@@ -69,10 +69,10 @@ class Tuned:
         trials = tuple(replace(t, verdict="too far off") if t is last else t for t in self.trials)
         if not before:
             return replace(self, settings=self.start, ns=self.start_ns, pcc=self.start_pcc, trials=trials)
-        found = before[-1]
-        assert found.ns is not None
-        assert found.pcc is not None
-        return replace(self, settings=found.settings, ns=found.ns, pcc=found.pcc, trials=trials)
+        previous = before[-1]
+        assert previous.ns is not None
+        assert previous.pcc is not None
+        return replace(self, settings=previous.settings, ns=previous.ns, pcc=previous.pcc, trials=trials)
 
     @property
     def speedup(self) -> float:
@@ -99,7 +99,9 @@ def search(start: Settings, costs: Costs, least: float) -> Tuned:
     if packed == "too far off":
         for pattern in _groups(costs.weights()):
             walk.attempt(f"weights of {pattern} in bfloat8_b", overrides=_with(walk.settings, pattern, "bfloat8_b"))
-    for pattern in _groups(costs.weights()) if packed != "too slow" else ():  # half as many bytes again save less still
+    for pattern in (
+        _groups(costs.weights()) if packed != "gain too small" else ()
+    ):  # half as many bytes again save less still
         walk.attempt(f"weights of {pattern} in bfloat4_b", overrides=_with(walk.settings, pattern, "bfloat4_b"))
     return Tuned(start, *first, walk.settings, walk.ns, walk.pcc, tuple(walk.trials))
 
@@ -120,7 +122,7 @@ class _Walk:
         if ns is None:
             verdict = "does not compile"
         elif self.ns - ns < LEAST_GAIN * self.ns:
-            verdict = "too slow"
+            verdict = "gain too small"
         else:
             pcc = self.costs.pcc(chosen)
             verdict = "kept" if pcc >= self.least else "too far off"

@@ -145,6 +145,8 @@ NAMES = [
     Row("mlagility.common.labels.is_subset", "src/mlagility/common/labels.py", "whether labels fit"),
     Row("mlagility.common.filesystem.MODELS_DIR", INSTALL, "the folder of the corpora"),
     Row("mlagility.common.filesystem.DEFAULT_CACHE_DIR", GUIDE, "the cache"),
+    Row("mlagility.common.filesystem.make_cache_dir", "test/database.py", "a folder that is marked as a cache"),
+    Row("mlagility.common.filesystem.CacheDatabase", "test/database.py", "scripts and their builds in a folder of yours; Proveout's own cache needs no such list and is not in it"),
     Row("mlagility.filesystem.DEFAULT_CACHE_DIR", GUIDE, "the same, as the manual spells it"),
     Row("mlagility.filesystem.MODELS_DIR", GUIDE, "the same"),
     Row("mlagility.cli.spawn.DEFAULT_TIMEOUT_SECONDS", GUIDE, "3600, or the variable's"),

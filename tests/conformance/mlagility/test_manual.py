@@ -7,6 +7,7 @@ import csv
 import dataclasses
 import io
 import json
+import multiprocessing
 import os
 import stat
 import sys
@@ -26,6 +27,7 @@ from proveout.capture import Discovery, watch
 from proveout.cli import main
 from proveout.cli.benchit import repeated, script_arguments, spelled
 from proveout.compat.mlagility.served import mlagility_names
+from proveout.errors import UsageError
 from proveout.prove import prove_here
 from proveout.store import Store
 from proveout.types import Job, Record
@@ -561,3 +563,56 @@ def test_words_are_spelled_as_ours(tmp_path, monkeypatch):
         "selftest/linear.py",
         "--device",
     ]
+
+
+# ---- its list of scripts and builds (test/database.py) --------------------------------------------------------------
+
+
+@pytest.fixture
+def database(tmp_path):
+    with mlagility_names():
+        from mlagility.common import filesystem
+
+        filesystem.make_cache_dir(tmp_path / "cache")
+        filesystem.check_cache_dir(tmp_path / "cache")
+        yield filesystem.CacheDatabase(str(tmp_path / "cache"))
+
+
+def test_a_script_goes_from_the_list_with_its_last_build(database):
+    """test/database.py, 006 to 009."""
+    assert not database.exists()
+    for script, build in (("one", "one_a"), ("one", "one_b"), ("two", "two_a")):
+        database.add_build(script, build)
+    database.remove_build("one_a")
+    assert database.script_in_database("one")
+    database.remove_build("one_b")
+    assert not database.script_in_database("one")
+    assert database.exists()
+    assert database.remove_script("two") == {}
+    assert not database.exists()
+    with pytest.raises(UsageError, match="two is not in the list"):
+        database.remove_script("two")
+
+
+def test_processes_that_add_scripts_at_once_lose_none(database):
+    """test/database.py, 012."""
+    context = multiprocessing.get_context("fork")
+    children = [context.Process(target=database.add_script, args=(f"s{n}",)) for n in range(20)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+    assert all(database.script_in_database(f"s{n}") for n in range(20))
+
+
+def test_a_damaged_list_and_a_folder_that_is_no_cache_are_told(database, tmp_path):
+    (tmp_path / "cache" / ".cache_database.yaml").write_text("- a\n- b\n")
+    with pytest.raises(UsageError, match="is not a list of scripts"):
+        database.exists()
+    with mlagility_names():
+        from mlagility.common import filesystem
+
+        with pytest.raises(filesystem.CacheError, match="is not a cache of MLAgility"):
+            filesystem.get_available_builds(tmp_path)
+        filesystem.make_build_dir(tmp_path / "cache", "b1")
+        assert filesystem.get_available_builds(tmp_path / "cache") == ["b1"]

@@ -27,14 +27,14 @@ def name_of(op: DeviceOp) -> str:
 
 def unary(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
     times = passes(name_of(op))
-    found = memory(chip, (op.first, op.first.nbytes), (op.out, op.out.nbytes))
+    features = memory(chip, (op.first, op.first.nbytes), (op.out, op.out.nbytes))
     piece = busiest(op.out, cores)
     spread = not (sharded(op.first) and sharded(op.out))
     chain = attribute(op, "op_chain").count("op_type=") or 1
     name = name_of(op)
     return {
-        "dram": times * found["dram"],
-        "l1": times * found["l1"],
+        "dram": times * features["dram"],
+        "l1": times * features["l1"],
         "tile": times * piece if spread else 0.0,
         "byte": times * piece * (tile_bytes(op.first) + tile_bytes(op.out)) if spread else 0.0,
         "local_tile": 0.0 if spread else times * piece,
@@ -74,7 +74,7 @@ def binary(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
     vector = _on_vector_unit(op, name)
     fills = _fills(op, out, cores, piece)
     wide = 1.0 if out.dtype in FOUR_BYTES else 0.0
-    found: Features = {
+    features: Features = {
         "dram": times * moved["dram"],
         "l1": times * moved["l1"],
         "tile": times * piece if spread else 0.0,
@@ -89,8 +89,8 @@ def binary(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
         activations.append(name)
     for activation in activations:
         key = f"sfpu/{vector_class(activation, binary=True)}"
-        found[key] = found.get(key, 0.0) + times * piece
-    return found
+        features[key] = features.get(key, 0.0) + times * piece
+    return features
 
 
 def _on_vector_unit(op: DeviceOp, name: str) -> bool:
@@ -109,18 +109,18 @@ MATRIX_UNIT = ("add", "subtract", "sub", "rsub", "linear", "matmul", "conv2d")
 
 def _fills(op: DeviceOp, out: TensorSpec, cores: int, piece: float) -> Features:
     """Tiles of a smaller operand that software spreads over rows or columns."""
-    told = attribute(op, "subtile_broadcast_type")
+    broadcast = attribute(op, "subtile_broadcast_type")
     if len(op.inputs) < 2 or op.param("host"):
         return {}
     other = min(op.inputs[:2], key=lambda t: t.numel)
-    if not told:
-        told = _broadcast(op)
-    if told.startswith("ROW"):
+    if not broadcast:
+        broadcast = _broadcast(op)
+    if broadcast.startswith("ROW"):
         return {"fill_row": piece * (4.0 if other.dtype in FOUR_BYTES else 1.0)}
-    if told.startswith(("COL", "SCALAR")):
+    if broadcast.startswith(("COL", "SCALAR")):
         width = max(1, last_two(out.padded_shape)[1] // TILE)
         lines = -(-piece // width) + (1 if piece % width and piece > width else 0)
-        if told.startswith("SCALAR"):
+        if broadcast.startswith("SCALAR"):
             lines = max(1.0, per_core(max(1, leading(other.padded_shape)), cores))
         return {"fill_column": lines}
     return {}

@@ -37,10 +37,12 @@ def layer_norm(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
             1, tile_rows(source) // max(1, cores // columns(source, cores, chip))
         )
         wide = told_number(op, "block_w") or busiest(source, cores) / max(1, height)
+        # All lines' sums are exchanged at once, among the cores that share a line.
         return {
             "block_line": float(height),
             "block_tile": height * wide,
-            "gathering": height * math.sqrt(cores),
+            "phase_tile": height * wide * phases,
+            "gathering": math.sqrt(columns(source, cores, chip)),
             "fp32_tile": height * 30.0 if op.param("fp32") else 0.0,
         }
     lines = per_core(tile_rows(source), cores)

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from proveout.chip.device_op import DeviceOp, tiles
 from proveout.chip.fidelity import PHASES
 from proveout.chip.forms.shared import Features, attribute, conflict, in_dram, memory, per_core, sharded, tile_bytes
-from proveout.chip.matmul import NARROW, Product
+from proveout.chip.matmul import NARROW, Blocks, Product
 from proveout.chip.profile_text import ProductConfig
 from proveout.chip.program_config import blocks_for
 from proveout.types import TILE, DeviceSpec, TensorSpec
 
-BANKS = {"wormhole_b0": 12, "blackhole": 8}
 SPARSE = 6
 """Where a sparse product does not tell how many of its experts run, one in so many does."""
 PARTIAL = 4
@@ -57,14 +56,37 @@ def grid_config(product: Product, columns: int, rows: int) -> ProductConfig:
 def cores_told(op: DeviceOp, chip: DeviceSpec) -> int:
     """Cores that have work under a program config; 0 where it does not tell."""
     config: ProductConfig | None = op.param("config")
-    if config is None or config.kind not in ("1d", "2d"):
+    if config is None or config.kind not in ("1d", "2d", "batched"):
         return 0
     product = product_of(op)
     most = config.grid[0] * config.grid[1] if config.gridded else chip.cores
+    if config.kind == "batched":
+        pieces = -(-product.batch * product.m // max(1, config.per_core_m))
+        return max(1, min(chip.cores, most, pieces * -(-product.n // max(1, config.per_core_n))))
     if not (config.per_core_m and config.per_core_n):
         pieces = {"2d": product.m * product.n, "1d": product.n if config.mcast_in0 else product.m}[config.kind]
         return max(1, min(chip.cores, most, pieces)) if config.gridded else 0
     return max(1, min(chip.cores, most, -(-product.m // config.per_core_m) * -(-product.n // config.per_core_n)))
+
+
+def cores_chosen(op: DeviceOp, chip: DeviceSpec) -> int:
+    """Cores that ttnn takes by itself: of a batch whose rows lie in shards, those that hold them."""
+    product, a = product_of(op), op.inputs[0]
+    if product.batch > 1 and sharded(a) and not in_dram(a) and a.memory.shard is not None:
+        return max(1, min(chip.cores, math.prod(a.memory.shard.grid)))
+    return blocks_for(product, chip).cores
+
+
+def told_blocks(op: DeviceOp, chip: DeviceSpec) -> Blocks:
+    """The blocks of a two-dimensional program config, or those of ttnn's own choice."""
+    product = product_of(op)
+    config: ProductConfig | None = op.param("config")
+    chosen = blocks_for(product, chip, cores=op.cores)
+    if config is None or config.kind != "2d" or not (config.per_core_m and config.per_core_n and config.block_w):
+        return chosen
+    m, n = config.per_core_m, config.per_core_n
+    high, wide = (-(-m // (config.out_h or m)), -(-n // (config.out_w or n)))
+    return Blocks(m, n, config.block_w, high, wide, -(-product.m // m) * -(-product.n // n), "2d")
 
 
 @dataclass(frozen=True)
@@ -80,10 +102,13 @@ class Cut:
     """How often the right factor is read."""
     wide: bool
     """Whether cores take columns and share the rows."""
+    down: int = 1
+    across: int = 1
+    """Blocks of a core's output: the right factor comes again for each row of them, the left one for each column."""
 
     @property
     def steps(self) -> int:
-        return -(-self.k // max(1, self.step))
+        return self.down * self.across * -(-self.k // max(1, self.step))
 
 
 def form_of(op: DeviceOp, chip: DeviceSpec) -> str:
@@ -145,12 +170,17 @@ def cut_of(op: DeviceOp, chip: DeviceSpec, cores: int) -> Cut:
     rereads = apart if product.batch == 1 else 1
     if apart > 1 and product.batch == 1:
         m = min(m, max(1, a.padded_shape[-2] // TILE))
-    return Cut(max(1, m), max(1, n), product.k, max(1, step), times, max(1, rereads), wide)
+    m, n = max(1, m), max(1, n)
+    down, across = (
+        -(-m // config.out_h) if config and config.out_h else 1,
+        -(-n // config.out_w) if config and config.out_w else 1,
+    )
+    return Cut(m, n, product.k, max(1, step), times, max(1, rereads), wide, down, across)
 
 
 def fused(op: DeviceOp, count: float) -> Features:
     """An activation inside the kernel, on every output tile of the busiest core."""
-    found: Features = {}
+    features: Features = {}
     for _, activation in op.param("fused", ()):
         name = (
             "fused_silu"
@@ -159,18 +189,21 @@ def fused(op: DeviceOp, count: float) -> Features:
             if activation == "GELU"
             else "fused_light"
         )
-        found[name] = found.get(name, 0.0) + count
-    return found
+        features[name] = features.get(name, 0.0) + count
+    return features
 
 
-def _math(op: DeviceOp, m: float, n: float, k: float, steps: float, times: float = 1.0) -> Features:
+def _math(
+    op: DeviceOp, m: float, n: float, k: float, steps: float, times: float = 1.0, blocks: float = 1.0
+) -> Features:
+    """`blocks` of the output are made one after another, each in its part of the steps."""
     count = times * m * n * k
     return {
         "product_phase": count * 16 * PHASES[op.fidelity],
         "tile_product": count,
         "fp32_product": count if op.param("fp32") else 0.0,
         "k_step": times * steps,
-        "k_step_tile": times * steps * m * n,
+        "k_step_tile": times * steps * m * n / blocks,
     }
 
 
@@ -181,7 +214,7 @@ def _weights(op: DeviceOp) -> TensorSpec:
 def dram_sharded(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
     """The cores beside the DRAM banks read and compute; all others only hold."""
     product, cut = product_of(op), cut_of(op, chip, cores)
-    n = per_core(product.n, BANKS.get(chip.arch, chip.dram_banks))
+    n = per_core(product.n, chip.dram_banks)
     return {
         **memory(chip, (_weights(op), _weights(op).nbytes)),
         "bank_phase": product.m * n * product.k * 16.0 * PHASES[op.fidelity],
@@ -194,18 +227,18 @@ def dram_sharded(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
 def one_dimensional(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
     a, b, out = op.inputs[0], op.inputs[1], op.out
     cut = cut_of(op, chip, cores)
-    moved = memory(chip, (b, b.nbytes * cut.rereads), (a, a.nbytes), (out, out.nbytes))
+    moved = memory(chip, (b, b.nbytes * cut.rereads * cut.down), (a, a.nbytes * cut.across), (out, out.nbytes))
     local = sharded(a) and not in_dram(a) and not cut.wide
     tall = () if cut.wide else ((a, a.nbytes, cut.m * cut.k), (out, out.nbytes, cut.m * cut.n))
     return {
         **moved,
         "conflict": conflict(chip, *tall),
-        **_math(op, cut.m, cut.n, cut.k, cut.steps, cut.times),
+        **_math(op, cut.m, cut.n, cut.k, cut.steps, cut.times, cut.down * cut.across),
         "k_step": 0.0,
         "read_step": float(cut.times * cut.steps),
-        "multicast_tile": float(cut.times * (cut.m if cut.wide else cut.n) * cut.k),
-        "page": cut.times * float(tiles(b)) if cut.wide else 0.0,
-        "in0_tile": 0.0 if local or cut.wide else float(cut.times * cut.m * cut.k),
+        "multicast_tile": float(cut.times * (cut.m * cut.across if cut.wide else cut.n * cut.down) * cut.k),
+        "page": cut.times * cut.down * float(tiles(b)) if cut.wide else 0.0,
+        "in0_tile": 0.0 if local or cut.wide else float(cut.times * cut.across * cut.m * cut.k),
         "dram_out_tile": float(cut.times * cut.m * cut.n) if in_dram(out) else 0.0,
         **fused(op, cut.times * cut.m * cut.n),
     }
@@ -233,14 +266,15 @@ def two_dimensional(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
     cut = cut_of(op, chip, cores)
     config: ProductConfig | None = op.param("config")
     area = (config.sub_h * config.sub_w if config is not None else 0) or PARTIAL
+    lefts, rights = cut.times * cut.across * cut.m * cut.k, cut.times * cut.down * cut.n * cut.k
     return {
-        **memory(chip, (b, b.nbytes), (a, a.nbytes), (out, out.nbytes)),
-        **_math(op, cut.m, cut.n, cut.k, cut.steps, cut.times),
+        **memory(chip, (b, b.nbytes * cut.down), (a, a.nbytes * cut.across), (out, out.nbytes)),
+        **_math(op, cut.m, cut.n, cut.k, cut.steps, cut.times, cut.down * cut.across),
         "subblock": cut.times * cut.m * cut.n * cut.k / area,
-        "in0_tile": float(cut.times * cut.m * cut.k),
-        "in0_byte": cut.times * cut.m * cut.k * tile_bytes(a),
-        "in1_tile": float(cut.times * cut.n * cut.k),
-        "in1_byte": cut.times * cut.n * cut.k * tile_bytes(b),
+        "in0_tile": float(lefts),
+        "in0_byte": lefts * tile_bytes(a),
+        "in1_tile": float(rights),
+        "in1_byte": rights * tile_bytes(b),
         "dram_out_tile": float(cut.times * cut.m * cut.n) if in_dram(out) else 0.0,
         **fused(op, cut.times * cut.m * cut.n),
     }
@@ -251,7 +285,13 @@ def batched(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
     cut, product = cut_of(op, chip, cores), product_of(op)
     config: ProductConfig | None = op.param("config")
     times = float(cut.times)
-    if config is not None and config.kind == "batched":
+    local = sharded(a) and not in_dram(a)
+    if local:
+        # every core has rows of its own, of one product of the batch or several, and takes the right factor of each
+        rows_held = per_core(product.batch * product.m, cores)
+        times = per_core(rows_held, product.m)
+        cut = Cut(int(-(-rows_held // times)), product.n, product.k, cut.step, 1, 1, False)
+    elif config is not None and config.kind == "batched":
         # every core takes whole products of the batch
         total = product.batch * -(-product.m // cut.m) * -(-product.n // cut.n)
         times = per_core(total, cores)
@@ -262,7 +302,7 @@ def batched(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
     return {
         **memory(chip, (b, b.nbytes), (a, a.nbytes), (out, out.nbytes)),
         **_math(op, cut.m, cut.n, cut.k, cut.steps, times),
-        "in0_tile": times * cut.m * cut.k,
+        "in0_tile": 0.0 if local else times * cut.m * cut.k,
         "in1_tile": times * cut.n * cut.k,
         "dram_out_tile": times * cut.m * cut.n if in_dram(out) else 0.0,
         "batch": times,
@@ -308,9 +348,9 @@ def sparse(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
     b, out = op.inputs[1], op.out
     config: ProductConfig | None = op.param("config")
     k, n_total = b.shape[-2] // TILE, b.shape[-1] // TILE
-    told = attribute(op, "nnz")
+    nnz = attribute(op, "nnz")
     experts = op.inputs[2].numel if len(op.inputs) > 2 else b.shape[1]
-    active = float(told) if told.isdigit() else max(1.0, experts / SPARSE)
+    active = float(nnz) if nnz.isdigit() else max(1.0, experts / SPARSE)
     n = (config.per_core_n if config is not None else 0) or -(-n_total // max(1, cores))
     m = (config.per_core_m if config is not None else 0) or 1
     step = (config.block_w if config is not None else 0) or 1

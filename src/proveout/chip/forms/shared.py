@@ -58,21 +58,24 @@ def busiest(spec: TensorSpec, cores: int) -> float:
 
 
 def columns(spec: TensorSpec, cores: int, chip: DeviceSpec) -> int:
-    """Into how many columns of cores a sharded tensor is cut. Where nothing says: of a block-sharded one, the most
-    that the grid has and that divide its cores."""
-    if spec.memory.shard is not None:
-        return max(1, spec.memory.shard.grid[0])
-    if spec.memory.sharding == "block":
+    """Into how many columns of cores a sharded tensor is cut: a height-sharded one into none, however its cores lie.
+    Where nothing says: of a block-sharded one, the most that the grid has and that divide its cores."""
+    shard, sharding = spec.memory.shard, spec.memory.sharding
+    if sharding == "block":
+        if shard is not None:
+            return max(1, shard.grid[0])
         return max(c for c in range(1, min(cores, chip.grid[0]) + 1) if cores % c == 0)
-    return cores if spec.memory.sharding == "width" else 1
+    if sharding == "width":
+        return math.prod(shard.grid) if shard is not None else cores
+    return 1
 
 
 def asked_columns(op: DeviceOp, spec: TensorSpec, cores: int, chip: DeviceSpec) -> int:
     """The same where a call asks for its shards by name, whatever its tensors say."""
-    asked = op.param("shards")
-    if asked is None or spec.memory.shard is not None:
+    shards = op.param("shards")
+    if shards is None or spec.memory.shard is not None:
         return columns(spec, cores, chip)
-    return columns(replace(spec, memory=replace(spec.memory, sharding=asked)), cores, chip)
+    return columns(replace(spec, memory=replace(spec.memory, sharding=shards)), cores, chip)
 
 
 def fragments(spec: TensorSpec, cores: int, chip: DeviceSpec) -> float:
@@ -87,18 +90,18 @@ def attribute(op: DeviceOp, name: str) -> str:
 
 
 def told_number(op: DeviceOp, name: str, default: int = 0) -> int:
-    found = numbers(attribute(op, name)) or numbers(settings(op.param("program", "")).get(name, ""))
-    return found[0] if found else default
+    values = numbers(attribute(op, name)) or numbers(settings(op.param("program", "")).get(name, ""))
+    return values[0] if values else default
 
 
 def logical_in(op: DeviceOp) -> tuple[int, ...]:
-    told: tuple[int, ...] = op.param("logical_in") or op.first.shape
-    return told
+    shape: tuple[int, ...] = op.param("logical_in") or op.first.shape
+    return shape
 
 
 def logical_out(op: DeviceOp) -> tuple[int, ...]:
-    told: tuple[int, ...] = op.param("logical_out") or op.out.shape
-    return told
+    shape: tuple[int, ...] = op.param("logical_out") or op.out.shape
+    return shape
 
 
 def last_two(shape: tuple[int, ...]) -> tuple[int, int]:

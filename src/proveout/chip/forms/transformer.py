@@ -64,17 +64,17 @@ def update_cache(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
     heads = cache.shape[1] if len(cache.shape) > 3 else 1
     fused = 1
     wide = cache.shape[-1] / TILE
-    given = op.inputs[1] if len(op.inputs) > 1 else cache
-    users = max(1, given.shape[1] if len(given.shape) > 3 else 1)
+    update = op.inputs[1] if len(op.inputs) > 1 else cache
+    users = max(1, update.shape[1] if len(update.shape) > 3 else 1)
     kilobytes = users * heads * cache.shape[-1] * TILE * DTYPE_BYTES[cache.dtype] / 1024
     return {"cache_head": float(fused * heads), "cache_tile": heads * wide, "user_kilobyte": kilobytes}
 
 
 def fill_cache(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
-    given = op.inputs[1] if len(op.inputs) > 1 else op.first
-    piece = per_core(tiles(given), cores)
-    lines = per_core(tile_rows(given), cores)
-    return {**memory(chip, (given, given.nbytes), (op.first, given.nbytes)), "local_tile": piece, "line": lines}
+    update = op.inputs[1] if len(op.inputs) > 1 else op.first
+    piece = per_core(tiles(update), cores)
+    lines = per_core(tile_rows(update), cores)
+    return {**memory(chip, (update, update.nbytes), (op.first, update.nbytes)), "local_tile": piece, "line": lines}
 
 
 def rotary(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
@@ -129,8 +129,8 @@ def attention(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
 
 
 def _chunk(op: DeviceOp, name: str, length: int) -> int:
-    told = told_number(op, name) or CHUNK
-    return max(TILE, min(told, -(-length // TILE) * TILE))
+    size = told_number(op, name) or CHUNK
+    return max(TILE, min(size, -(-length // TILE) * TILE))
 
 
 def decode_attention(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:

@@ -35,9 +35,13 @@ def conv(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
     k = op.work.ops / (2 * max(1, out.numel))
     m = per_core(-(-rows(out) // TILE), max(1, cores // cut))
     n = per_core(-(-out.shape[-1] // TILE), cut)
-    asked = asked_cut(op, chip)
-    if asked is not None and out.memory.shard is None:
-        cut, m, n = asked[0], per_core(-(-rows(out) // TILE), asked[1]), per_core(-(-out.shape[-1] // TILE), asked[0])
+    chosen_cut = asked_cut(op, chip)
+    if chosen_cut is not None and out.memory.shard is None:
+        cut, m, n = (
+            chosen_cut[0],
+            per_core(-(-rows(out) // TILE), chosen_cut[1]),
+            per_core(-(-out.shape[-1] // TILE), chosen_cut[0]),
+        )
     if out.memory.shard is not None:
         m, n = (float(-(-side // TILE)) for side in out.memory.shard.shape)
     depth = -(-k // TILE)

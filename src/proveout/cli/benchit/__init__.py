@@ -76,19 +76,19 @@ def is_file(word: str) -> bool:
 
 def repeated(words: Sequence[str]) -> list[str]:
     """`--runtimes ort torch-eager` as `--runtimes ort --runtimes torch-eager`: until an option, or a file."""
-    found: list[str] = []
+    options: list[str] = []
     option = ""
     values = 0
     for word in words:
         if word.startswith("-"):
             option, values = (word, 0) if word in SEVERAL else ("", 0)
         elif option and values and not is_file(word) and _fits(option, word):
-            found.append(option)
+            options.append(option)
         elif option and values:
             option = ""
         values += not word.startswith("-")
-        found.append(word)
-    return found
+        options.append(word)
+    return options
 
 
 def _fits(option: str, word: str) -> bool:
@@ -97,8 +97,8 @@ def _fits(option: str, word: str) -> bool:
 
 
 def _unless_given(words: Sequence[str], option: str, value: str) -> list[str]:
-    given = any(word == option or word.startswith(f"{option}=") for word in words)
-    return [] if given else [option, value]
+    present = any(word == option or word.startswith(f"{option}=") for word in words)
+    return [] if present else [option, value]
 
 
 def script_arguments(text: str) -> str:

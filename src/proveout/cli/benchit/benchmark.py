@@ -166,14 +166,14 @@ def analyze(request: Request) -> int:
     """The models alone."""
     if request.as_json:
         return discover.show(request)
-    found = discover.look(request)
-    emit(listing([(workload, None) for discovery in found for workload in discovery.workloads]))
-    for discovery in found:
+    discoveries = discover.look(request)
+    emit(listing([(workload, None) for discovery in discoveries for workload in discovery.workloads]))
+    for discovery in discoveries:
         if discovery.error:
             note(f"{discovery.script}: {discovery.error}")
         if discovery.log and os.environ.get("MLAGILITY_DEBUG") == "True":
             emit(discovery.log)
-    return 1 if any(map(discover.gave_nothing, found)) else 0
+    return 1 if any(map(discover.gave_nothing, discoveries)) else 0
 
 
 def _opset(opset: int | None) -> int | None:

@@ -12,23 +12,23 @@ from proveout.types import Record
 
 def builds(store: Store) -> dict[str, list[tuple[Entry, Record]]]:
     """The Records of every build, by its name; the models of a script that failed have no hash."""
-    found: dict[str, list[tuple[Entry, Record]]] = {}
+    grouped: dict[str, list[tuple[Entry, Record]]] = {}
     for entry in entries(store):
         record = read_record(entry.path)
-        found.setdefault(record.job.workload.build_name, []).append((entry, record))
-    return dict(sorted(found.items()))
+        grouped.setdefault(record.job.workload.build_name, []).append((entry, record))
+    return dict(sorted(grouped.items()))
 
 
 def named(store: Store, name: str | None, everything: bool, verb: str) -> dict[str, list[tuple[Entry, Record]]]:
     """One build by its name, by MLAgility's own hash in it, or by its model's name; or all of them."""
     if (name is None) != everything:
         raise UsageError(f"name one build, or say --all: benchit cache {verb} NAME. They are in: benchit cache list")
-    found = builds(store)
+    known = builds(store)
     if name is None:
-        return found
-    chosen = {build: records for build, records in found.items() if _is_called(name, build, records)}
+        return known
+    chosen = {build: records for build, records in known.items() if _is_called(name, build, records)}
     if not chosen:
-        raise unknown(f"build in the cache {store.folder}:", name, found)
+        raise unknown(f"build in the cache {store.folder}:", name, known)
     return chosen
 
 

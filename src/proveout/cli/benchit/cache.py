@@ -74,21 +74,21 @@ def verb(
         if not as_json:
             emit("\n".join([f"Builds available in cache {store.folder}:", *document["builds"]]))  # type: ignore[misc]
     elif action in (Action.stats, Action.print):
-        found = builds.named(store, name, False, "stats")
-        document = {"records": [to_json(record) for records in found.values() for _, record in records]}
+        chosen = builds.named(store, name, False, "stats")
+        document = {"records": [to_json(record) for records in chosen.values() for _, record in records]}
         if not as_json:
-            emit("\n\n".join(_in_full(build, [r for _, r in records]) for build, records in found.items()))
+            emit("\n\n".join(_in_full(build, [r for _, r in records]) for build, records in chosen.items()))
     else:
-        found = builds.named(store, name, everything, action.value)
-        gone = [path for build in found for path in clean_build(store.folder, build)]
+        chosen = builds.named(store, name, everything, action.value)
+        gone = [path for build in chosen for path in clean_build(store.folder, build)]
         if action is Action.delete:
-            gone += delete([entry for records in found.values() for entry, _ in records]).files
+            gone += delete([entry for records in chosen.values() for entry, _ in records]).files
         elif everything:
             gone += clean(store).files
         document = {"deleted": [str(path) for path in gone]}
         if not as_json:
-            told = "deleted build" if action is Action.delete else "removed the build artifacts from"
-            emit("\n".join(f"{told}: {build}" for build in found) or "No builds.")
+            action_text = "deleted build" if action is Action.delete else "removed the build artifacts from"
+            emit("\n".join(f"{action_text}: {build}" for build in chosen) or "No builds.")
     if as_json:
         emit_json({"cache": str(store.folder), **document})
     else:

@@ -56,7 +56,7 @@ def run(
     for script, hashes in scripts:
         name = f"{script}{'::' + ','.join(hashes) if hashes else ''}"
         words = _words(request, name, store.folder.absolute(), sequence, runtimes, opset)
-        words += [f"--{what}" for what, asked in (("build-only", build_only), ("export-only", export_only)) if asked]
+        words += [f"--{what}" for what, wanted in (("build-only", build_only), ("export-only", export_only)) if wanted]
         words += ["--lean-cache"] if lean else []
         job = folder / f"{script.stem}.sh"
         job.write_text(_job(words), encoding="utf-8")
@@ -116,9 +116,9 @@ def _submit(sbatch: str, job: Path, name: str, timeout_s: float, folder: Path) -
 
 def _show(request: Request, store: Store, scripts: Sequence[str], started: float, refused: Sequence[str]) -> int:
     """The Records of these scripts: those made since then, or else those that were there."""
-    found = [entry for entry in entries(store) if entry.row["script"] in scripts]
-    fresh = [entry for entry in found if entry.path.stat().st_mtime >= started - 1]
-    shown = fresh or found
+    listed = [entry for entry in entries(store) if entry.row["script"] in scripts]
+    fresh = [entry for entry in listed if entry.path.stat().st_mtime >= started - 1]
+    shown = fresh or listed
     failed = len(refused) + sum(entry.row["status"] in ("failed", "partial") for entry in shown)
     if request.as_json:
         rows = [{**entry.row, "file": str(entry.path)} for entry in shown]
@@ -126,7 +126,7 @@ def _show(request: Request, store: Store, scripts: Sequence[str], started: float
     else:
         records = [read_record(entry.path) for entry in shown]
         emit(listing([(record.job.workload, record) for record in records], store.folder))
-    missing = sorted({Path(s).name for s in scripts} - {Path(entry.row["script"]).name for entry in found})
+    missing = sorted({Path(s).name for s in scripts} - {Path(entry.row["script"]).name for entry in listed})
     if missing:
         note(
             f"no Record yet of {', '.join(missing)} in {store.folder}: its jobs' output is in {store.folder / 'slurm'};"

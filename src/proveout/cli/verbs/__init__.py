@@ -20,6 +20,7 @@ THEN = (
     "explain",
     "minimize",
     "compare",
+    "load",
     "export",
     "discover",
     "models",
@@ -43,8 +44,8 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(files, key=lambda name: (known.index(name) if name in known else len(known), name)))
 
 
-def load(name: str) -> Callable[..., int]:
-    """The function behind a verb."""
+def function(name: str) -> Callable[..., int]:
+    """The function behind a verb. (Importing a verb's file binds its name here, so that none may be this one.)"""
     verb: Callable[..., int] = import_module(f"{__name__}.{name}").verb
     return verb
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -29,6 +30,10 @@ RuntimeOption = Annotated[
 ]
 AnalyzeOnly = Annotated[bool, typer.Option("--analyze-only", help="Find the models; compile and run nothing.")]
 BuildOnly = Annotated[bool, typer.Option("--build-only", help="Compile the models; run nothing on the device.")]
+Output = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="DIR", help="Leave the Programs here.", show_default=False),
+]
 LeanCache = Annotated[bool, typer.Option("--lean-cache", help="Keep the Records only, no compiled Programs.")]
 
 
@@ -39,6 +44,7 @@ def verb(
     analyze_only: AnalyzeOnly = False,
     build_only: BuildOnly = False,
     lean_cache: LeanCache = False,
+    output: Output = None,
 ) -> int:
     """Compile, check and time the models of scripts.
 
@@ -61,4 +67,6 @@ def verb(
             raise UsageError(f"--runtime {runtime.value} runs on the CPU; leave --device {request.device} out.")
         request = dataclasses.replace(request, device=HOST)
     do: tuple[Do, ...] = ("compile",) if build_only else ("check", "benchmark")
-    return present("benchmark", run(request, do, runtime=runtime.value, lean=lean_cache), request, closing=doubts)
+    return present(
+        "benchmark", run(request, do, output, runtime=runtime.value, lean=lean_cache), request, closing=doubts
+    )

@@ -21,7 +21,7 @@ from proveout.folders import file_name
 from proveout.types import Workload
 
 if TYPE_CHECKING:
-    from proveout.bringup import Asked, Outcome
+    from proveout.bringup import BringupJob, StageRecord
     from proveout.bringup.stage import Status
 
 Script = Annotated[str, typer.Argument(metavar="MODEL.py[::HASH]", help="The script; ::HASH picks one of its models.")]
@@ -76,13 +76,13 @@ def verb(
         raise UsageError(f"bring-up is for a modelled chip, and device {device!r} is none. Use --device sim:n150.")
     if stage is not None:
         bringup.find_stage(stage)
-    given = f"{script_args} --small".strip() if small else script_args
-    workload = _workload(script, search_dir or [], given, timeout)
+    arguments = f"{script_args} --small".strip() if small else script_args
+    workload = _workload(script, search_dir or [], arguments, timeout)
     folder = (output or Path("bringup") / file_name(workload.name)).absolute()
     check_folder(folder)
-    asked = bringup.Asked(workload, info.name, settings_for(device, {"pcc": pcc}), float64, not no_tests)
-    with _Telling(asked, folder, len(bringup.STAGES), bringup.MARKS):
-        outcomes = bringup.bring_up(asked, folder, stage, timeout)
+    job = bringup.BringupJob(workload, info.name, settings_for(device, {"pcc": pcc}), float64, not no_tests)
+    with _Telling(job, folder, len(bringup.STAGES), bringup.MARKS):
+        outcomes = bringup.bring_up(job, folder, stage, timeout)
     failed = sum(outcome.status == "failed" for outcome in outcomes)
     if as_json:
         read = bringup.Folder(folder)
@@ -101,19 +101,19 @@ def _workload(script: str, search_dirs: list[str], script_args: str, timeout_s: 
         raise UsageError(f"bring-up takes one script; {script!r} means {1 + len(others)}.")
     note(f"looking for models in {path.name}")
     discovery = discover(path, script_args=script_args, timeout_s=timeout_s)
-    found = [w for w in discovery.workloads if not selectors or w.selector in selectors]
-    if not found:
+    workloads = [w for w in discovery.workloads if not selectors or w.selector in selectors]
+    if not workloads:
         raise ScriptError(discovery.error or f"{path.name} has no model {', '.join(selectors)}.")
-    if len(found) > 1:
-        listed = ", ".join(f"{path.name}::{w.selector} ({w.name})" for w in found)
-        raise UsageError(f"{path.name} holds {len(found)} models, and bring-up takes one. Choose: {listed}.")
-    return found[0]
+    if len(workloads) > 1:
+        listed = ", ".join(f"{path.name}::{w.selector} ({w.name})" for w in workloads)
+        raise UsageError(f"{path.name} holds {len(workloads)} models, and bring-up takes one. Choose: {listed}.")
+    return workloads[0]
 
 
 class _Telling:
     """Says each stage as it ends, from what the worker leaves in the folder."""
 
-    def __init__(self, job: Asked, folder: Path, total: int, marks: Mapping[Status, str]) -> None:
+    def __init__(self, job: BringupJob, folder: Path, total: int, marks: Mapping[Status, str]) -> None:
         self.folder, self.total, self.name, self.marks = folder, total, job.workload.name, marks
         self._before = {path: path.stat().st_mtime_ns for path in (folder / "stages").glob("*.json")}
         self._over = threading.Event()
@@ -145,7 +145,7 @@ class _Telling:
                 )
 
 
-def _show(folder: Path, outcomes: list[Outcome], marks: Mapping[Status, str]) -> None:
+def _show(folder: Path, outcomes: list[StageRecord], marks: Mapping[Status, str]) -> None:
     lines = [f"{folder}"]
     for outcome in outcomes:
         lines.append(f"{outcome.number:>3} {marks[outcome.status]} {outcome.title}: {outcome.headline}")

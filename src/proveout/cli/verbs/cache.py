@@ -64,8 +64,8 @@ def verb(
     if all_records and (names or action is not Action.delete):
         raise UsageError("--all is for `proveout cache delete`, without names.")
     store = Store(cache_dir)
-    asked = {"all_records": all_records, "older_than_days": older_than, "unreadable": unreadable}
-    document = ACTIONS[action](store, names or [], as_json, asked)
+    filters = {"all_records": all_records, "older_than_days": older_than, "unreadable": unreadable}
+    document = ACTIONS[action](store, names or [], as_json, filters)
     if as_json:
         emit_json({"cache": str(store.folder), **document})
     else:
@@ -74,7 +74,7 @@ def verb(
 
 
 def _list(store: Store, names: list[str], as_json: bool, request: dict[str, Any]) -> dict[str, Any]:
-    found = chosen(store, names) if names else entries(store)
+    listed = chosen(store, names) if names else entries(store)
     if not as_json:
         titles = ("Model", "Device", "Did", "Status", "Made", "Machine", "Size", "Key")
         lines = [
@@ -85,20 +85,20 @@ def _list(store: Store, names: list[str], as_json: bool, request: dict[str, Any]
                 _size(e.num_bytes),
                 e.row["key"],
             )
-            for e in found
+            for e in listed
         ]
         emit(grid(titles, lines, colour()) if lines else "No Records.")
-    return {"records": [{**e.row, "file": str(e.path), "bytes": e.num_bytes} for e in found]}
+    return {"records": [{**e.row, "file": str(e.path), "bytes": e.num_bytes} for e in listed]}
 
 
 def _print(store: Store, names: list[str], as_json: bool, request: dict[str, Any]) -> dict[str, Any]:
     if not names:
         raise UsageError("name a model or a key: proveout cache print linear. All are in: proveout cache list")
-    found = chosen(store, names)
+    records = chosen(store, names)
     if not as_json:
-        emit("\n\n".join(map(_in_full, found)))
+        emit("\n\n".join(map(_in_full, records)))
         return {}
-    return {"records": [to_json(record_of(e)) for e in found]}
+    return {"records": [to_json(record_of(e)) for e in records]}
 
 
 def _in_full(entry: Entry) -> str:
@@ -114,8 +114,8 @@ def _in_full(entry: Entry) -> str:
 def _delete(store: Store, names: list[str], as_json: bool, request: dict[str, Any]) -> dict[str, Any]:
     if not names and not request["all_records"]:
         raise UsageError("name models or keys: proveout cache delete linear. For every Record: --all")
-    found = chosen(store, names) if names else entries(store)
-    return _told(counted(len(found), "Record"), delete(found), as_json)
+    records = chosen(store, names) if names else entries(store)
+    return _told(counted(len(records), "Record"), delete(records), as_json)
 
 
 def _clean(store: Store, names: list[str], as_json: bool, request: dict[str, Any]) -> dict[str, Any]:
@@ -124,10 +124,10 @@ def _clean(store: Store, names: list[str], as_json: bool, request: dict[str, Any
 
 
 def _stats(store: Store, names: list[str], as_json: bool, request: dict[str, Any]) -> dict[str, Any]:
-    found = stats(store)
+    totals = stats(store)
     if not as_json:
-        emit("\n".join(f"{key.replace('_', ' '):20}{_shown(key, value)}" for key, value in found.items()))
-    return found
+        emit("\n".join(f"{key.replace('_', ' '):20}{_shown(key, value)}" for key, value in totals.items()))
+    return totals
 
 
 def _upgrade(store: Store, names: list[str], as_json: bool, request: dict[str, Any]) -> dict[str, Any]:

@@ -140,13 +140,13 @@ class Compared:
             for side, median in zip(self.sides, self.medians_ms)
         ]
         estimate = self.ratio.ratio
-        told = "not told" if estimate.value is None else f"{estimate.value:.4f}"
+        text = "not told" if estimate.value is None else f"{estimate.value:.4f}"
         if estimate.low is not None and estimate.high is not None:
-            told += f", 95 % interval {estimate.low:.4f} to {estimate.high:.4f}"
+            text += f", 95 % interval {estimate.low:.4f} to {estimate.high:.4f}"
         elif estimate.reason:
-            told += f" ({estimate.reason})"
+            text += f" ({estimate.reason})"
         how = f"{self.ratio.num_pairs} pairs of runs" if self.kind == "measured" else "modelled, without noise"
-        lines.append(f"B ÷ A  {told}  ({how}; above 1, B is slower)")
+        lines.append(f"B ÷ A  {text}  ({how}; above 1, B is slower)")
         if self.gated:
             lines.append(f"{self.outcome.upper()}: {self.reason}.")
         if self.gate is not None and not self.gate.declared:
@@ -202,8 +202,8 @@ def compared(a: Competitor, b: Competitor, pairs: int, allowed: float | None) ->
     if kind == "modelled":
         whose = zip((a, b), records, first)
         weak = [f"{side.name}: {why}" for side, record, timing in whose if (why := _weak_part(record, timing))]
-        told = dataclasses.replace(ratio.ratio, reason="; ".join(weak) or "one prediction each", needs=0)
-        ratio = dataclasses.replace(ratio, ratio=dataclasses.replace(told, value=None) if weak else told)
+        judged = dataclasses.replace(ratio.ratio, reason="; ".join(weak) or "one prediction each", needs=0)
+        ratio = dataclasses.replace(ratio, ratio=dataclasses.replace(judged, value=None) if weak else judged)
     elif ratio.ratio.low is None:  # a ratio whose interval is not known says nothing
         ratio = dataclasses.replace(ratio, ratio=dataclasses.replace(ratio.ratio, value=None))
     medians = [sorted(_median(run) for run in side) for side in runs]
@@ -232,10 +232,10 @@ def _record(side: Competitor) -> Record:
 def _timing(side: Competitor, record: Record) -> Timing:
     if record.status != "passed":
         raise ScriptError(f"{side.name} ({side.text}) failed: {record.reason}. Run: proveout check {side.text}")
-    found = record.timing(side.what)
-    if found is None or not found.samples_ns:
+    timing = record.timing(side.what)
+    if timing is None or not timing.samples_ns:
         raise ScriptError(f"{side.name} ({side.text}) has no {side.what} time.")
-    return found
+    return timing
 
 
 def run_once(job: Job) -> Record:
@@ -245,13 +245,13 @@ def run_once(job: Job) -> Record:
 
 def _kept(name: str, text: str, request: Request) -> Competitor | None:
     """A result of the cache, by its key or by its name as reports print it: `Net b8 n1 w2`."""
-    found = [e for e in entries(Store(request.cache_dir)) if text in (e.row["key"], called(e.row))]
-    if len(found) > 1:
-        keys = ", ".join(f"{e.row['key']} ({e.row['device']})" for e in found)
-        raise UsageError(f"{text!r} is {len(found)} results of the cache; choose one by its key: {keys}.")
-    if not found:
+    kept = [e for e in entries(Store(request.cache_dir)) if text in (e.row["key"], called(e.row))]
+    if len(kept) > 1:
+        keys = ", ".join(f"{e.row['key']} ({e.row['device']})" for e in kept)
+        raise UsageError(f"{text!r} is {len(kept)} results of the cache; choose one by its key: {keys}.")
+    if not kept:
         return None
-    record = record_of(found[0])
+    record = record_of(kept[0])
     what = "compiled" if record.timing("compiled") else EAGER
     return Competitor(name, text, record.job, what, record)
 
@@ -266,12 +266,12 @@ def _side(name: str, text: str, request: Request) -> Competitor:
     eager = place == EAGER
     if eager and overrides:
         raise UsageError(f"{text!r}: settings are for a compiled model; `eager` takes none.")
-    asked = dataclasses.replace(request, device="cpu" if eager else place, overrides=overrides or None)
-    [(device, settings)] = check(asked).targets
-    found = resolve([script], request.search_dir or [], False)
-    if len(found) != 1:
-        raise UsageError(f"{text!r} is {len(found)} scripts; compare takes one.")
-    [(path, selectors)] = found
+    side_request = dataclasses.replace(request, device="cpu" if eager else place, overrides=overrides or None)
+    [(device, settings)] = check(side_request).targets
+    scripts = resolve([script], request.search_dir or [], False)
+    if len(scripts) != 1:
+        raise UsageError(f"{text!r} is {len(scripts)} scripts; compare takes one.")
+    [(path, selectors)] = scripts
     discovery = discover(path, script_args=request.script_args, timeout_s=request.timeout)
     workloads = [w for w in discovery.workloads if not selectors or w.selector in selectors]
     if not workloads:

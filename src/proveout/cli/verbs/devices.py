@@ -78,12 +78,12 @@ NEEDS = {
 
 
 def _list(as_json: bool) -> int:
-    found = [(name, [info.alias] if info.alias else [], info) for name, info in devices().items()]
+    listed = [(name, [info.alias] if info.alias else [], info) for name, info in devices().items()]
     if as_json:
         keys = ("available", "times", "description", "reason")
         documents = [
             {"name": name, "aliases": aliases} | {key: getattr(info, key) for key in keys}
-            for name, aliases, info in found
+            for name, aliases, info in listed
         ]
         emit_json({"devices": documents})
         return 0
@@ -95,7 +95,7 @@ def _list(as_json: bool) -> int:
             info.description,
             info.reason,
         )
-        for name, aliases, info in found
+        for name, aliases, info in listed
     ]
     emit(grid(("Device", "Available", "Times", "What it is", "Reason"), rows, colour()))
     return 0
@@ -156,60 +156,63 @@ def _show(name: str, as_json: bool) -> int:
 
 
 def _predict(table: Path, output: Path | None, as_json: bool) -> int:
-    found = predict_table(table)
-    if found.unpredicted:
-        some = "1 row has" if found.unpredicted == 1 else f"{found.unpredicted} rows have"
+    predictions = predict_table(table)
+    if predictions.unpredicted:
+        some = "1 row has" if predictions.unpredicted == 1 else f"{predictions.unpredicted} rows have"
         note(f"{some} no prediction: no tensors to predict from.")
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(found.text, encoding="utf-8")
+        output.write_text(predictions.text, encoding="utf-8")
     if as_json:
         emit_json(
             {
-                "rows": found.rows,
-                "predicted": found.rows - found.unpredicted,
-                "calibrated": found.calibrated,
-                "median_error": found.median_error,
+                "rows": predictions.rows,
+                "predicted": predictions.rows - predictions.unpredicted,
+                "calibrated": predictions.calibrated,
+                "median_error": predictions.median_error,
                 "output": str(output) if output else None,
             }
         )
     elif output is None:
-        emit(found.text)
+        emit(predictions.text)
     else:
         error = (
-            "" if found.median_error is None else f" Median error against the measured times: {found.median_error:.1%}."
+            ""
+            if predictions.median_error is None
+            else f" Median error against the measured times: {predictions.median_error:.1%}."
         )
-        emit(f"{found.rows - found.unpredicted} of {found.rows} rows predicted, {found.calibrated} calibrated.{error}")
+        num_predicted = predictions.rows - predictions.unpredicted
+        emit(f"{num_predicted} of {predictions.rows} rows predicted, {predictions.calibrated} calibrated.{error}")
     return 0
 
 
 def _numerics(files: list[Path], as_json: bool) -> int:
     from proveout.kernels.arithmetic.vectors import check_file
 
-    found = [finding for file in files for finding in check_file(file)]
-    equal, total = sum(f.equal for f in found), sum(f.total for f in found)
+    findings = [finding for file in files for finding in check_file(file)]
+    equal, total = sum(f.equal for f in findings), sum(f.total for f in findings)
     if as_json:
-        emit_json({"equal": equal, "total": total, "cases": [to_json(f) for f in found]})
+        emit_json({"equal": equal, "total": total, "cases": [to_json(f) for f in findings]})
         return int(equal != total)
     rows = [
-        (f.file, f.case, f.kind, f.setting, f.arch, f"{f.equal / max(f.total, 1):.4%}", f.first or "") for f in found
+        (f.file, f.case, f.kind, f.setting, f.arch, f"{f.equal / max(f.total, 1):.4%}", f.first or "") for f in findings
     ]
-    wrong = [row for row, f in zip(rows, found) if f.first is not None]
+    wrong = [row for row, f in zip(rows, findings) if f.first is not None]
     titles = ("File", "Case", "Kind", "Setting", "Chip", "Equal", "First difference: where, ours, theirs")
     emit(grid(titles, rows, colour()))
     end = "all equal in every bit" if not wrong else f"{len(wrong)} of them differ"
-    emit(f"{counted(len(found), 'result')} of {counted(len(files), 'file')}, {counted(total, 'number')}: {end}.")
+    emit(f"{counted(len(findings), 'result')} of {counted(len(files), 'file')}, {counted(total, 'number')}: {end}.")
     return int(bool(wrong))
 
 
 def _fingerprint(name: str, as_json: bool) -> int:
     from proveout.check.fingerprint import fingerprints
 
-    found = list(fingerprints(name))
+    prints = list(fingerprints(name))
     if as_json:
-        emit_json({"fingerprints": [to_json(f) | {"verdict": f.verdict} for f in found]})
+        emit_json({"fingerprints": [to_json(f) | {"verdict": f.verdict} for f in prints]})
         return 0
-    for each in found:
+    for each in prints:
         rows = [(key.replace("_", " "), str(value)) for key, value in to_json(each).items()]
         emit(grid(("Probe", "Found"), [*rows, ("looks like", each.verdict)], colour()))
     return 0

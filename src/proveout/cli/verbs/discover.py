@@ -81,19 +81,19 @@ def verb(
 
 def show(request: Request) -> int:
     """Look for models and list them."""
-    found = look(request)
+    discoveries = look(request)
     if request.as_json:
-        emit_json({"scripts": list(map(_document, found))})
+        emit_json({"scripts": list(map(_document, discoveries))})
     else:
-        _print(found)
-    return 1 if any(map(gave_nothing, found)) else 0
+        _print(discoveries)
+    return 1 if any(map(gave_nothing, discoveries)) else 0
 
 
 def look(request: Request) -> list[Discovery]:
     """Run the scripts, always anew: how long their models ran is part of the answer."""
     limits = limits_of(request.memory, request.no_network, request.sandbox)
     how = How(request.script_args, request.small, request.max_depth, checked_weights(request.weights), limits)
-    found = []
+    discoveries = []
     chosen = chosen_scripts(request.scripts, request.search_dir, request.all_scripts, request.labels)
     check_runtime("proveout", [script for script, _ in chosen])
     workers = Local(1, [script for script, _ in chosen])
@@ -102,12 +102,12 @@ def look(request: Request) -> list[Discovery]:
             for script, _ in chosen:
                 task = Find(script, how, request.timeout)
                 progress.start(task.name)
-                found.append(workers.submit(task).result())
-                line = f"{script.name}: {len(found[-1].workloads)} found in {found[-1].seconds:.1f} s"
+                discoveries.append(workers.submit(task).result())
+                line = f"{script.name}: {len(discoveries[-1].workloads)} found in {discoveries[-1].seconds:.1f} s"
                 progress.step(task.name, line)
     finally:
         workers.stop()
-    return found
+    return discoveries
 
 
 def gave_nothing(discovery: Discovery) -> bool:

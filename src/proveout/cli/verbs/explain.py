@@ -44,9 +44,9 @@ def verb(request: Request, against: Against = None, every_op: Every = False, out
       proveout explain attention.py --search-dir selftest --set numerics=faithful
       proveout explain linear.py --search-dir selftest --set weights=bfloat4_b --against weights=same
     """
-    asked = _asked(request, against or [], every_op)
+    question = _asked(request, against or [], every_op)
     chosen = dataclasses.replace(request, rebuild=Rebuild.always)  # a Record says nothing about the files
-    results = run(chosen, ("explain",), output, explain=asked)
+    results = run(chosen, ("explain",), output, explain=question)
     documents, missing = [], 0
     for result in results:
         job = result.record.job
@@ -56,17 +56,23 @@ def verb(request: Request, against: Against = None, every_op: Every = False, out
             missing += 1
             note(f"{label}: {result.record.reason or 'it was not compiled'}")
             continue
-        found = from_json(Explained, json.loads(path.read_text()))
+        explained = from_json(Explained, json.loads(path.read_text()))
         pictures = []
-        for number, graph in enumerate(found.graphs):
+        for number, graph in enumerate(explained.graphs):
             pictures.append(str(path.with_name(f"explain{number or ''}.svg")))
             Path(pictures[-1]).write_text(picture(label, graph))
-        trees = [to_json(graph.tree) for graph in found.graphs]
+        trees = [to_json(graph.tree) for graph in explained.graphs]
         documents.append(
-            {"model": job.workload.name, "device": job.device, **to_json(found), "trees": trees, "pictures": pictures}
+            {
+                "model": job.workload.name,
+                "device": job.device,
+                **to_json(explained),
+                "trees": trees,
+                "pictures": pictures,
+            }
         )
         if not request.as_json:
-            emit(text(label, found) + "\n")
+            emit(text(label, explained) + "\n")
         note(f"wrote {', '.join([str(path), *pictures])}")
     if request.as_json:
         emit_json({"verb": "explain", "failed": missing, "models": documents})

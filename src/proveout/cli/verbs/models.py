@@ -35,7 +35,7 @@ def verb(
       proveout models list --labels task::Computer_Vision author::google
       proveout models list --search-dir selftest --json
     """
-    found = [script for script, _ in chosen_scripts(None, search_dir, True, labels)]
+    scripts = [script for script, _ in chosen_scripts(None, search_dir, True, labels)]
     rows: list[dict[str, Any]] = [
         {
             "script": str(script),
@@ -44,7 +44,7 @@ def verb(
             "labels": {key: list(values) for key, values in read_labels(script)},
             "about": _about(script.read_text(encoding="utf-8", errors="replace")),
         }
-        for script in found
+        for script in scripts
     ]
     if as_json:
         emit_json({"models": rows})

@@ -38,18 +38,18 @@ def verb(name: Name = "", variations: Variations = False, cache_dir: CacheDir = 
 
 def _table(name: str, as_json: bool) -> int:
     table = sorted(all_ops(), key=lambda op: op.aten)
-    found = [op for op in table if name in op.aten]
-    if not found:
+    matching = [op for op in table if name in op.aten]
+    if not matching:
         near = difflib.get_close_matches(f"aten.{name}", [op.aten for op in table], n=3, cutoff=0.4)
         hint = f" Near: {', '.join(near)}." if near else " Run: proveout ops"
         raise UsageError(f"no op in the table has {name!r} in its name, so such an op stays on the host.{hint}")
     if as_json:
-        emit_json({"ops": [{"aten": op.aten, "kernels": list(op.kernels), "doc": op.doc} for op in found]})
+        emit_json({"ops": [{"aten": op.aten, "kernels": list(op.kernels), "doc": op.doc} for op in matching]})
     else:
         emit(
             grid(
                 ("ATen op", "Kernels", "Notes"),
-                [(op.aten, ", ".join(op.kernels), op.doc) for op in found],
+                [(op.aten, ", ".join(op.kernels), op.doc) for op in matching],
                 colour(),
             )
         )

@@ -38,6 +38,11 @@ Command = Annotated[
     ),
 ]
 
+Apply = Annotated[
+    int | None,
+    typer.Option("--apply", metavar="N", min=1, help="Make change N of the advice and plan again.", show_default=False),
+]
+
 
 @takes_request
 def verb(
@@ -47,6 +52,7 @@ def verb(
     queues: Queues = 1,
     name: NameOption = None,
     command: Command = None,
+    apply: Apply = None,
 ) -> int:
     """Show where the time of a call goes, operation by operation, and what would save some.
 
@@ -55,45 +61,77 @@ def verb(
     \b
     Examples:
       proveout perf linear.py --search-dir selftest --device sim:n150 --trace -o perf
+      proveout perf linear.py --search-dir selftest --apply 1
       proveout perf -n bert -c "pytest tests/test_bert.py" -o perf
     """
     chosen = {**({"trace": True} if trace else {}), **({"queues": queues} if queues > 1 else {})}
     for setting in chosen:
         if any(text.partition("=")[0].strip() == setting for text in request.overrides or ()):
             raise UsageError(f"--{setting} and --set {setting}=… say the same thing twice; keep one.")
+    if command is not None and apply is not None:
+        raise UsageError("--apply compiles a script's model again; with -c change the command's own settings.")
     if command is not None:
         return _of_command(request, command, name or "command", chosen, output)
     if name is not None:
         raise UsageError('-n NAME is for -c "COMMAND"; a script\'s models have names.')
-    return _of_scripts(request, chosen, output)
+    return _of_scripts(request, chosen, output, apply)
 
 
-def _of_scripts(request: Request, chosen: dict[str, Any], output: Path) -> int:
+def _of_scripts(request: Request, chosen: dict[str, Any], output: Path, apply: int | None) -> int:
     for device in request.device.split(","):
         if find(device.strip()).target != "ttnn":
             raise UsageError(f"device {device!r} has no modelled chip. Use --device sim, or `proveout benchmark`.")
     overrides = [*(request.overrides or ()), *(f"{key}={str(value).lower()}" for key, value in chosen.items())]
-    results = run(dataclasses.replace(request, overrides=overrides or None), ("check", "perf"), output / "programs")
+    planned = dataclasses.replace(request, overrides=overrides or None)
+    results = run(planned, ("check", "perf"), output / "programs")
     sheets = []
     for result in results:
         record = result.record
         label = f"{record.job.workload.name} on {record.job.device}"
         if record.status != "passed":
             note(f"{label}: {record.reason}")
-        found = recording.load(Path(record.job.artifacts)) if record.job.artifacts else []
-        if found:
-            sheets.append((record.job.workload.name, found, record.comparisons))
+        programs = recording.load(Path(record.job.artifacts)) if record.job.artifacts else []
+        if programs:
+            sheets.append((record.job.workload.name, programs, record.comparisons))
         elif not record.reason:
             note(f"{label}: no op of it runs on the chip")
+    if apply is not None:
+        return _applied(planned, sheets, apply, output)
     return _show(sheets, request, output, failed=sum(r.failed for r in results))
 
 
+def _applied(
+    request: Request, sheets: Sequence[tuple[str, Sequence[Recorded], Sequence[Comparison]]], number: int, output: Path
+) -> int:
+    """One change of the advice made, and the model compiled and checked again."""
+    from proveout.report.perf.apply import chosen, outcome
+
+    if len(sheets) != 1:
+        raise UsageError(f"--apply changes one model, and there are {len(sheets)}. Name one: proveout perf NAME.py::…")
+    name, recorded, _ = sheets[0]
+    change = chosen(name, recorded, number)
+    words = [f"{key}={'true' if value is True else value}" for key, value in change.settings.items()]
+    kept = [o for o in request.overrides or () if o.partition("=")[0].strip() not in change.settings]
+    precise = None if "precision" in change.settings else request.precision
+    again = dataclasses.replace(request, overrides=[*kept, *words], precision=precise)
+    (result,) = run(again, ("check", "perf"), output / "applied")
+    document = outcome(name, change, recorded, recording.load(Path(result.record.job.artifacts)))
+    text, reason = document.pop("text"), result.record.reason
+    if request.as_json:
+        emit_json({"verb": "perf", "failed": int(result.failed), "applied": {**document, "reason": reason}})
+    else:
+        emit(f"{text}\n  but {reason}" if result.failed else text)
+    return 1 if result.failed else 0
+
+
 def _of_command(request: Request, command: str, name: str, chosen: dict[str, Any], output: Path) -> int:
-    given = [f.name for f in dataclasses.fields(Request) if getattr(request, f.name) != f.default]
-    extra = sorted(set(given) - {"as_json", "timeout", "all_scripts"})
+    changed = [f.name for f in dataclasses.fields(Request) if getattr(request, f.name) != f.default]
+    extra = sorted(set(changed) - {"as_json", "timeout", "all_scripts"})
     if extra or request.all_scripts:
-        told = "scripts" if "scripts" in extra or request.all_scripts else f"--{extra[0].replace('_', '-')}"
-        raise UsageError(f"{told} cannot be given with -c: the command itself chooses its models, device and settings.")
+        named = "scripts" if "scripts" in extra or request.all_scripts else f"--{extra[0].replace('_', '-')}"
+        raise UsageError(
+            f"{named} cannot be given with -c: the command itself chooses its models, device and settings."
+        )
     if not command.strip():
         raise UsageError('-c takes a command, for example: proveout perf -n bert -c "pytest tests/test_bert.py"')
     folder = output.absolute() / "programs" / file_name(name)
@@ -101,8 +139,8 @@ def _of_command(request: Request, command: str, name: str, chosen: dict[str, Any
     recording.clear(folder)
     environment = {recording.VARIABLE: str(folder)}
     outcome = isolate.run_command(command, output=sys.stderr, timeout_s=request.timeout, environment=environment)
-    found = [r.as_under(dataclasses.replace(r.settings, **chosen)) for r in recording.load(folder)]
-    if not found:
+    programs = [r.as_under(dataclasses.replace(r.settings, **chosen)) for r in recording.load(folder)]
+    if not programs:
         if outcome.ok:
             raise ScriptError(
                 "the command ran no Program on a modelled chip: it must compile for a `sim` device or call ttnn "
@@ -112,7 +150,7 @@ def _of_command(request: Request, command: str, name: str, chosen: dict[str, Any
     if not outcome.ok:
         note(f"the command {outcome.story}; these are the Programs it had run")
     by_device: dict[str, list[Recorded]] = {}
-    for one in found:
+    for one in programs:
         by_device.setdefault(one.device, []).append(one)
     return _show([(name, group, ()) for group in by_device.values()], request, output, failed=0 if outcome.ok else 1)
 

@@ -42,31 +42,31 @@ def verb(
       proveout recover
       proveout recover /dev/shm/proveout-run-ab12 -o results
     """
-    found = list(folders or runs.left_behind())
-    written, told, damaged = [], [], []
-    for folder in found:
+    runs_left = list(folders or runs.left_behind())
+    written, messages, damaged = [], [], []
+    for folder in runs_left:
         try:
             outcomes = runs.recover(folder)
         except UsageError as error:
-            if len(found) == 1:
+            if len(runs_left) == 1:
                 raise
             damaged.append({"folder": str(folder), "reason": str(error)})
             continue
         kept = records.records(outcomes, [records.named(o.configuration) for o in outcomes])
         if reason := records.keep(kept, cache_dir):
             note(f"not kept in the cache: {reason}")
-        made = get_reports(kept)
+        reports = get_reports(kept)
         out.mkdir(parents=True, exist_ok=True)
-        file = write_json(made, out / f"{folder.name.replace(runs.PREFIX, 'recovered-')}.json")
+        file = write_json(reports, out / f"{folder.name.replace(runs.PREFIX, 'recovered-')}.json")
         runs.forget(folder)
         written.append({"folder": str(folder), "file": file})
-        told.append(table(made))
+        messages.append(table(reports))
     if as_json:
         emit_json({"recovered": written, "damaged": damaged})
         return 1 if damaged else 0
-    if not found:
+    if not runs_left:
         emit("No benchmark was left behind.")
-    for text, entry in zip(told, written):
+    for text, entry in zip(messages, written):
         emit(text)
         note(f"written to {entry['file']}; {entry['folder']} is removed")
     for entry in damaged:

@@ -78,5 +78,5 @@ def verb(
 
 
 def _how_many(files: Sequence[Path], folder: Path) -> str:
-    found = sum(path.parent == folder.expanduser() for path in files)
-    return f"; {counted(found, 'file')} in {folder}" if found else ""
+    num_own = sum(path.parent == folder.expanduser() for path in files)
+    return f"; {counted(num_own, 'file')} in {folder}" if num_own else ""

@@ -71,7 +71,7 @@ def verb(
     files = write_reports(dumps, output)
     counts = {short: node_counts(dumps, phase) for short, phase in PHASES.items()}
     if as_json:
-        found = [
+        traced = [
             {
                 "model": d.model,
                 "kind": d.kind,
@@ -81,7 +81,7 @@ def verb(
             for d in dumps
         ]
         written = [str(path) for path in files]
-        emit_json({"folder": str(output), "models": found, "counts": counts, "files": written, "errors": errors})
+        emit_json({"folder": str(output), "models": traced, "counts": counts, "files": written, "errors": errors})
     elif dumps:
         titles = ("Model", "Graphs", "Forward nodes", "Backward nodes")
         cells = [(d.model, d.kind, d.count("forward"), d.count("backward")) for d in dumps]
@@ -100,8 +100,8 @@ def _trace(
     place, settings, folder = find(device).name, settings_for(device), str(output.expanduser().absolute())
 
     def job_of(workload: Workload) -> Job:
-        asked = Trace(orig, backward, profile)
-        return Job(workload, place, settings, ("trace",), timeout_s=timeout, artifacts=folder, trace=asked)
+        options = Trace(orig, backward, profile)
+        return Job(workload, place, settings, ("trace",), timeout_s=timeout, artifacts=folder, trace=options)
 
     chosen, errors = named(models, search_dir, script_args), []
     with Progress(len(chosen)) as progress:
@@ -110,8 +110,8 @@ def _trace(
             records = prove_named(one, job_of, timeout)
             traced = [record for record in records if record.status == "passed"]
             progress.step(what, f"{one.name}: {len(traced)} traced")
-            told = [
+            lines = [
                 f"{r.job.workload.name}: {r.reason}" for r in records if r.reason and r.status != "expected_failure"
             ]
-            errors += [] if records[0].job.workload.expects_failure else told
+            errors += [] if records[0].job.workload.expects_failure else lines
     return errors

@@ -18,11 +18,11 @@ def verb(as_json: Json = False) -> int:
     Example:
       proveout version --json
     """
-    found = {name: _version(name) for name in PACKAGES} | {"python": platform.python_version()}
+    versions = {name: _version(name) for name in PACKAGES} | {"python": platform.python_version()}
     if as_json:
-        emit_json(found)
+        emit_json(versions)
     else:
-        emit("\n".join(f"{name} {number}" for name, number in found.items()))
+        emit("\n".join(f"{name} {number}" for name, number in versions.items()))
     return 0
 
 

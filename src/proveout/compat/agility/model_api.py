@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from proveout.capture import Found
+from proveout.capture import LiveModel
 from proveout.capture.identity import workload_of
 from proveout.cli.benchit import targets
 from proveout.cli.benchit.listing import PACKAGES
@@ -78,7 +78,7 @@ def benchmark_model(
         artifacts=onnx,
         onnx_opset=onnx_opset if target.runtime == "ort" else None,
     )
-    record = prove_here(job, Found(workload, model, args, kwargs))
+    record = prove_here(job, LiveModel(workload, model, args, kwargs))
     store = Store(cache_dir)
     store.check_writable()
     store.write(record)

@@ -46,7 +46,7 @@ def benchmark_script(
         "use-slurm": use_slurm, "process-isolation": process_isolation, "lean-cache": lean_cache, "resume": resume,
         "analyze-only": analyze_only, "build-only": build_only, "export-only": export_only, "groqview": groqview,
     }  # fmt: skip
-    words += [f"--{name}" for name, asked in switches.items() if asked]
+    words += [f"--{name}" for name, wanted in switches.items() if wanted]
     values = {
         "rebuild": rebuild, "device": device, "script-args": script_args, "onnx-opset": onnx_opset,
         "sequence-file": sequence, "groq-num-chips": groq_num_chips, "iterations": iterations,

@@ -18,10 +18,10 @@ def load_from_cache(cache_dir: str | Path, build_name: str) -> dict[str, list[st
         raise UsageError(f"{folder} is not a folder. Name the folder that `--cache-dir` named when benchmarking.")
     names: set[str] = set()
     count = 0
-    for found, labels in _workloads(folder):
-        if build_name in found:
+    for selector, labels in _workloads(folder):
+        if build_name in selector:
             return labels
-        names |= found
+        names |= selector
         count += 1
     near = difflib.get_close_matches(build_name, sorted(names), n=3)
     hint = f" Near: {', '.join(near)}." if near else ""
@@ -55,14 +55,14 @@ def load_from_file(file_path: str | Path) -> dict[str, list[str]]:
 
 def to_dict(label_list: Iterable[str]) -> dict[str, list[str]]:
     """`["author::google", "group::a,b"]` as a dict; a word that is no label is passed over with a warning."""
-    found: dict[str, list[str]] = {}
+    by_label: dict[str, list[str]] = {}
     for word in label_list:
         key, mark, values = word.partition("::")
         if key and mark and values and "::" not in values:
-            found[key] = values.split(",")
+            by_label[key] = values.split(",")
         else:
             warnings.warn(f"the label {word!r} is malformed; write key::value or key::value,value", stacklevel=2)
-    return found
+    return by_label
 
 
 def is_subset(wanted: dict[str, list[str]], labels: dict[str, list[str]]) -> bool:

@@ -91,10 +91,10 @@ def parse(names: Sequence[str] = ()) -> Arguments:
     return Arguments(wanted, values)
 
 
-def _value(name: str, given: int | float | None, small: bool) -> int | float:
+def _value(name: str, value: int | float | None, small: bool) -> int | float:
     parameter = PARAMETERS[name]
-    if given is not None:
-        return given
+    if value is not None:
+        return value
     return parameter.small if small and parameter.small is not None else parameter.default
 
 

@@ -72,12 +72,12 @@ class Variant:
 
     @property
     def fields(self) -> dict[str, Any]:
-        told = {"cast_mode": self.cast_mode, "performance_level": self.performance_level}
+        fields = {"cast_mode": self.cast_mode, "performance_level": self.performance_level}
         return {
             "input_idx": self.input_idx,
             "batch_size": self.given.batch_size,
             "pipeline_size": self.pipeline_size,
-            **{name: value for name, value in told.items() if value is not None},
+            **{name: value for name, value in fields.items() if value is not None},
         }
 
 
@@ -101,18 +101,18 @@ def compile_index(
     """Compile a model for each of its inputs, pipeline sizes and casts; gives the file name of a model index, which
     `benchmark` takes. What cannot be compiled is told and left out; if that is everything, the error is raised."""
     logs.set_verbosity(verbosity)
-    asked = _device(compiler_target, device_type)
+    target_device = _device(compiler_target, device_type)
     settings, sizes, casts = _flags(compiler_args or {}, settings or {}, pipeline_sizes, cast_modes)
     chosen = model_of(model, model_name or "")
-    made = chosen.made()
-    if hasattr(made, "eval"):
-        made.eval()
+    module = chosen.made()
+    if hasattr(module, "eval"):
+        module.eval()
     said: Mapping[str, Any] = settings
 
     def build(variant: Variant, folder: Path, name: str) -> tuple[Any, dict[str, Any]]:
-        device = asked or _default_device(variant.pipeline_size)
+        device = target_device or _default_device(variant.pipeline_size)
         call = as_arguments(variant.given.value)
-        path = _compiled(made, call, device, variant.pipeline_size, variant.settings | dict(said), folder / name)
+        path = _compiled(module, call, device, variant.pipeline_size, variant.settings | dict(said), folder / name)
         return path, {"device": device}
 
     variants = _variants(inputs, batch_sizes, sizes, casts, performance_levels)
@@ -145,13 +145,13 @@ def compile(
     name = model_name or (model if isinstance(model, str) else getattr(model, "__name__", type(model).__name__))
 
     def build(variant: Variant, folder: Path, called: str) -> tuple[Any, dict[str, Any]]:
-        told = dict(compiler_args or {})
+        arguments = dict(compiler_args or {})
         if variant.pipeline_size > 1:
-            told[PIPELINE_CORES] = str(variant.pipeline_size)
+            arguments[PIPELINE_CORES] = str(variant.pipeline_size)
         if variant.performance_level is not None or variant.cast_mode is not None:
-            told[FAST_MATH] = variant.cast_mode or variant.performance_level
+            arguments[FAST_MATH] = variant.cast_mode or variant.performance_level
         folder.mkdir(parents=True, exist_ok=True)
-        return compile_fn(model, variant.given.value, str(folder), called, compiler_args=told, **more), {}
+        return compile_fn(model, variant.given.value, str(folder), called, compiler_args=arguments, **more), {}
 
     variants = _variants(inputs, batch_sizes, pipeline_sizes, cast_modes, performance_levels)
     return _index(build, variants, Path(str(name)).name, models_dir, filename)
@@ -206,31 +206,31 @@ def _variants(
     for cast in casts:
         if cast is not None:
             _cast(cast)
-    for (number, given), size in itertools.product(enumerate(sets), sizes):
+    for (number, example), size in itertools.product(enumerate(sets), sizes):
         for level, cast in itertools.product(levels, casts):
-            yield Variant(number, given, size, cast, level)
+            yield Variant(number, example, size, cast, level)
 
 
-def _listed(given: Any) -> list[Any]:
+def _listed(value: Any) -> list[Any]:
     """A list parameter, which also takes one value; [None] where nothing is asked for."""
-    if isinstance(given, list | tuple):
-        return list(given) or [None]
-    return [given]
+    if isinstance(value, list | tuple):
+        return list(value) or [None]
+    return [value]
 
 
 def _cast(name: str) -> str:
-    found = SPELLINGS.get(str(name).lower(), str(name).lower())
-    if found not in CASTS:
+    mode = SPELLINGS.get(str(name).lower(), str(name).lower())
+    if mode not in CASTS:
         raise unknown("cast mode", name, [*CASTS, *SPELLINGS])
-    return found
+    return mode
 
 
-def _compiled(made: Any, call: Arguments, device: str, chips: int, settings: dict[str, Any], path: Path) -> Path:
+def _compiled(source: Any, call: Arguments, device: str, chips: int, settings: dict[str, Any], path: Path) -> Path:
     # Not at the top: they import torch.
     from proveout.engine.compiled import compile as compiled
     from proveout.measure.pipeline import pipelined, save_pipeline
 
-    module = files.compilable(made, call)
+    module = files.compilable(source, call)
     if chips > 1:
         _check_chips(device, chips)
         return save_pipeline(pipelined(module, call, device, chips, settings), path)
@@ -247,16 +247,16 @@ def _check_chips(device: str, chips: int) -> None:
         )
 
 
-def _device(target: str | None, asked: str | None) -> str | None:
+def _device(target: str | None, device_type: str | None) -> str | None:
     """What is compiled for: a card by any of its names; one of Amazon's is told and stays the default."""
     if target is None or target.lower() in TARGETS:
         if target is not None:
             log.warning(
                 "There is no %s here: compiled for %s. Name another card with compiler_target, such as n300.",
                 target,
-                asked or DEFAULT,
+                device_type or DEFAULT,
             )
-        return None if asked is None else find(asked).name
+        return None if device_type is None else find(device_type).name
     names = {name.partition(":")[2]: name for name, info in devices().items() if info.times == "modelled"}
     return find(names.get(target, target)).name
 

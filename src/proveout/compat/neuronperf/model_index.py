@@ -111,16 +111,16 @@ def filter(index: Index | str | Path, **wanted: Any) -> Index:
 
     A field may be named in the plural, as in `batch_sizes=[1, 2]`.
     """
-    found = _loaded(index)
-    for given, values in wanted.items():
+    listed = _loaded(index)
+    for key, values in wanted.items():
         if values is None:
             continue
-        name = given[:-1] if given.endswith("s") and given[:-1] in PLURAL else given
+        name = key[:-1] if key.endswith("s") and key[:-1] in PLURAL else key
         choices = list(values) if isinstance(values, Sequence) and not isinstance(values, str) else [values]
-        entries = [IMPLIED | entry for entry in found["model_configs"]]
+        entries = [IMPLIED | entry for entry in listed["model_configs"]]
         kept = [name in entry and entry[name] in choices for entry in entries]
-        found["model_configs"] = [e for e, keep in zip(found["model_configs"], kept) if keep]
-    return found
+        listed["model_configs"] = [e for e, keep in zip(listed["model_configs"], kept) if keep]
+    return listed
 
 
 def copy(old_index: Index | str | Path, new_index: str | Path, new_dir: str | Path) -> str:

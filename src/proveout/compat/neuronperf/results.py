@@ -32,13 +32,13 @@ NOT_STAMPED = {
 
 def stamps_of(path: str, n_models: int) -> list[Timer]:
     """A Timer for each copy of the model; empty where its function did not run."""
-    found = []
+    stamps = []
     for number in range(n_models):
         spans: list[list[int]] = []
         with suppress(OSError, ValueError):
             spans.append(json.loads(Path(f"{path}-{number}").read_text()))
-        found.append(Timer.of([s for s, _ in spans], [e for _, e in spans], "ns"))
-    return found
+        stamps.append(Timer.of([s for s, _ in spans], [e for _, e in spans], "ns"))
+    return stamps
 
 
 class Pair(tuple[dict[str, Any], dict[str, Any]]):
@@ -47,9 +47,9 @@ class Pair(tuple[dict[str, Any], dict[str, Any]]):
     outcome: Outcome
 
     def __new__(cls, config: dict[str, Any], results: dict[str, Any], outcome: Outcome) -> Pair:
-        made = super().__new__(cls, (config, results))
-        made.outcome = outcome
-        return made
+        pair = super().__new__(cls, (config, results))
+        pair.outcome = outcome
+        return pair
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Pair, (*self, self.outcome)
@@ -60,8 +60,8 @@ class Pair(tuple[dict[str, Any], dict[str, Any]]):
         return getattr(self.outcome, name)
 
 
-def pair(task: Task, outcome: Outcome, told: Mapping[str, Any], setup: Mapping[str, list[Timer]]) -> Pair:
-    """`told` is what only NeuronPerf's arguments and the model index say of this configuration."""
+def pair(task: Task, outcome: Outcome, settings: Mapping[str, Any], setup: Mapping[str, list[Timer]]) -> Pair:
+    """`settings` are what only NeuronPerf's arguments and the model index say of this configuration."""
     configuration = outcome.configuration
     began = time.localtime(time.time() - (time.perf_counter_ns() - outcome.started_ns) / 1e9)
     config = {
@@ -79,7 +79,7 @@ def pair(task: Task, outcome: Outcome, told: Mapping[str, Any], setup: Mapping[s
         "start_dts": time.strftime("%Y%m%d-%H%M%S", began),
         "stop_dts": time.strftime("%Y%m%d-%H%M%S"),
         "duration": configuration.duration_s,
-        **told,
+        **settings,
     }
     return Pair(config, _results(task, outcome, setup), outcome)
 
@@ -104,7 +104,7 @@ def _results(task: Task, outcome: Outcome, setup: Mapping[str, list[Timer]]) -> 
             "load": loads,
             "input": nothing,
             "warmup": list(nothing),
-            **{part: [found[part] for found in spans] for part in ("preprocess", "infer", "postprocess", "e2e")},
+            **{part: [span[part] for span in spans] for part in ("preprocess", "infer", "postprocess", "e2e")},
             "worker": [Timer.of(w.starts_ns[:1], w.ends_ns[-1:], "ns") for w in workers],
         },
         "cpu_percents": list(resources.get("cpu_percent", ())),
@@ -118,16 +118,16 @@ def _spans(worker: WorkerRun) -> dict[str, Timer]:
     inferred = worker.infer_ns
     if not len(inferred) and not len(worker.preprocess_ns) and not len(worker.postprocess_ns):
         inferred = ends - starts
-    found, at = {"e2e": Timer.of(starts, ends, "ns")}, starts
+    timers, at = {"e2e": Timer.of(starts, ends, "ns")}, starts
     for part, took in (
         ("preprocess", worker.preprocess_ns),
         ("infer", inferred),
         ("postprocess", worker.postprocess_ns),
     ):
         there = len(took) > 0
-        found[part] = Timer.of(at, at + took, "ns") if there else Timer.of([], [], "ns")
+        timers[part] = Timer.of(at, at + took, "ns") if there else Timer.of([], [], "ns")
         at = at + took if there else at
-    return found
+    return timers
 
 
 def get_reports(
@@ -138,38 +138,38 @@ def get_reports(
     `batch_sizes` correct the throughput, one for each of the inputs that were given to `benchmark`.
     """
     sizes = None if batch_sizes is None else [batch_sizes] if isinstance(batch_sizes, int) else list(batch_sizes)
-    made = []
+    reports = []
     for result in results:
         if not isinstance(result, tuple):
-            made += own_reports([result], cost_per_hour)
+            reports += own_reports([result], cost_per_hour)
             continue
-        config, found = result
-        outcome = result.outcome if isinstance(result, Pair) else _outcome(config, found)
+        config, measured = result
+        outcome = result.outcome if isinstance(result, Pair) else _outcome(config, measured)
         if sizes is not None:
             place = int(config.get("input_idx", 0))
             size = sizes[place if place < len(sizes) else -1]
             outcome = replace(outcome, configuration=replace(outcome.configuration, batch_size=size))
-        made.append(report(outcome, config, found, own_reports([outcome], cost_per_hour)[0]))
-    return made
+        reports.append(report(outcome, config, measured, own_reports([outcome], cost_per_hour)[0]))
+    return reports
 
 
 def report(outcome: Outcome, config: Mapping[str, Any], results: Mapping[str, Any], own: Report) -> Report:
     """A report of ours with NeuronPerf's words."""
-    told = {name: value for name, value in config.items() if name not in own}
-    found = own | told | {"model_filename": config["model_filename"], "outcome": own["status"]}
-    found["status"] = FINISHED if own["status"] == "passed" else ERROR
+    extra = {name: value for name, value in config.items() if name not in own}
+    merged = own | extra | {"model_filename": config["model_filename"], "outcome": own["status"]}
+    merged["status"] = FINISHED if own["status"] == "passed" else ERROR
     reasons = dict(own["reasons"])
     for name, timers in (("setup_avg_ms", "setup"), ("env_setup_avg_ms", "env_setup")):
         took = [timer.avg("ms") for timer in results["timers"].get(timers, ()) if len(timer)]
-        found[name] = float(np.mean(took)) if took else None
+        merged[name] = float(np.mean(took)) if took else None
         if not took:
             reasons[name] = f"no {timers}_fn was given"
     for name, reason in NOT_STAMPED.items():
-        found[name], reasons[name] = None, reason
-    found["throughput_modelled"] = _modelled(outcome, own)
-    if found["throughput_modelled"] is None:
+        merged[name], reasons[name] = None, reason
+    merged["throughput_modelled"] = _modelled(outcome, own)
+    if merged["throughput_modelled"] is None:
         reasons["throughput_modelled"] = "the time of this device is not modelled"
-    return found | {"reasons": reasons}
+    return merged | {"reasons": reasons}
 
 
 def _modelled(outcome: Outcome, own: Report) -> float | None:
@@ -188,11 +188,11 @@ def _modelled(outcome: Outcome, own: Report) -> float | None:
 
 def _outcome(config: Mapping[str, Any], results: Mapping[str, Any]) -> Outcome:
     """Of a pair that is no more than two dicts: its calls are those of its Timers."""
-    for what, given, names in (
+    for what, value, names in (
         ("config", config, ("model_name", "device_type", "batch_size", "n_models")),
         ("results", results, ("status", "timers", "workers_per_model")),
     ):
-        missing = [name for name in names if name not in given]
+        missing = [name for name in names if name not in value]
         if missing:
             raise UsageError(f"a result has no {missing[0]!r} in its {what}: give what benchmark(…) returned.")
     per_model = int(results["workers_per_model"])

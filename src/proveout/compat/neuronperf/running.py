@@ -121,13 +121,13 @@ def benchmark(
     logs.set_verbosity(verbosity)
     if strange := more.keys() - OWN:
         raise unknown("option of benchmark", min(strange), [*inspect.signature(benchmark).parameters, *OWN])
-    given = model_filename if model_filename is not None else model
+    source = model_filename if model_filename is not None else model
     device = None if str(device_type).lower() == NEURON else device_type
     if device_type is not None and device is None:
         log.info("There is no Neuron device here: a model runs where it was compiled for, or on the CPU.")
     if eval_metrics is not None:
         return evaluate(
-            given,
+            source,
             inputs,
             eval_metrics,
             eval_target_col=eval_target_col,
@@ -160,7 +160,7 @@ def benchmark(
         return model_of(which, name)
 
     subjects = subjects_of(
-        given,
+        source,
         inputs,
         batch_sizes,
         pipeline_sizes,
@@ -193,24 +193,24 @@ def benchmark(
         if value is None:
             log.debug("%s was not specified, assuming default.", what)
     whole = sum(task.configuration.duration_s for task, _ in planned)
-    log.info("Benchmarking '%s', ~%s remaining.", _shown(given), _time(whole))
+    log.info("Benchmarking '%s', ~%s remaining.", _shown(source), _time(whole))
     limits = controller.Limits(call_timeout, total_timeout, memory_limit)
     with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
         tasks = [_stamped(task, Path(folder), number) for number, (task, _) in enumerate(planned)]
         outcomes = benchmarking.run(tasks, limits, _say(verbosity), stats_interval)
         pairs = []
         for number, (outcome, task, (_, subject)) in enumerate(zip(outcomes, tasks, planned)):
-            told = _told(subject, cast_modes, performance_levels) | {"stats_interval": stats_interval}
+            settings = _told(subject, cast_modes, performance_levels) | {"stats_interval": stats_interval}
             copies = outcome.configuration.n_models
             setup = {n: stamps_of(str(Path(folder, f"{n}{number}")), copies) for n in ("setup", "env_setup")}
-            pairs.append(pair(task, outcome, told, setup))
+            pairs.append(pair(task, outcome, settings, setup))
     if return_timers and not keep:
         return pairs
     pcc = more.get("pcc", 0.99)
-    made = records.records(outcomes, map(records.workload_of, (task for task, _ in planned)), pcc=pcc)
-    if keep and (reason := records.keep(made, cache_dir)):
+    kept = records.records(outcomes, map(records.workload_of, (task for task, _ in planned)), pcc=pcc)
+    if keep and (reason := records.keep(kept, cache_dir)):
         log.info("Not kept: %s", reason)
-    return pairs if return_timers else [_report(p, record.report) for p, record in zip(pairs, made)]
+    return pairs if return_timers else [_report(p, record.report) for p, record in zip(pairs, kept)]
 
 
 def evaluate(
@@ -233,16 +233,16 @@ def evaluate(
     logs.set_verbosity(verbosity)
     if any(count not in (None, 1, [1], (1,)) for count in (n_models, workers_per_model)) or duration:
         log.debug("Outputs do not depend on copies, workers or duration: one copy goes once through the dataset.")
-    asked = batch_sizes if batch_size is None else batch_size
-    sizes = [] if asked is None else counts("batch_sizes", asked, ())
+    wanted_sizes = batch_sizes if batch_size is None else batch_size
+    sizes = [] if wanted_sizes is None else counts("batch_sizes", wanted_sizes, ())
     device = None if str(device_type).lower() == NEURON else device_type
     log.info("Evaluating '%s'.", _shown(model_filename))
-    found: list[Report] = []
+    reports: list[Report] = []
     for which, name, size in _evaluated(model_filename, sizes, is_dataset(dataset)):
         own: dict[str, Any] = {"batch_size": size, "device_type": device, "model_name": model_name or name}
-        found += evaluation.evaluate(which, dataset, metrics, eval_target_col=eval_target_col, **own, **more)
+        reports += evaluation.evaluate(which, dataset, metrics, eval_target_col=eval_target_col, **own, **more)
     words = {"passed": "finished"}
-    return [r | {"status": words.get(r["status"], "error"), "outcome": r["status"]} for r in found]
+    return [r | {"status": words.get(r["status"], "error"), "outcome": r["status"]} for r in reports]
 
 
 def _evaluated(model: Any, sizes: Sequence[int], batched: bool) -> list[tuple[Any, str, int | None]]:
@@ -267,15 +267,15 @@ def _tasks(
     sizes = counts("pipeline_sizes", subject.pipeline_sizes, (1,))
     if not is_bare(device) or max(sizes) == 1:
         return benchmarking.plan([subject], duration, n_models, workers, **options)
-    found = []
+    tasks = []
     for size in sizes:
         if size > 1:
             log.warning("'%s' runs whole on %s: pipeline_size %d only counts places.", subject.model.name, device, size)
         copies = n_models or sorted({1, max(1, (max_models(device) or 1) // size)})
         each = workers if workers is not None or size == 1 else size
         for task in benchmarking.plan([replace(subject, pipeline_sizes=1)], duration, copies, each, **options):
-            found.append(replace(task, configuration=replace(task.configuration, pipeline_size=size)))
-    return found
+            tasks.append(replace(task, configuration=replace(task.configuration, pipeline_size=size)))
+    return tasks
 
 
 def _stamped(task: Task, folder: Path, number: int) -> Task:
@@ -295,16 +295,16 @@ def _told(subject: Subject, cast_modes: Any, performance_levels: Any) -> dict[st
     def first(value: Any) -> Any:
         return value[0] if isinstance(value, list | tuple) and value else value
 
-    told: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "input_idx": entry.get("input_idx", 0),
         "cast_mode": entry.get("cast_mode", first(cast_modes)),
         "performance_level": entry.get("performance_level", first(performance_levels)),
     }
     if entry:
-        told["model_filename"] = entry["filename"]
+        settings["model_filename"] = entry["filename"]
     elif file := _file(subject.model):
-        told["model_filename"] = file
-    return told
+        settings["model_filename"] = file
+    return settings
 
 
 def _file(model: Model) -> str:
@@ -315,9 +315,9 @@ def _file(model: Model) -> str:
     return str(arguments[0]) if arguments and isinstance(arguments[0], str) else ""
 
 
-def _report(made: Pair, own: Any) -> Report:
-    config, results = made
-    return report(made.outcome, config, results, own)
+def _report(pair: Pair, own: Any) -> Report:
+    config, results = pair
+    return report(pair.outcome, config, results, own)
 
 
 def _kinds(cast_modes: Any, performance_levels: Any) -> tuple[Any, Any]:
@@ -332,8 +332,8 @@ def _in_order(dataset: Any, workers: int) -> Iterable[Any]:
     return iter(dataset)
 
 
-def _shown(given: Any) -> str:
-    return os.fspath(given) if isinstance(given, str | Path) else getattr(given, "__name__", type(given).__name__)
+def _shown(value: Any) -> str:
+    return os.fspath(value) if isinstance(value, str | Path) else getattr(value, "__name__", type(value).__name__)
 
 
 def _time(seconds: float) -> str:

@@ -16,13 +16,13 @@ def benchmark(model_filename: Any, inputs: Any, *args: Any, **kwargs: Any) -> li
     arrays. A dict of them is one argument, as Keras takes it."""
     _refuse_without_tensorflow()
     running.log.debug("TensorFlow models run as they are on the CPU.")
-    asked = {"multiinterpreter": True, "device_type": "cpu", **kwargs}
+    options = {"multiinterpreter": True, "device_type": "cpu", **kwargs}
     whole = [_one(each) for each in inputs] if isinstance(inputs, list) else _one(inputs)
     if not _is_keras(model_filename):
-        return running.benchmark(model_filename, whole, *args, **asked)
+        return running.benchmark(model_filename, whole, *args, **options)
     with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
         path = _saved(model_filename, Path(folder, model_filename.name))
-        named = {"model_name": model_filename.name, **asked}
+        named = {"model_name": model_filename.name, **options}
         return running.benchmark(path, whole, *args, **named)
 
 
@@ -44,8 +44,8 @@ def evaluate(*args: Any, **kwargs: Any) -> NoReturn:
     raise UsageError("evaluate takes PyTorch models: proveout.torch.evaluate. Keras has model.evaluate.")
 
 
-def _one(given: Any) -> Any:
-    return (given,) if isinstance(given, dict) else given
+def _one(value: Any) -> Any:
+    return (value,) if isinstance(value, dict) else value
 
 
 def _is_keras(model: Any) -> bool:

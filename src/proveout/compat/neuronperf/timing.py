@@ -16,10 +16,10 @@ PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 def timestamp_convert(timestamps: Any, input_time_unit: str, output_time_unit: str) -> Any:
     """One time, or an array of them, in another unit: `s`, `ms`, `us` or `ns`."""
-    given, wanted = (_per_second(unit) for unit in (input_time_unit, output_time_unit))
+    input_rate, output_rate = (_per_second(unit) for unit in (input_time_unit, output_time_unit))
     if isinstance(timestamps, list | tuple):
         timestamps = np.array(timestamps)
-    return timestamps * (wanted / given) if wanted != given else timestamps
+    return timestamps * (output_rate / input_rate) if output_rate != input_rate else timestamps
 
 
 def _per_second(unit: str) -> int:

@@ -93,16 +93,16 @@ def _check(model: Any, inputs: Any) -> None:
 
 def _hash(model: Any, inputs: dict[str, Any] | None) -> str:
     """Of what the ONNX file depends on: the model, its numbers and the shapes of its inputs."""
-    made = hashlib.sha256()
+    digest = hashlib.sha256()
     if isinstance(model, (str, Path)):
-        made.update(Path(model).read_bytes())
+        digest.update(Path(model).read_bytes())
     else:
-        made.update(str(model).encode())
+        digest.update(str(model).encode())
         for name, tensor in model.state_dict().items():
-            made.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}{tensor.double().sum().item()!r}".encode())
+            digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}{tensor.double().sum().item()!r}".encode())
     for name, value in sorted((inputs or {}).items()):
-        made.update(f"{name}{getattr(value, 'shape', value)}{getattr(value, 'dtype', '')}".encode())
-    return made.hexdigest()[:16]
+        digest.update(f"{name}{getattr(value, 'shape', value)}{getattr(value, 'dtype', '')}".encode())
+    return digest.hexdigest()[:16]
 
 
 def _say(monitor: bool, text: str) -> None:

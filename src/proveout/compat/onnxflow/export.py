@@ -35,6 +35,8 @@ class ExportPytorchModel(Stage):
     def fire(self, state: State) -> State:
         import torch
 
+        from proveout.compat.onnxflow.flat import exportable
+
         if not isinstance(state.model, torch.nn.Module):
             raise StageError(f"export_pytorch takes a torch.nn.Module, not {type(state.model).__name__}.")
         inputs = dict(state.inputs or {})
@@ -42,7 +44,7 @@ class ExportPytorchModel(Stage):
         arguments = (*args, inputs) if inputs else args
         with torch.no_grad():
             torch.onnx.export(
-                state.model,
+                exportable(state.model, args, inputs),
                 arguments,
                 state.base_onnx_file,
                 opset_version=state.config.onnx_opset,

@@ -101,8 +101,8 @@ class TorchTtnnOption:
             return settings
         spec = None if isinstance(self.device, str) else self.device.spec
         chips = spec.chips if spec else 1
-        asked = chips if self.data_parallel is True else int(self.data_parallel)
-        if chips < 2 or asked != chips:
+        wanted = chips if self.data_parallel is True else int(self.data_parallel)
+        if chips < 2 or wanted != chips:
             raise UsageError(
                 f"data_parallel={self.data_parallel!r} needs a device of as many chips; this one has {chips}. "
                 "Open one: ttnn.open_mesh_device(ttnn.MeshShape(1, 2))."
@@ -132,19 +132,19 @@ def ttnn_backend(gm: Any, example_inputs: list[torch.Tensor] | None = None, *, o
 
 def _note(option: TorchTtnnOption, traced: TraceFiles | None, function: GraphFunction, compiled: CompiledGraph) -> None:
     """Leave in the option what its fields ask for."""
-    given = function.gm.graph
-    graph = fx_graph(compiled.program) if compiled.program.steps or not compiled.coverage.on_host else given
+    original = function.gm.graph
+    graph = fx_graph(compiled.program) if compiled.program.steps or not compiled.coverage.on_host else original
     option._out_fx_graphs.append(graph)
     if traced is not None:
-        traced.write(given, graph, backward=function.name.endswith("backward"))
+        traced.write(original, graph, backward=function.name.endswith("backward"))
     if option.metrics_path:
-        option.original_schema_list += collect_input_variations_from_list_nodes(given.nodes)
-        option.compiled_schema_list += collect_compiled(graph.nodes, given.nodes)
+        option.original_schema_list += collect_input_variations_from_list_nodes(original.nodes)
+        option.compiled_schema_list += collect_compiled(graph.nodes, original.nodes)
     if option.run_mem_analysis and compiled.chip is not None:
         placed = option.run_eviction_opt
         option.memory_manager = analysed(compiled.program, compiled.chip, placed=placed, verbose=option.verbose)
     if option.export_code:
-        option._aten_fx_graphs[-1].append(given)
+        option._aten_fx_graphs[-1].append(original)
         option._ttnn_fx_graphs[-1].append(graph)
         function.on_run = partial(_export, option, function)
 

@@ -87,18 +87,22 @@ def collect_input_variation_from_node(node: Node) -> InputVariation | None:
     if not isinstance(node.target, torch._ops.OpOverload):
         return None
     schema = {argument.name: str(argument.type) for argument in node.target._schema.arguments}
-    given = {**dict(zip(schema, node.args)), **node.kwargs}
-    return InputVariation(str(node.target), tuple(_input(schema[name], name, value) for name, value in given.items()))
+    arguments = {**dict(zip(schema, node.args)), **node.kwargs}
+    return InputVariation(
+        str(node.target), tuple(_input(schema[name], name, value) for name, value in arguments.items())
+    )
 
 
 def collect_input_variations_from_list_nodes(nodes: Iterable[Node]) -> list[InputVariation]:
     """How each of these nodes was called, in order."""
-    return [found for node in nodes if (found := collect_input_variation_from_node(node)) is not None]
+    return [variation for node in nodes if (variation := collect_input_variation_from_node(node)) is not None]
 
 
-def collect_compiled(nodes: Iterable[Node], given: Iterable[Node]) -> list[InputVariation | ConvertedInput]:
+def collect_compiled(nodes: Iterable[Node], originals: Iterable[Node]) -> list[InputVariation | ConvertedInput]:
     """What became of the captured calls: ttnn's own with where each comes from, and those left on the host."""
-    before = {node.name: found for node in given if (found := collect_input_variation_from_node(node)) is not None}
+    before = {
+        node.name: variation for node in originals if (variation := collect_input_variation_from_node(node)) is not None
+    }
     compiled: list[InputVariation | ConvertedInput] = []
     for node in nodes:
         original = before.get(node.meta["origin"].node) if "origin" in node.meta else None

@@ -27,18 +27,18 @@ TRACE = "import sys; from proveout.cli import main; sys.exit(main(['trace', *sys
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(prog="stat_models", description="Trace the ops of the original's models.")
-    made.add_argument("--out_folder", "-o", default="stat", help="where raw dumps and reports go")
-    made.add_argument("--use_torch_ttnn", action="store_true", help="trace what the compiler makes of the graphs")
-    made.add_argument("--trace_orig", action="store_true", help="trace the ATen graphs; the default")
-    made.add_argument("--trace_modi", action="store_true", help="trace the compiled Programs")
-    made.add_argument("--backward", action="store_true", help="also the backward graphs")
-    made.add_argument("--graphviz", action="store_true", help="of --use_torch_ttnn; drawn with gen_graphviz instead")
-    made.add_argument("--model_more", action="store_true", help="every model of torchvision")
-    made.add_argument("--model_sow2_list1", action="store_true", help="the original's second list")
-    made.add_argument("--profile", action="store_true", help="also a Chrome trace of each model")
-    made.add_argument("--model", action="append", help="this one, of the lists; ours")
-    return made
+    options = argparse.ArgumentParser(prog="stat_models", description="Trace the ops of the original's models.")
+    options.add_argument("--out_folder", "-o", default="stat", help="where raw dumps and reports go")
+    options.add_argument("--use_torch_ttnn", action="store_true", help="trace what the compiler makes of the graphs")
+    options.add_argument("--trace_orig", action="store_true", help="trace the ATen graphs; the default")
+    options.add_argument("--trace_modi", action="store_true", help="trace the compiled Programs")
+    options.add_argument("--backward", action="store_true", help="also the backward graphs")
+    options.add_argument("--graphviz", action="store_true", help="of --use_torch_ttnn; drawn with gen_graphviz instead")
+    options.add_argument("--model_more", action="store_true", help="every model of torchvision")
+    options.add_argument("--model_sow2_list1", action="store_true", help="the original's second list")
+    options.add_argument("--profile", action="store_true", help="also a Chrome trace of each model")
+    options.add_argument("--model", action="append", help="this one, of the lists; ours")
+    return options
 
 
 def models(args: argparse.Namespace) -> list[str]:

@@ -35,13 +35,13 @@ class TraceFiles:
         missing = [key for key in KEYS[:2] if key not in option]
         if missing:
             raise UsageError(f"tracer_option has no {missing[0]!r}.")
-        asked = bool(option.get("trace_orig", True)), bool(option.get("trace_modi", False))
-        return TraceFiles(str(option["model_name"]), Path(option["out_folder"]), *asked)
+        switches = bool(option.get("trace_orig", True)), bool(option.get("trace_modi", False))
+        return TraceFiles(str(option["model_name"]), Path(option["out_folder"]), *switches)
 
     def write(self, original: Graph, modified: Graph, *, backward: bool) -> None:
         prefix = f"{'bw' if backward else 'fw'}_{self.model_name}"
-        for kind, asked, graph in (("orig", self.trace_orig, original), ("modi", self.trace_modi, modified)):
-            if not asked:
+        for kind, wanted, graph in (("orig", self.trace_orig, original), ("modi", self.trace_modi, modified)):
+            if not wanted:
                 continue
             stem = f"{prefix}_{kind}"
             path = self.out_folder / "raw" / f"{stem}_{self.written.get(stem, 0)}.json"

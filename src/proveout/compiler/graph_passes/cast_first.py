@@ -32,8 +32,8 @@ def cast_first(gm: GraphModule) -> GraphModule:
 
 def _only_cast_to(view: Node) -> torch.dtype | None:
     """The one dtype that everything made of a view is cast to; None where something reads it as integers."""
-    found = {_cast_dtype(user, view) if user.target not in MOVES else _only_cast_to(user) for user in view.users}
-    return found.pop() if len(found) == 1 else None
+    dtypes = {_cast_dtype(user, view) if user.target not in MOVES else _only_cast_to(user) for user in view.users}
+    return dtypes.pop() if len(dtypes) == 1 else None
 
 
 def _cast_dtype(user: Node, operand: Node) -> torch.dtype | None:
@@ -59,15 +59,15 @@ def _rebuild(gm: GraphModule, source: Node, view: Node, dtype: torch.dtype) -> N
 
 def _again(gm: GraphModule, after: Node, view: Node) -> None:
     with gm.graph.inserting_before(view):
-        made = gm.graph.call_function(view.target, (after, *view.args[1:]), dict(view.kwargs))  # type: ignore[arg-type]
-        made.meta = {**view.meta, "val": view.meta["val"].to(_dtype(after)), "replaces": view.name}
+        moved = gm.graph.call_function(view.target, (after, *view.args[1:]), dict(view.kwargs))  # type: ignore[arg-type]
+        moved.meta = {**view.meta, "val": view.meta["val"].to(_dtype(after)), "replaces": view.name}
     for user in list(view.users):
         if user.target in MOVES:
-            _again(gm, made, user)
+            _again(gm, moved, user)
         elif user.target is aten._to_copy.default:
-            user.replace_all_uses_with(made)
+            user.replace_all_uses_with(moved)
         else:
-            user.replace_input_with(view, made)
+            user.replace_input_with(view, moved)
 
 
 def _dtype(node: Any) -> torch.dtype | None:

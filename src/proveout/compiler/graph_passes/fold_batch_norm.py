@@ -31,9 +31,9 @@ def _folds(norm: Node) -> bool:
     layer = _layer(product) if isinstance(product, Node) else None
     if layer is None or len(layer.node.users) > 1 or layer.node.meta["val"].dtype != torch.float32:
         return False
-    given = [p for p in (*parameters, layer.weight, layer.bias) if p is not None]
+    tensors = [p for p in (*parameters, layer.weight, layer.bias) if p is not None]
     used = {user.args[1] for user in norm.users if user.users}
-    return used <= {0} and all(isinstance(p, Node) and p.op in ("placeholder", "get_attr") for p in given)
+    return used <= {0} and all(isinstance(p, Node) and p.op in ("placeholder", "get_attr") for p in tensors)
 
 
 @dataclass(frozen=True)

@@ -59,17 +59,17 @@ class _Rewriter:
         self.given = {**dict(zip(names, node.args)), **node.kwargs}
 
     def add(self, op: Any, *args: Any, **kwargs: Any) -> Node:
-        made = self.gm.graph.call_function(op, args, kwargs)
+        node = self.gm.graph.call_function(op, args, kwargs)
         values = torch.fx.node.map_arg(args, lambda n: n.meta["val"])
-        made.meta = {**self.node.meta, "val": op(*values, **kwargs), "replaces": self.node.name}
-        return made
+        node.meta = {**self.node.meta, "val": op(*values, **kwargs), "replaces": self.node.name}
+        return node
 
     def constant(self, tensor: torch.Tensor) -> Node:
         name = f"_inside_{self.node.name}"
         self.gm.register_buffer(name, tensor, persistent=False)
-        made = self.gm.graph.get_attr(name)
-        made.meta = {"val": self.node.meta["val"].new_empty(tensor.shape, dtype=tensor.dtype)}
-        return made
+        node = self.gm.graph.get_attr(name)
+        node.meta = {"val": self.node.meta["val"].new_empty(tensor.shape, dtype=tensor.dtype)}
+        return node
 
     def view(self, node: Node, *shape: int) -> Node:
         return node if tuple(node.meta["val"].shape) == shape else self.add(aten.view.default, node, list(shape))
@@ -90,8 +90,8 @@ class _Rewriter:
         steps = [d for d, (size, stride) in enumerate(zip(sizes, strides)) if size > 1 and stride > 0]
         order = tuple(sorted(steps, key=lambda d: -strides[d]))
         picked = tuple(sizes[d] for d in order), tuple(strides[d] for d in order)
-        found = Box(order, *picked, int(self.given.get("storage_offset") or 0))
-        return found if found.nests else None
+        box = Box(order, *picked, int(self.given.get("storage_offset") or 0))
+        return box if box.nests else None
 
 
 def _viewed(to: _Rewriter) -> Node | None:

@@ -36,26 +36,26 @@ def evict(program: Program, chip: DeviceSpec, settings: Settings) -> Program:
     if memory_use(program, chip, settings).fits:
         return program
     weights = _by_cost_of_streaming(program)
-    found: dict[int, Program] = {}
+    fitting: dict[int, Program] = {}
 
     def fits(streamed: int) -> bool:
         try:
-            made = _Eviction(program, chip, settings, frozenset(weights[:streamed])).run()
+            evicted = _Eviction(program, chip, settings, frozenset(weights[:streamed])).run()
         except OutOfMemory:
             return False
-        if memory_use(made, chip, settings).fits:
-            found[streamed] = made
-        return streamed in found
+        if memory_use(evicted, chip, settings).fits:
+            fitting[streamed] = evicted
+        return streamed in fitting
 
     tried = sorted({0, len(weights), *(2**n for n in range(len(weights).bit_length()))})
     failed = [n for n in tried if not fits(n)]
-    if not found and program.state:
+    if not fitting and program.state:
         return evict(_giving_up_state(program), chip, settings)
-    if not found:
+    if not fitting:
         return program  # the plan says what is short
-    between = range(max((n for n in failed if n < min(found)), default=0) + 1, min(found))
+    between = range(max((n for n in failed if n < min(fitting)), default=0) + 1, min(fitting))
     bisect.bisect_left(between, True, key=fits)
-    return min(found.values(), key=lambda p: program_ns(step_times(p, chip, settings), settings))
+    return min(fitting.values(), key=lambda p: program_ns(step_times(p, chip, settings), settings))
 
 
 def _giving_up_state(program: Program) -> Program:
@@ -68,7 +68,7 @@ def _by_cost_of_streaming(program: Program) -> list[str]:
     """Setup results that the body reads from the device: those read least often first, of those the largest."""
     moved = prepared(program)
     written = {weight for weight, _ in program.state}
-    made = {
+    makers = {
         n
         for s in program.setup
         for n in s.outputs
@@ -76,7 +76,7 @@ def _by_cost_of_streaming(program: Program) -> list[str]:
     }
     reads: dict[str, int] = {}
     for step in program.body:
-        for name in made.intersection(step.uses):
+        for name in makers.intersection(step.uses):
             reads[name] = reads.get(name, 0) + 1
     return sorted(reads, key=lambda n: (reads[n], -program.specs[n].nbytes))
 
@@ -115,9 +115,9 @@ class _Eviction:
         setup, self.steps = tuple(self.steps), []
         for step in self.program.body:
             self._next(step)
-        given = {*self.program.inputs, *self.program.weights, *(c.name for c in self.program.constants)}
-        made = {n for s in (*setup, *self.steps) for n in s.outputs}
-        specs = {n: s for n, s in self.specs.items() if n in given | made}
+        resident = {*self.program.inputs, *self.program.weights, *(c.name for c in self.program.constants)}
+        computed = {n for s in (*setup, *self.steps) for n in s.outputs}
+        specs = {n: s for n, s in self.specs.items() if n in resident | computed}
         return replace(self.program, setup=setup, body=tuple(self.steps), specs=specs)
 
     def _end_setup(self) -> None:
@@ -148,12 +148,12 @@ class _Eviction:
 
     def _on_device(self, step: Step) -> None:
         try:
-            made = self._with_room(step)
+            moved = self._with_room(step)
         except OutOfMemory:
             # What is left are the Step's own operands, with gaps between them: lay them out afresh.
             self._move_out(self._movable(()), step.origin)
-            made = self._with_room(step)
-        self.steps.append(made)
+            moved = self._with_room(step)
+        self.steps.append(moved)
         for value in self.streamed.intersection(step.outputs):
             self._copy(value, step.origin)
         if self.position >= len(self.program.setup):
@@ -167,20 +167,20 @@ class _Eviction:
             on_host = value not in self.at and (value in self.copies or value in self.later)
             if on_host and step.kernel != TO_TORCH:  # which reads the host's copy as well
                 self._load(value, busy, step.origin)
-        made = with_refs(step, lambda r: Ref(self.at.get(r.name) or self.copies.get(r.name, r.name)))
+        moved = with_refs(step, lambda r: Ref(self.at.get(r.name) or self.copies.get(r.name, r.name)))
         while True:
-            if not made.on_host:
-                self.specs.update(zip(made.outputs, infer(made, self.specs, chips=self.program.chips)))
+            if not moved.on_host:
+                self.specs.update(zip(moved.outputs, infer(moved, self.specs, chips=self.program.chips)))
             try:
-                for value in made.outputs:
+                for value in moved.outputs:
                     self._allocate(value, value)
-                return made
+                return moved
             except OutOfMemory:
-                self._withdraw(made.outputs)
-                if made.attr("memory_config") == MEMORY_NAMES[L1]:
-                    attrs = {**dict(made.attrs), "memory_config": MEMORY_NAMES[DRAM]}
-                    made = replace(made, attrs=tuple(attrs.items()))
-                elif not self._make_room([self._size(v, v) for v in made.outputs], busy, step.origin):
+                self._withdraw(moved.outputs)
+                if moved.attr("memory_config") == MEMORY_NAMES[L1]:
+                    attrs = {**dict(moved.attrs), "memory_config": MEMORY_NAMES[DRAM]}
+                    moved = replace(moved, attrs=tuple(attrs.items()))
+                elif not self._make_room([self._size(v, v) for v in moved.outputs], busy, step.origin):
                     raise
 
     def _withdraw(self, values: Iterable[str]) -> None:

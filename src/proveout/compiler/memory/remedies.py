@@ -25,8 +25,8 @@ Compile = Callable[[GraphModule, Settings, DeviceSpec], Program]
 
 def with_remedies(reason: str, remedies: Iterable[str]) -> str:
     """The allocator's sentence, and what would fit."""
-    found = list(remedies)
-    return f"{reason} What fits: {'; or '.join(found)}." if found else f"{reason} Nothing that we tried would fit."
+    listed = list(remedies)
+    return f"{reason} What fits: {'; or '.join(listed)}." if listed else f"{reason} Nothing that we tried would fit."
 
 
 def program_remedies(program: Program, chip: DeviceSpec, settings: Settings) -> Iterator[str]:
@@ -42,8 +42,8 @@ def program_remedies(program: Program, chip: DeviceSpec, settings: Settings) -> 
     moved = evict(divided, chip, settings)
     if not memory_use(moved, chip, settings).fits:
         return
-    made = {n: s.kernel for s in divided.steps for n in s.outputs}
-    pieces = [n for s in whole.steps if not s.is_transfer for n in s.outputs if made.get(n) != s.kernel]
+    makers = {n: s.kernel for s in divided.steps for n in s.outputs}
+    pieces = [n for s in whole.steps if not s.is_transfer for n in s.outputs if makers.get(n) != s.kernel]
     away = [s.uses[0] for s in moved.body if s.kernel == FROM_DEVICE]
     streamed = [s.uses[0] for s in moved.setup if s.kernel == FROM_DEVICE]
     streamed += [n for s in divided.setup for n in s.outputs if _left(divided, n) and not _left(moved, n)]
@@ -106,8 +106,8 @@ def _listed(names: Sequence[str]) -> str:
 def _smaller_batches(gm: GraphModule, weights: frozenset[int]) -> Iterator[tuple[int, GraphModule]]:
     """The graph traced again with half the batch, a quarter …; none where its sizes are written into it."""
     values = [n.meta.get("val") for n in gm.graph.nodes if n.op == "placeholder"]
-    given = [v for i, v in enumerate(values) if i not in weights and isinstance(v, torch.Tensor) and v.dim()]
-    sizes = [int(v.shape[0]) for v in given]
+    tensors = [v for i, v in enumerate(values) if i not in weights and isinstance(v, torch.Tensor) and v.dim()]
+    sizes = [int(v.shape[0]) for v in tensors]
     whole = batch = max(sizes, key=sizes.count, default=1)
     while batch > 1:
         batch //= 2

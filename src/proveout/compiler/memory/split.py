@@ -1,12 +1,14 @@
-"""Divides Steps whose operands and results together exceed DRAM: pieces go through the chip one after another.
+"""Divides Steps that do not fit the chip: pieces go through it one after another; `cuts` has the exact divisions.
 
-What does not fit as a whole stays on the host, sliced before and joined after; `cuts` has the exact divisions.
+Where operands and results together exceed DRAM, the whole stays on the host, sliced before and joined after. Where a
+kernel's own buffers exceed a core's L1 (a convolution with many channels), pieces are sliced and joined on the chip.
 """
 
 from __future__ import annotations
 
 import bisect
 import functools
+from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -14,6 +16,7 @@ from proveout.chip.memory import bytes_per_bank
 from proveout.compiler.program_passes.hoist import hoist
 from proveout.compiler.program_passes.prune import prune
 from proveout.compiler.program_passes.settle_state import settle_state
+from proveout.kernels.cost import circular_bytes
 from proveout.kernels.row import Cut, HostForm
 from proveout.kernels.table import LAYOUT_NAMES, cuts, infer, kernels, kind_of
 from proveout.program import (
@@ -32,6 +35,8 @@ from proveout.program import (
 from proveout.types import DRAM, HOST, TILE, DeviceSpec, Origin, TensorSpec
 
 REASON = "too large for the device as a whole"
+MOST_PIECES = 32
+"""Of a Step that fits no core: beyond that, slices and joins cost more than the host."""
 
 
 def split(program: Program, chip: DeviceSpec) -> Program:
@@ -39,7 +44,7 @@ def split(program: Program, chip: DeviceSpec) -> Program:
     if program.chips > 1:
         return program  # host slices are of whole tensors, and the chips hold pieces of them
     work = _Split(program, chip)
-    if all(work.fits_alone(step) for step in program.steps):
+    if all(work.fits_alone(step) and work.fits_a_core(step) for step in program.steps):
         return program
     return settle_state(hoist(prune(work.run())))
 
@@ -96,6 +101,9 @@ class _Split:
             return True
         return sum(map(self._bytes, (*step.uses, *step.outputs))) <= self.chip.dram_bank_bytes
 
+    def fits_a_core(self, step: Step) -> bool:
+        return circular_bytes(step, self.specs, self.chip) <= self.chip.l1_allocatable
+
     def _bytes(self, name: str) -> int:
         return _in_dram(self.specs[name], self.chip)
 
@@ -107,7 +115,8 @@ class _Split:
         elif step.kernel == TO_TORCH and self._is_far(step.uses[0]) and not self._is_small(step.uses[0]):
             self._fetch_from_host(step)
         elif self.fits_alone(step):
-            self._whole(step)
+            division = None if self.fits_a_core(step) else self._divide_for_cores(step)
+            self._whole(step) if division is None else self._pieces(step, division)
         elif (_host_form(step) or kind_of(step) == "layout") and all(map(self._is_far, step.uses)):
             self._move_on_host(step)
         else:
@@ -154,12 +163,35 @@ class _Split:
     def _divide(self, step: Step) -> _Division | None:
         """The division with the fewest pieces, or else the smallest halves; None where nothing gets smaller."""
         ways = cuts(step, self.specs)
-        found = [d for cut in ways for near in (True, False) if (d := self._longest(step, cut, near)) is not None]
-        if found:
-            return min(found, key=lambda d: (len(d.bounds), not d.near))
+        divisions = [d for cut in ways for near in (True, False) if (d := self._longest(step, cut, near)) is not None]
+        if divisions:
+            return min(divisions, key=lambda d: (len(d.bounds), not d.near))
         halves = [_Division(cut, _half(cut), near=False, enough=False) for cut in ways]
         smaller = [d for d in halves if self._piece_bytes(step, d) < self._piece_bytes(step, d.whole)]
         return min(smaller, key=lambda d: self._piece_bytes(step, d), default=None)
+
+    def _divide_for_cores(self, step: Step) -> _Division | None:
+        """The fewest pieces whose own buffers fit a core; None where no cut gives such, and the host has to run it."""
+        for count in range(2, MOST_PIECES + 1):
+            for cut in cuts(step, self.specs):
+                length = -(-cut.extent // count // cut.granule) * cut.granule
+                division = _Division(cut, length, near=True)
+                if (
+                    length < cut.extent
+                    and self._piece_fits_a_core(step, division)
+                    and self._can_join_here(step, division)
+                ):
+                    return division
+        return None
+
+    def _piece_fits_a_core(self, step: Step, division: _Division) -> bool:
+        cut, length = division.cut, division.length
+        cut_along = {r.name: dim for key, dim in cut.operands.items() for r in refs(dict(step.attrs)[key])}
+        outputs = {n: self.specs[n].shape[cut.output] * length // cut.extent for n in step.outputs}
+        shorter = {n: _shorter(self.specs[n], dim, length) for n, dim in cut_along.items()}
+        shorter |= {n: _shorter(self.specs[n], cut.output, size) for n, size in outputs.items()}
+        piece = replace(step, attrs=tuple({**dict(step.attrs), **cut.attrs(length)}.items()))
+        return circular_bytes(piece, ChainMap(shorter, self.specs), self.chip) <= self.chip.l1_allocatable
 
     def _longest(self, step: Step, cut: Cut, near: bool) -> _Division | None:
         lengths = range(cut.granule, cut.extent, cut.granule)
@@ -193,7 +225,7 @@ class _Split:
         cut, origin = division.cut, step.origin
         self._load_wholes(step, cut)
         join_here = self._can_join_here(step, division)
-        made: dict[str, list[str]] = {name: [] for name in step.outputs}
+        pieces: dict[str, list[str]] = {name: [] for name in step.outputs}
         for number, (start, end) in enumerate(division.bounds):
             attrs = {**dict(step.attrs), **cut.attrs(end - start)}
             part = functools.cache(
@@ -206,8 +238,8 @@ class _Split:
             self.specs.update(zip(names, infer(self._renamed(piece), self.specs)))
             self._add(piece)
             for out, name in zip(step.outputs, names):
-                made[out].append(name if join_here else self._from_host(name, origin))
-        for out, names_made in made.items():
+                pieces[out].append(name if join_here else self._from_host(name, origin))
+        for out, names_made in pieces.items():
             tensors: tuple[Arg, ...] = tuple(map(Ref, names_made))
             if join_here:
                 self.steps.append(Step("ttnn.concat", (("tensors", tensors), ("dim", cut.output)), (out,), origin))

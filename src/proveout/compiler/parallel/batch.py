@@ -49,8 +49,10 @@ class BatchSplit:
 
 def split_batch(gm: GraphModule, weights: frozenset[int], chips: int) -> BatchSplit | str:
     """The graph cut over these chips, or why it cannot be."""
-    given = [n for n in gm.graph.nodes if n.op == "placeholder"]
-    tensors = [n for i, n in enumerate(given) if i not in weights and isinstance(n.meta.get("val"), torch.Tensor)]
+    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    tensors = [
+        n for i, n in enumerate(placeholders) if i not in weights and isinstance(n.meta.get("val"), torch.Tensor)
+    ]
     tensors = [n for n in tensors if shape_of(n)]
     if not tensors:
         return "no input has a batch"
@@ -175,20 +177,20 @@ def _resized(gm: GraphModule, outcomes: Mapping[Node, OpSplit], batch: int, rows
     graph = torch.fx.Graph()
     copies: dict[Node, Node] = {}
     graph.output(graph.graph_copy(gm.graph, copies))
-    made = GraphModule(gm, graph)
-    made.meta = dict(gm.meta)
+    module = GraphModule(gm, graph)
+    module.meta = dict(gm.meta)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     for node, outcome in outcomes.items():
         copy = copies[node]
         try:
-            copy.meta["val"] = value = _value(made, copy, outcome, batch, rows, mode)
+            copy.meta["val"] = value = _value(module, copy, outcome, batch, rows, mode)
         except RuntimeError as error:
             raise Mixes(_at(node, f"it cannot be made for {rows} rows ({str(error).splitlines()[0]})")) from None
         for old, new, split in zip(_results(node.meta.get("val")), _results(value), outcome.splits):
             if isinstance(old, torch.Tensor) and tuple(new.shape) != _scaled(tuple(old.shape), split, batch, rows):
                 raise Mixes(_at(node, f"for {rows} rows its shape is {tuple(new.shape)}"))
-    made.recompile()
-    return made
+    module.recompile()
+    return module
 
 
 def _value(graph: GraphModule, copy: Node, outcome: OpSplit, batch: int, rows: int, mode: FakeTensorMode) -> Any:

@@ -109,6 +109,6 @@ def nodes(arg: Any) -> Iterator[Node]:
 def dims_of(call: Call, name: str = "dim", of: str = "self") -> list[int]:
     """A `dim` argument as a list of positions; all dimensions where none is named."""
     rank = len(shape_of(call.args[of]))
-    given = call.args.get(name)
-    dims = [given] if isinstance(given, int) else list(given or range(rank))
+    value = call.args.get(name)
+    dims = [value] if isinstance(value, int) else list(value or range(rank))
     return [d % rank if rank else d for d in dims]

@@ -94,14 +94,14 @@ def _by_rows(gm: GraphModule, weights: frozenset[int], chip: DeviceSpec, build: 
 
 
 def _by_columns(gm: GraphModule, chip: DeviceSpec, build: Build) -> tuple[Built, str] | str:
-    found: list[Shares] = []
+    plans: list[Shares] = []
 
     def cut_columns(program: Program) -> Program:
-        found.append(split_columns(program, chip.chips))
-        return found[-1].program
+        plans.append(split_columns(program, chip.chips))
+        return plans[-1].program
 
     built = build(gm, cut_columns)
-    (shares,) = found
+    (shares,) = plans
     if not shares.num_linears:
         return "; ".join(shares.reasons) or "the model has no linear"
     linears = "1 linear" if shares.num_linears == 1 else f"{shares.num_linears} linears"
@@ -117,11 +117,13 @@ def _spread(built: Built, chip: DeviceSpec, rows: Rows) -> Built:
 
 def _rows(split: BatchSplit, lowered: Lowered) -> Rows:
     """The proof about nodes, said of the Program's values."""
-    found = {name: [split.splits[n][i] for n, i in holders] for name, holders in lowered.holds.items()}
-    splits = {name: dims[0] for name, dims in found.items()}
-    several = {name for name, dims in found.items() if len(set(dims)) > 1}
+    rows = {name: [split.splits[n][i] for n, i in holders] for name, holders in lowered.holds.items()}
+    splits = {name: dims[0] for name, dims in rows.items()}
+    several = {name for name, dims in rows.items() if len(set(dims)) > 1}
     wanted = {name: _wanted(split, dict(lowered.holds[name])) for name in several}
-    sizes = {node: {name: _argument(value) for name, value in given.items()} for node, given in split.sizes.items()}
+    sizes = {
+        node: {name: _argument(value) for name, value in arguments.items()} for node, arguments in split.sizes.items()
+    }
     return Rows(split.batch, split.share, splits, wanted, sizes)
 
 

@@ -44,8 +44,8 @@ def split_columns(program: Program, chips: int) -> Shares:
         body += [step] if isinstance(cut, str) else cut
     if not cutter.num_linears:
         return Shares(program, 0, tuple(dict.fromkeys(reasons)))
-    made = replace(program, setup=tuple(cutter.setup), body=tuple(body), specs=cutter.specs, chips=chips)
-    return Shares(prune(made), cutter.num_linears, tuple(dict.fromkeys(reasons)))
+    divided = replace(program, setup=tuple(cutter.setup), body=tuple(body), specs=cutter.specs, chips=chips)
+    return Shares(prune(divided), cutter.num_linears, tuple(dict.fromkeys(reasons)))
 
 
 class _Cannot(Exception):
@@ -73,13 +73,13 @@ class _Cutter:
             return f"{columns} columns are less than a tile on each of {self.chips} chips"
         share = -(-columns // (self.chips * TILE)) * TILE
         operands = (("input_tensor_b", weight, -2 if step.attr("transpose_b") else -1), ("bias", bias, -1))
-        given = [(key, operand.name, dim) for key, operand, dim in operands if isinstance(operand, Ref)]
+        refs = [(key, operand.name, dim) for key, operand, dim in operands if isinstance(operand, Ref)]
         try:
-            for _, name, dim in given:
+            for _, name, dim in refs:
                 self._check(name, dim)
         except _Cannot as reason:
             return str(reason)
-        pieces = {key: Ref(self._share(name, dim % len(self.specs[name].shape), share)) for key, name, dim in given}
+        pieces = {key: Ref(self._share(name, dim % len(self.specs[name].shape), share)) for key, name, dim in refs}
         self.num_linears += 1
         return self._steps(step, {k: pieces.get(k, v) for k, v in step.attrs}, share)
 
@@ -138,9 +138,9 @@ class _Cutter:
 
     def _share(self, name: str, dim: int, share: int) -> str:
         """The same setup Steps on one chip's share; made once for each way of cutting a value."""
-        step, spec, made = self.made[name], self.specs[name], f"{name}.share{dim}"
-        if made in self.specs:
-            return made
+        step, spec, share_name = self.made[name], self.specs[name], f"{name}.share{dim}"
+        if share_name in self.specs:
+            return share_name
         if kind_of(step) == "join":
             joined = self._on_host(name)
             first = self._transfer_of(step.uses[0])
@@ -152,9 +152,9 @@ class _Cutter:
             copy = with_refs(step, lambda _: Ref(source))
         if copy.kernel == FROM_TORCH:
             copy = replace(copy, attrs=(*copy.attrs, ("mesh_mapper", shard_along(dim))))
-        self.specs[made] = replace(spec, shape=_with(spec.shape, dim, share))
-        self.setup.append(replace(copy, outputs=(made,)))
-        return made
+        self.specs[share_name] = replace(spec, shape=_with(spec.shape, dim, share))
+        self.setup.append(replace(copy, outputs=(share_name,)))
+        return share_name
 
     def _transfer_of(self, name: str) -> Step:
         step = self.made[name]
@@ -162,19 +162,19 @@ class _Cutter:
 
     def _on_host(self, name: str) -> str:
         """The host's tensor with the numbers of what setup makes on the device."""
-        step, made = self.made[name], f"{name}.host"
+        step, host = self.made[name], f"{name}.host"
         if step.kernel == FROM_TORCH:
             return step.uses[0]
         sources = tuple(map(self._on_host, step.uses))
         form = kernels()[step.kernel].host
         if form is None:
             return sources[0]
-        if made not in self.specs:
+        if host not in self.specs:
             there = dict(zip(step.uses, sources))
             attrs = form.attrs(dict(with_refs(step, lambda ref: Ref(there[ref.name])).attrs))
-            self.specs[made] = TensorSpec(self.specs[name].shape, self.specs[sources[0]].dtype)
-            self.setup.append(Step(form.aten, tuple(attrs.items()), (made,), step.origin, REASON))
-        return made
+            self.specs[host] = TensorSpec(self.specs[name].shape, self.specs[sources[0]].dtype)
+            self.setup.append(Step(form.aten, tuple(attrs.items()), (host,), step.origin, REASON))
+        return host
 
     def _filled(self, name: str, dim: int, size: int) -> str:
         """A weight on the host with zeros after its columns, where there are any to fill."""

@@ -44,10 +44,10 @@ def rule_for(op: torch._ops.OpOverload) -> Rule | None:
 
 def pointwise(call: Call) -> OpSplit:
     """Element by element, operands broadcast to the result."""
-    found = {call.split(t) + len(call.out) - len(shape_of(t)) for t in call.tensors() if call.split(t) is not None}  # type: ignore[operator]
-    if len(found) != 1:
+    dims = {call.split(t) + len(call.out) - len(shape_of(t)) for t in call.tensors() if call.split(t) is not None}  # type: ignore[operator]
+    if len(dims) != 1:
         raise Mixes("operands hold the batch in different dimensions")
-    (dim,) = found
+    (dim,) = dims
     for tensor in call.tensors():
         call.meet(tensor, dim, call.out)
     return call.everywhere(dim)
@@ -183,36 +183,36 @@ def index_select(call: Call) -> OpSplit:
 
 def index(call: Call) -> OpSplit:
     """Tensors for some neighbouring dimensions: their broadcast shape stands where those dimensions were."""
-    source, given = call.args["self"], call.args["indices"]
-    places = [i for i, x in enumerate(given) if x is not None]
+    source, indices = call.args["self"], call.args["indices"]
+    places = [i for i, x in enumerate(indices) if x is not None]
     first, count = places[0], len(places)
-    if places != list(range(first, first + count)) or any(g.meta["val"].dtype == torch.bool for g in nodes(given)):
+    if places != list(range(first, first + count)) or any(g.meta["val"].dtype == torch.bool for g in nodes(indices)):
         raise Mixes("it takes rows by mask or in several places")
-    width = max(len(shape_of(g)) for g in nodes(given))
+    width = max(len(shape_of(g)) for g in nodes(indices))
     dim = call.split(source)
     if dim is not None:
-        if dim in places or any(call.split(g) is not None for g in nodes(given)):
+        if dim in places or any(call.split(g) is not None for g in nodes(indices)):
             raise Mixes("it takes rows of the batch")
         return call.everywhere(dim if dim < first else dim - count + width)
     out = call.out[first : first + width]
-    (at,) = {call.split(g) + width - len(shape_of(g)) for g in nodes(given) if call.split(g) is not None}  # type: ignore[operator]
-    for tensor in nodes(given):
+    (at,) = {call.split(g) + width - len(shape_of(g)) for g in nodes(indices) if call.split(g) is not None}  # type: ignore[operator]
+    for tensor in nodes(indices):
         call.meet(tensor, at, out)
     return call.everywhere(first + at)
 
 
 def index_put(call: Call) -> OpSplit:
     """Writes at indices of other dimensions than the batch's, the batch standing before them."""
-    given = call.args["indices"]
-    places = [i for i, x in enumerate(given) if x is not None]
+    indices = call.args["indices"]
+    places = [i for i, x in enumerate(indices) if x is not None]
     dim = next(s for t in call.tensors() if (s := call.split(t)) is not None)
     rows = len(shape_of(call.args["self"]))
     if call.split(call.args["self"]) is None or places != list(range(places[0], places[0] + len(places))):
         raise Mixes("it writes rows of the batch")
-    if dim >= places[0] or any(call.split(g) is not None for g in nodes(given)):
+    if dim >= places[0] or any(call.split(g) is not None for g in nodes(indices)):
         raise Mixes("it writes rows of the batch")
     call.require(call.args["self"], dim)
-    width = max(len(shape_of(g)) for g in nodes(given))
+    width = max(len(shape_of(g)) for g in nodes(indices))
     # The values are broadcast to the indexed shape; only its rank and its sizes before the indices matter here.
     indexed = (*shape_of(call.args["self"])[: places[0]], *([0] * (width + rows - places[-1] - 1)))
     call.meet(call.args["values"], dim, indexed)

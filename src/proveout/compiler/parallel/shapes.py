@@ -11,10 +11,10 @@ from proveout.compiler.parallel.call import Call, Mixes, OpSplit, dims_of, shape
 def viewed_dim(shape: Sequence[int], dim: int, out: Sequence[int], batch: int) -> int:
     """Where the batch is after a reshape: blocks stay contiguous if what stands before it is the same."""
     before = math.prod(shape[:dim])
-    found = [d for d, n in enumerate(out) if math.prod(out[:d]) == before and n > 1 and n % batch == 0]
-    if len(found) != 1:
+    dims = [d for d, n in enumerate(out) if math.prod(out[:d]) == before and n > 1 and n % batch == 0]
+    if len(dims) != 1:
         raise Mixes("it reshapes the batch into another dimension")
-    return found[0]
+    return dims[0]
 
 
 def view(call: Call) -> OpSplit:

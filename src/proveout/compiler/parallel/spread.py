@@ -138,15 +138,15 @@ class _Spreader:
 
     def _operand(self, name: str, consumer: str) -> tuple[str, int | None]:
         """All rows of a host value as a node takes it: its name, and the dimension that they lie along."""
-        made = self._split(name)
-        split = made
+        piece = self._split(name)
+        split = piece
         if name in self.rows.wanted:
             if consumer not in self.rows.wanted[name]:
                 raise NotSpread(f"%{name} holds the batch in several dimensions")
             split = self.rows.wanted[name][consumer]
-        if split != made and made is not None:
+        if split != piece and piece is not None:
             raise NotSpread(f"%{name} holds the batch in several dimensions")
-        if split is not None and (made is None or name in self.given):
+        if split is not None and (piece is None or name in self.given):
             return self._repeated(name, split), split
         return self.whole.get(name, name), split
 

@@ -10,6 +10,7 @@ from pkgutil import iter_modules
 from proveout.compiler.program_passes.cancel import cancel
 from proveout.compiler.program_passes.configure_products import configure_products
 from proveout.compiler.program_passes.deallocate import deallocate
+from proveout.compiler.program_passes.decide import decide
 from proveout.compiler.program_passes.hoist import hoist
 from proveout.compiler.program_passes.layouts import layouts
 from proveout.compiler.program_passes.lift_matmul import lift_matmul
@@ -19,7 +20,8 @@ from proveout.compiler.program_passes.place import keep_in_dram, place
 from proveout.compiler.program_passes.prune import prune
 from proveout.compiler.program_passes.settle_state import settle_state
 from proveout.compiler.program_passes.shard_norms import shard_norms
-from proveout.compiler.program_passes.sink import sink
+from proveout.compiler.program_passes.shard_users import shard_users
+from proveout.compiler.program_passes.sink import sink, sink_in_layout
 
 
 @functools.cache
@@ -33,6 +35,6 @@ def fusions(stage: str) -> tuple[Fuse, ...]:
 
 __all__ = [
     "Policy", "cancel", "configure_products",
-    "deallocate", "fusions", "hoist", "keep_in_dram", "layouts", "lift_matmul", "pack_weights", "place", "prune",
-    "settle_state", "shard_norms", "sink",
+    "deallocate", "decide", "fusions", "hoist", "keep_in_dram", "layouts", "lift_matmul", "pack_weights", "place",
+    "prune", "settle_state", "shard_norms", "shard_users", "sink", "sink_in_layout",
 ]  # fmt: skip

@@ -1,8 +1,9 @@
 """Joins chains of permutes and of reshapes, and drops those that change nothing.
 
-A permute that takes no two dimensions past each other, those of size 1 apart, is a reshape; and one after a reshape
-that only added dimensions of size 1 is made before it. An einsum comes as such chains, and a tensor whose last
-dimensions have size 1 fills a tile with every number.
+A chain that leaves all numbers in their order is one reshape, however they were turned on the way. A permute that takes
+no two dimensions past each other, those of size 1 apart, is a reshape; and one after a reshape that only added
+dimensions of size 1 is made before it. An einsum comes as such chains, and a tensor whose last dimensions have size 1
+fills a tile with every number.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from proveout.compiler.program_passes.views import View, moved
 from proveout.program import Arg, Program, Ref, Step, map_refs, with_refs
 from proveout.types import TensorSpec
 
@@ -18,7 +20,7 @@ Specs = dict[str, TensorSpec]
 
 def cancel(program: Program) -> Program:
     specs = dict(program.specs)
-    made: dict[str, Step] = {}
+    makers: dict[str, Step] = {}
     alias: dict[str, str] = {}
 
     def follow(ref: Ref) -> Arg:
@@ -26,13 +28,13 @@ def cancel(program: Program) -> Program:
 
     body = []
     for original in program.body:
-        for step in _rewritten(with_refs(original, follow), made, specs):
+        for step in _rewritten(with_refs(original, follow), makers, specs):
             if step.kernel in ("ttnn.permute", "ttnn.reshape"):
                 (source,), (out,) = step.uses, step.outputs
                 if specs[source] == specs[out] and _is_identity(step):
                     alias[out] = source
                     continue
-                made[out] = step
+                makers[out] = step
             body.append(step)
     outputs = tuple(map_refs(o, follow) for o in program.outputs)
     state = tuple((weight, alias.get(value, value)) for weight, value in program.state)
@@ -44,6 +46,8 @@ def _rewritten(step: Step, producers: dict[str, Step], specs: Specs) -> Iterator
     before = producers.get(step.uses[0]) if step.uses else None
     if before is None or step.kernel not in ("ttnn.permute", "ttnn.reshape"):
         yield step
+    elif (source := _in_order_from(step, producers, specs)) is not None:
+        yield _reshape(step, source, specs)
     elif _is_view(before, specs) and _is_view(step, specs):
         yield _reshape(step, before.uses[0], specs)
     elif step.kernel == before.kernel == "ttnn.permute":
@@ -55,6 +59,25 @@ def _rewritten(step: Step, producers: dict[str, Step], specs: Specs) -> Iterator
         yield _reshape(step, moved.outputs[0], specs)
     else:
         yield step
+
+
+def _in_order_from(step: Step, producers: dict[str, Step], specs: Specs) -> str | None:
+    """The farthest value of which a chain is no more than a reshape."""
+    chain: list[Step] = []
+    found: str | None = None
+    above: Step | None = step
+    while above is not None and above.kernel in ("ttnn.permute", "ttnn.reshape"):
+        chain.insert(0, above)
+        source = above.uses[0]
+        view: View | None = View.of(specs[source].shape)
+        for move in chain:
+            view = moved(view, move, specs) if view is not None else None
+        if view is None:
+            break
+        if len(chain) > 1 and view.in_order:
+            found = source
+        above = producers.get(source)
+    return found
 
 
 def _before_units(step: Step, before: Step, specs: Specs) -> Step:

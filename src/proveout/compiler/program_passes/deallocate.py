@@ -28,10 +28,10 @@ def _with_deallocations(steps: Sequence[Step], freed: Mapping[int, Sequence[str]
 def sharing(steps: Sequence[Step]) -> dict[str, str]:
     """Values that may lie in one buffer with others that these Steps make, each with the first of them: they are freed
     together, at the last use of any."""
-    made = {name for step in steps for name in step.outputs}
+    computed = {name for step in steps for name in step.outputs}
     first: dict[str, str] = {}
     for step in steps:
-        if not step.on_host and kernels()[step.kernel].shares_buffer and step.uses[0] in made:
+        if not step.on_host and kernels()[step.kernel].shares_buffer and step.uses[0] in computed:
             root = first.setdefault(step.uses[0], step.uses[0])
             first.update(dict.fromkeys(step.outputs, root))
     return first
@@ -43,10 +43,10 @@ def freed_after(
     """For each position, the device tensors that these Steps make whose buffers are free after that Step."""
     group = sharing(steps)
     kept = {group.get(n, n) for n in keep}
-    made = {n: group.get(n, n) for s in steps for n in s.outputs if specs[n].memory != HOST}
-    last = {g: i for i, step in enumerate(steps) for n in (*step.uses, *step.outputs) if (g := made.get(n))}
+    owners = {n: group.get(n, n) for s in steps for n in s.outputs if specs[n].memory != HOST}
+    last = {g: i for i, step in enumerate(steps) for n in (*step.uses, *step.outputs) if (g := owners.get(n))}
     freed: dict[int, list[str]] = {}
-    for name, g in made.items():
+    for name, g in owners.items():
         if g not in kept:
             freed.setdefault(last[g], []).append(name)
     return freed

@@ -14,7 +14,8 @@ import torch
 
 from proveout.compiler.program_passes.fuse_transpose import swaps_last_two
 from proveout.compiler.program_passes.match import Body, Fusion, Listed, Policy, either_way, fuse, is_plain, number
-from proveout.kernels.table import call_meaning, constant_tensor, kernels, kind_of
+from proveout.compiler.program_passes.views import MOVES
+from proveout.kernels.table import call_meaning, constant_tensor, infer, kernels, kind_of
 from proveout.ops.attention import SDPA, grown_mask
 from proveout.program import FROM_TORCH, Arg, Program, Ref, Step
 
@@ -39,6 +40,8 @@ class Scores:
     mask: Arg
     product: Step
     steps: tuple[Step, ...]
+    above: tuple[Step, ...] = ()
+    """The moves between where the query was scaled and the product: `query` is what they start from."""
 
 
 def _find(body: Body, step: Step, masks: dict[str, Kind]) -> Fusion | None:
@@ -46,28 +49,38 @@ def _find(body: Body, step: Step, masks: dict[str, Kind]) -> Fusion | None:
     if step.kernel != "ttnn.matmul" or not is_plain(step, "input_tensor_a", "input_tensor_b"):
         return None
     weights = body.maker(step.attr("input_tensor_a"), "ttnn.softmax")
-    if weights is None or weights.attr("dim") not in (3, -1):
+    scores = _scores(body, weights.attr("input_tensor")) if weights is not None else None
+    if weights is None or scores is None:
         return None
-    scores = _scores(body, weights.attr("input_tensor"))
-    if scores is None or len(body.spec(scores.query).shape) != 4 or len(body.spec(scores.key_t).shape) != 4:
+    value = step.attr("input_tensor_b")
+    ranks = {len(body.spec(operand).shape) for operand in (scores.product.attr("input_tensor_a"), scores.key_t, value)}
+    if ranks not in ({3}, {4}) or weights.attr("dim") not in (max(ranks) - 1, -1):
         return None
     new = _Steps(body, step)
+    query: Arg = _again(scores.above, scores.query, new)
     key, turns = _untransposed(body, scores, new)
-    value = step.attr("input_tensor_b")
-    attrs: dict[str, Arg] = {"input_tensor_q": scores.query, "input_tensor_k": key, "input_tensor_v": value}
+    if ranks == {3}:  # heads as part of the batch: to the kernel, one batch of as many heads
+        query, key, value = (_in_one_batch(body, operand, new) for operand in (query, key, value))
+    attrs: dict[str, Arg] = {"input_tensor_q": query, "input_tensor_k": key, "input_tensor_v": value}
     kind: Kind | None = None
     if isinstance(scores.mask, Ref):
         if scores.mask.name not in masks:
-            masks[scores.mask.name] = _kind(_constant(body, scores.mask))
+            masks[scores.mask.name] = _kind(constant_of(body, scores.mask))
         kind = masks[scores.mask.name]
-        queries, keys = body.spec(scores.query).shape[-2], body.spec(scores.key_t).shape[-1]
+        queries, keys = body.specs[scores.product.outputs[0]].shape[-2:]
         if kind == "hides":
             return None
         if kind == "any" or queries != keys:
             attrs["attn_mask"] = _grown(body, scores.mask, queries, keys, new)
     attrs |= {"is_causal": kind == "causal" and "attn_mask" not in attrs, "scale": scores.scale}
-    whole = Step(SDPA, tuple(attrs.items()), step.outputs, step.origin)
-    return Fusion((*turns, *scores.steps, weights, step), (*new.steps, whole))
+    removed = (*turns, *scores.steps, weights, step)
+    if ranks == {3}:
+        out = new.add(SDPA, "heads", **attrs)
+        shape = body.specs[step.outputs[0]].shape
+        whole = Step("ttnn.reshape", (("input_tensor", out), ("shape", shape)), step.outputs, step.origin)
+    else:
+        whole = Step(SDPA, tuple(attrs.items()), step.outputs, step.origin)
+    return Fusion(removed, (*new.steps, whole))
 
 
 def _find_repeated(body: Body, step: Step) -> Fusion | None:
@@ -101,10 +114,12 @@ def _scores(body: Body, arg: Arg) -> Scores | None:
     mask: Arg = None
     total = body.maker(arg, "ttnn.add")
     if total is not None:
-        found = next(((a, b) for a, b in either_way(total) if isinstance(b, Ref) and _leads_to_product(body, a)), None)
-        if found is None or not is_plain(total, "input_tensor_a", "input_tensor_b"):
+        operands = next(
+            ((a, b) for a, b in either_way(total) if isinstance(b, Ref) and _leads_to_product(body, a)), None
+        )
+        if operands is None or not is_plain(total, "input_tensor_a", "input_tensor_b"):
             return None
-        arg, mask = found
+        arg, mask = operands
         steps.append(total)
     scale = 1.0
     while (scaled := body.maker(arg, "ttnn.multiply", "ttnn.div")) is not None and number(scaled):
@@ -115,11 +130,43 @@ def _scores(body: Body, arg: Arg) -> Scores | None:
         return None
     steps.append(product)
     query, key_t = product.attr("input_tensor_a"), product.attr("input_tensor_b")
-    scaled = body.maker(query, "ttnn.multiply", "ttnn.div")
-    if scaled is not None and number(scaled) and body.readers(scaled.outputs[0]) == [product]:
-        scale, query = _factor(scaled, scale), scaled.attr("input_tensor_a")
-        steps.append(scaled)
-    return Scores(query, key_t, scale, mask, product, tuple(reversed(steps)))
+    above, scaled = _scaled_above(body, query, product)
+    if scaled is None:
+        return Scores(query, key_t, scale, mask, product, tuple(reversed(steps)))
+    scale, query = _factor(scaled, scale), scaled.attr("input_tensor_a")
+    return Scores(query, key_t, scale, mask, product, (scaled, *above, *reversed(steps)), above)
+
+
+def _scaled_above(body: Body, query: Arg, product: Step) -> tuple[tuple[Step, ...], Step | None]:
+    """Where only the product reads them: the moves that make the query, and the Step before them that scales it."""
+    above: list[Step] = []
+    reader, at = product, query
+    while (step := body.maker(at, *MOVES, "ttnn.multiply", "ttnn.div")) is not None:
+        if body.readers(step.outputs[0]) != [reader]:
+            break
+        if step.kernel not in MOVES:
+            return tuple(above), step if number(step) else None
+        above.insert(0, step)
+        reader, at = step, Ref(step.uses[0])
+    return (), None
+
+
+def _again(moves: tuple[Step, ...], source: Arg, new: _Steps) -> Arg:
+    """The same moves of another value."""
+    for move in moves:
+        attrs = {k: source if isinstance(v, Ref) else v for k, v in move.attrs}
+        source = new.add(move.kernel, f"query{len(new.steps) or ''}", **attrs)
+    return source
+
+
+def _in_one_batch(body: Body, operand: Arg, new: _Steps) -> Arg:
+    made = {s.outputs[0]: s for s in new.steps}
+    assert isinstance(operand, Ref)
+    specs = dict(body.specs)
+    for step in made.values():
+        specs[step.outputs[0]] = infer(step, specs)[0]
+    shape = (1, *specs[operand.name].shape)
+    return new.add("ttnn.reshape", f"{operand.name.rpartition('.')[2]}.batch", input_tensor=operand, shape=shape)
 
 
 def _factor(scaled: Step, scale: float) -> float:
@@ -140,13 +187,18 @@ def _untransposed(body: Body, scores: Scores, new: _Steps) -> tuple[Arg, tuple[S
     the permute that goes if nobody else reads it."""
     turn = body.maker(scores.key_t, "ttnn.permute")
     if turn is None:
-        return new.add("ttnn.permute", "key", input_tensor=scores.key_t, dims=(0, 1, 3, 2)), ()
+        rank = len(body.spec(scores.key_t).shape)
+        return new.add("ttnn.permute", "key", input_tensor=scores.key_t, dims=_last_exchanged(tuple(range(rank)))), ()
     turns = (turn,) if body.readers(turn.outputs[0]) == [scores.product] else ()
     if swaps_last_two(turn.attr("dims")):
         return Ref(turn.uses[0]), turns
     dims = turn.attr("dims")
     assert isinstance(dims, tuple)
-    return new.add("ttnn.permute", "key", input_tensor=Ref(turn.uses[0]), dims=(*dims[:2], dims[3], dims[2])), turns
+    return new.add("ttnn.permute", "key", input_tensor=Ref(turn.uses[0]), dims=_last_exchanged(dims)), turns
+
+
+def _last_exchanged(dims: tuple[Arg, ...]) -> tuple[Arg, ...]:
+    return (*dims[:-2], dims[-1], dims[-2])
 
 
 def _ungrouped(body: Body, arg: Arg) -> Arg:
@@ -174,7 +226,7 @@ def _grown(body: Body, mask: Arg, queries: int, keys: int, new: _Steps) -> Arg:
     )
 
 
-def _constant(body: Body, arg: Arg) -> torch.Tensor | None:
+def constant_of(body: Body, arg: Arg) -> torch.Tensor | None:
     """The numbers of a value that is a constant of the Program, moved to the device and viewed at most."""
     if not isinstance(arg, Ref):
         return None
@@ -183,7 +235,7 @@ def _constant(body: Body, arg: Arg) -> torch.Tensor | None:
     step = body.prepared.get(arg.name) or body.maker(arg)
     if step is None or len(step.uses) != 1 or not (step.kernel == FROM_TORCH or kind_of(step) in VIEWS):
         return None
-    data = _constant(body, Ref(step.uses[0]))
+    data = constant_of(body, Ref(step.uses[0]))
     if data is None:
         return None
     attrs = {k: data if isinstance(v, Ref) else v for k, v in step.attrs}

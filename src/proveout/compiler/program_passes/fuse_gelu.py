@@ -53,15 +53,15 @@ def _find(body: Body, step: Step) -> Fusion | None:
 
 def _ancestors(body: Body, step: Step, through: tuple[str, ...], depth: int) -> list[Step]:
     """The Steps behind one, itself first, followed through some kernels only."""
-    found = [step]
+    ancestors = [step]
     if depth:
         for name in step.uses:
             maker = body.maker(Ref(name))
             if maker is not None and maker.kernel in through:
-                found += _ancestors(body, maker, through, depth - 1)
+                ancestors += _ancestors(body, maker, through, depth - 1)
             elif maker is not None:
-                found.append(maker)
-    return found
+                ancestors.append(maker)
+    return ancestors
 
 
 class _Expansion:

@@ -11,6 +11,9 @@ from proveout.program import Program, Ref, Step
 GELU = {"ttnn.GeluVariant.Accurate": "gelu", "ttnn.GeluVariant.Tanh": "gelu_tanh"}
 """ttnn's names for exact functions; `gelu_approx` and `sigmoid_approx` are others."""
 
+PACKED = ("bfloat8_b", "bfloat4_b")
+"""A weight may be packed; the row beside it need not be."""
+
 
 def fuse_bias(program: Program, policy: Policy) -> Program:
     """The sum is rounded once instead of twice: ttnn adds the row to the accumulator."""
@@ -31,7 +34,7 @@ def _find_bias(body: Body, step: Step) -> Fusion | None:
             continue
         out = body.specs[product.outputs[0]]
         weight = body.spec(product.attr("input_tensor_b"))
-        same = body.spec(row).dtype == out.dtype == weight.dtype
+        same = body.spec(row).dtype == out.dtype and weight.dtype in (out.dtype, *PACKED)
         # A stack of weights has no bias in ttnn's kernel: it would add it in a second operation.
         if same and len(weight.shape) == 2 and is_row(body.spec(row), out.shape[-1]) and row.name in body.prepared:
             attrs = (*product.attrs, ("bias", row))
@@ -40,7 +43,8 @@ def _find_bias(body: Body, step: Step) -> Fusion | None:
 
 
 def _bare(product: Step) -> bool:
-    return is_plain(product, "input_tensor_a", "input_tensor_b", "transpose_a", "transpose_b")
+    """Without `transpose_a`: with a bias, ttnn 0.81.1 takes the result's rows from the operand as it lies."""
+    return is_plain(product, "input_tensor_a", "input_tensor_b", "transpose_b")
 
 
 def _find_activation(body: Body, step: Step) -> Fusion | None:

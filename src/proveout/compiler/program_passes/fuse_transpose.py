@@ -16,7 +16,8 @@ def fuse_transpose(program: Program, policy: Policy) -> Program:
 def _find(body: Body, step: Step) -> Fusion | None:
     if kind_of(step) != "product":
         return None
-    for side in "ab":
+    biased = step.attr("bias") is not None  # ttnn 0.81.1 then takes the result's rows from operand a as it lies
+    for side in "b" if biased else "ab":
         operand = step.attr(f"input_tensor_{side}")
         turn = body.maker(operand, "ttnn.permute")
         if turn is None or not swaps_last_two(turn.attr("dims")) or body.readers(turn.outputs[0]) != [step]:

@@ -21,8 +21,6 @@ LAYOUTS: tuple[Layout, Layout] = ("row_major", "tile")
 
 
 def layouts(program: Program, chip: DeviceSpec, settings: Settings) -> Program:
-    if not any(step.kernel == CONVERT for step in program.body):
-        return program
     return _Choice(program, chip, settings).rebuilt()
 
 
@@ -53,9 +51,9 @@ class _Choice:
                     cut.item(index, *((0.0, float("inf")) if wanted == "tile" else (float("inf"), 0.0)))
         cut.item("needs tile", cost_b=float("inf"))
         cut.item("needs row_major", cost_a=float("inf"))
-        for name, found in readers.items():
+        for name, uses in readers.items():
             to_rows, to_tiles = (self._conversion_ns(name, layout) for layout in LAYOUTS)
-            cut.value(self.maker[name], found, to_rows, to_tiles)
+            cut.value(self.maker[name], uses, to_rows, to_tiles)
         return cut.solve()
 
     def _steps(self) -> Iterator[tuple[int, Step]]:

@@ -44,8 +44,8 @@ class Fusion:
 
     @property
     def results(self) -> frozenset[str]:
-        made = {n for s in self.steps for n in s.outputs}
-        return frozenset(n for s in self.removed for n in s.outputs if n in made)
+        computed = {n for s in self.steps for n in s.outputs}
+        return frozenset(n for s in self.removed for n in s.outputs if n in computed)
 
 
 Find = Callable[["Body", Step], Fusion | None]
@@ -198,8 +198,8 @@ def either_way(step: Step) -> list[tuple[Arg, Arg]]:
 
 def number(step: Step) -> float | None:
     """The second operand of a binary Step where it is a number."""
-    given = [v for k, v in step.attrs if k in ("input_tensor_b", "value", "exponent")]
-    value = given[0] if given else None
+    operands = [v for k, v in step.attrs if k in ("input_tensor_b", "value", "exponent")]
+    value = operands[0] if operands else None
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 

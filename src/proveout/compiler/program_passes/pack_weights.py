@@ -11,37 +11,43 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from proveout.kernels.row import MATRIX_UNIT
+from proveout.kernels.row import MATRIX_UNIT, Weight
 from proveout.kernels.table import LAYOUT_NAMES, infer, kernels, kind_of
-from proveout.program import FROM_TORCH, TO_TORCH, Arg, Construct, Name, Program, Ref, Step
+from proveout.program import FROM_TORCH, TO_TORCH, Arg, Construct, Name, Program, Ref, Step, map_refs
 from proveout.types import Origin, Settings, TensorSpec
 
 REASON = "prepares weights, once"
 
 
 def pack_weights(program: Program, settings: Settings) -> Program:
-    work = _Setup(program)
+    work = Setup(program)
     body = []
     for step in program.body:
         dtype = settings.weights_of(step.origin)
         held = kernels()[step.kernel].weight if kind_of(step) in MATRIX_UNIT else None
         weight = step.attr(held.operand) if held else None
         if dtype != "same" and held and isinstance(weight, Ref) and work.is_weight(weight.name):
-            if not held.order:
-                step = _with(step, held.operand, Ref(work.packed(weight.name, dtype, step.origin)))
-            elif step.attr("groups", 1) == 1 and step.attr("conv_config") is None:
-                step = _with(step, held.operand, Ref(work.prepared(weight.name, dtype, step, held.order)))
-                config = Construct.of("ttnn.Conv2dConfig", weights_dtype=Name(f"ttnn.{dtype}"))
-                step = replace(step, attrs=(*step.attrs, ("conv_config", config)))
+            step = with_weight(step, held, weight.name, dtype, work)
         body.append(step)
     return replace(program, setup=tuple(work.steps), body=tuple(body), specs=work.specs)
+
+
+def with_weight(step: Step, held: Weight, weight: str, dtype: str, work: Setup) -> Step:
+    """A product or convolution with its weight in this format; as it is where ttnn takes it in no other."""
+    if not held.order:
+        return _with(step, held.operand, Ref(work.packed(weight, dtype, step.origin)))
+    if step.attr("groups", 1) == 1 and step.attr("conv_config") is None:
+        step = _with(step, held.operand, Ref(work.prepared(weight, dtype, step, held.order)))
+        config = Construct.of("ttnn.Conv2dConfig", weights_dtype=Name(f"ttnn.{dtype}"))
+        return replace(step, attrs=(*step.attrs, ("conv_config", config)))
+    return step
 
 
 def _with(step: Step, key: str, value: Arg) -> Step:
     return replace(step, attrs=tuple((k, value if k == key else v) for k, v in step.attrs))
 
 
-class _Setup:
+class Setup:
     """Setup while Steps are added to it; what was made once is used again."""
 
     def __init__(self, program: Program) -> None:
@@ -73,11 +79,11 @@ class _Setup:
 
     def prepared(self, name: str, dtype: str, conv: Step, order: tuple[int, ...]) -> str:
         """A convolution's weight as it reads after ttnn has packed it, in its own shape and dtype."""
-        key, made = (name, dtype, conv.kernel), self._made[name]
+        key, maker = (name, dtype, conv.kernel), self._made[name]
         if key in self._done:
             return self._done[key]
-        assert made.kernel == FROM_TORCH, f"{conv.kernel} takes its weight from {made.kernel}"
-        source = made.uses[0]
+        assert maker.kernel == FROM_TORCH, f"{conv.kernel} takes its weight from {maker.kernel}"
+        source = maker.uses[0]
         back = tuple(order.index(d) for d in range(4))
         shape = tuple(self.specs[source].shape[d] for d in order)
         flat = (math.prod(shape[:-1]), shape[-1])
@@ -88,26 +94,33 @@ class _Setup:
         read = self._add(TO_TORCH, {"tensor": Ref(packed), "dtype": dtype_there}, conv.origin)
         read = self._host("aten.reshape.default", read, conv.origin, shape, shape=shape)
         read = self._host("aten.permute.default", read, conv.origin, self.specs[source].shape, dims=back)
-        attrs = {k: Ref(read) if k == "tensor" else v for k, v in made.attrs}
+        attrs = {k: Ref(read) if k == "tensor" else v for k, v in maker.attrs}
         self._done[key] = self._add(FROM_TORCH, attrs, conv.origin)
         return self._done[key]
 
     def _moved_on_host(self, name: str, origin: Origin) -> str | None:
         """The same moves on the host, from the torch tensor that the weight was made of; None where it is more."""
-        moves: list[Step] = []
+        if not self._is_moved(name):
+            return None
         step = self._made[name]
-        while step.kernel != FROM_TORCH:
-            if kind_of(step) not in ("view", "order") or step.uses[0] not in self._made:
-                return None
-            moves.append(step)
-            step = self._made[step.uses[0]]
-        host = step.uses[0]
-        for move in reversed(moves):
-            form, shape = kernels()[move.kernel].host, self.specs[move.outputs[0]].shape
-            assert form is not None
-            how = {k: v for k, v in form.attrs(dict(move.attrs)).items() if not isinstance(v, Ref)}
-            host = self._host(form.aten, host, origin, shape, **how)
-        return host
+        if step.kernel == FROM_TORCH:
+            return step.uses[0]
+        sources = {n: Ref(self._moved_on_host(n, origin) or "") for n in step.uses}
+        form = kernels()[step.kernel].host
+        assert form is not None
+        attrs = {k: map_refs(v, lambda r: sources[r.name]) for k, v in step.attrs}
+        first = next(iter(sources.values())).name
+        operands = {"self": Ref(first)} if len(sources) == 1 else {}
+        how = {k: v for k, v in form.attrs(attrs).items() if not isinstance(v, Ref)}
+        spec = TensorSpec(self.specs[name].shape, self.specs[first].dtype)
+        return self._add(form.aten, {**operands, **how}, origin, spec)
+
+    def _is_moved(self, name: str) -> bool:
+        """Whether nothing but moves, and joins of what was moved, lies between it and torch tensors."""
+        step = self._made.get(name)
+        if step is None or step.kernel == FROM_TORCH:
+            return step is not None
+        return kind_of(step) in ("view", "order", "join") and all(map(self._is_moved, step.uses))
 
     def _host(self, aten: str, source: str, origin: Origin, wanted: tuple[int, ...], **attrs: Arg) -> str:
         spec = TensorSpec(wanted, self.specs[source].dtype)

@@ -80,12 +80,12 @@ class _Placement:
         # A product's program follows from where each of its tensors lies; others at most keep intermediates there.
         each = kind_of(step) in MATRIX_UNIT
         both = itertools.product((DRAM, L1), repeat=2) if each else ((DRAM, DRAM), (L1, L1))
-        found = []
+        held = []
         for around, results in both:
             moved = {n: replace(self.specs[n], memory=around) for n in step.uses if self.specs[n].memory != HOST}
-            made = {n: replace(self.specs[n], memory=results) for n in step.outputs}
-            found.append(circular_bytes(step, ChainMap(made, moved, self.specs), self.chip))
-        return max(found)
+            outputs = {n: replace(self.specs[n], memory=results) for n in step.outputs}
+            held.append(circular_bytes(step, ChainMap(outputs, moved, self.specs), self.chip))
+        return max(held)
 
     def _limit(self, index: int, name: str) -> int:
         """Where a value's buffer must end: before the circular buffers of all Steps that run while it lives."""

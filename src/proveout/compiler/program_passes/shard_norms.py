@@ -69,15 +69,15 @@ def _sharded(
     if writer is not None and _writes_shards(writer) and readers[source.name] == 1:
         before = [_with(s, memory_config=place) if s is writer else s for s in body]
         trial[source.name] = replace(specs[source.name], memory=memory)
-        added, old, given = [next(s for s in before if source.name in s.outputs)], [writer, step], source.name
+        added, old, shards = [next(s for s in before if source.name in s.outputs)], [writer, step], source.name
     else:
-        given = _new(f"{source.name}.shards", trial)
-        move = Step("ttnn.to_memory_config", (("tensor", source), ("memory_config", place)), (given,), step.origin)
-        trial[given] = infer(move, trial)[0]
+        shards = _new(f"{source.name}.shards", trial)
+        move = Step("ttnn.to_memory_config", (("tensor", source), ("memory_config", place)), (shards,), step.origin)
+        trial[shards] = infer(move, trial)[0]
         before, added, old = [*body, move], [move], [step]
     sharded = _new(f"{result}.shards", trial)
     config = _program_config(specs[source.name], memory)
-    norm = _with(step, input_tensor=Ref(given), memory_config=place, program_config=config)
+    norm = _with(step, input_tensor=Ref(shards), memory_config=place, program_config=config)
     norm = replace(norm, outputs=(sharded,))
     trial[sharded] = replace(specs[result], memory=memory)
     back = memory_arg(specs[result].memory if specs[result].memory.buffer != "host" else DRAM)

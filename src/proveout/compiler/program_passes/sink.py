@@ -6,6 +6,7 @@ between the permute back and the next permute there.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from proveout.kernels.row import Kind
@@ -13,17 +14,26 @@ from proveout.kernels.table import kind_of
 from proveout.program import Program, Ref, Step
 from proveout.types import TensorSpec
 
-ELEMENTWISE: tuple[Kind, ...] = ("unary", "binary", "cast", "layout")
+ELEMENTWISE: tuple[Kind, ...] = ("unary", "binary", "cast")
 
 
 def sink(program: Program) -> Program:
+    return _sunk(program, (*ELEMENTWISE, "layout"))
+
+
+def sink_in_layout(program: Program) -> Program:
+    """As `sink`, but a conversion stays where `layouts` put it: above it, a move is made in the other layout."""
+    return _sunk(program, ELEMENTWISE)
+
+
+def _sunk(program: Program, kinds: tuple[Kind, ...]) -> Program:
     specs = dict(program.specs)
     uses = _counts(program)
-    made: dict[str, Step] = {}
+    makers: dict[str, Step] = {}
     body: list[Step] = []
 
     def emit(step: Step) -> None:
-        below = _below(step, made, uses, specs)
+        below = _below(step, makers, uses, specs) if kind_of(step) in kinds else None
         if below is not None:
             inner, step = below
             specs[inner.outputs[0]] = replace(specs[step.outputs[0]], shape=specs[inner.uses[0]].shape)
@@ -31,7 +41,7 @@ def sink(program: Program) -> Program:
             emit(inner)
         body.append(step)
         if kind_of(step) in ("view", "order"):
-            made[step.outputs[0]] = step
+            makers[step.outputs[0]] = step
 
     for step in program.body:
         emit(step)
@@ -42,19 +52,35 @@ def _below(
     step: Step, producers: dict[str, Step], uses: dict[str, int], specs: dict[str, TensorSpec]
 ) -> tuple[Step, Step] | None:
     """The element-wise Step on what was moved, and the move after it; None where that is not the same."""
-    if kind_of(step) not in ELEMENTWISE or not step.uses:
+    if not step.uses:
         return None
-    moves = [producers.get(name) for name in step.uses]
-    first = moves[0]
-    if first is None or any(m is None or _kind(m, specs) != _kind(first, specs) for m in moves):
+    moved = [name for name in step.uses if name in producers]
+    first = producers[moved[0]] if moved else None
+    if first is None or any(_kind(producers[m], specs) != _kind(first, specs) for m in moved):
         return None
-    if len(step.uses) == 1 and uses[step.uses[0]] > 1 and kind_of(step) != "layout":
+    if any(name not in producers and not _is_row_of(name, first, specs) for name in step.uses):
+        return None
+    if len(moved) == 1 and uses[moved[0]] > 1 and kind_of(step) != "layout":
         return None  # the move would stay for its other users and be made again here
-    sources = {name: producers[name].uses[0] for name in step.uses}
+    sources = {name: producers[name].uses[0] if name in producers else name for name in step.uses}
     inner_name = f"{step.outputs[0]}.below"
     attrs = tuple((k, Ref(sources[v.name]) if isinstance(v, Ref) else v) for k, v in step.attrs)
     move_attrs = tuple((k, Ref(inner_name) if isinstance(v, Ref) else v) for k, v in first.attrs)
     return replace(step, attrs=attrs, outputs=(inner_name,)), replace(first, attrs=move_attrs, outputs=step.outputs)
+
+
+def _is_row_of(name: str, move: Step, specs: dict[str, TensorSpec]) -> bool:
+    """Whether an operand is one row for all rows, as a bias is, and the move leaves rows whole and no more padded."""
+    source, out, row = specs[move.uses[0]], specs[move.outputs[0]], specs[name]
+    width = source.shape[-1:]
+    whole = width == out.shape[-1:] and (move.kernel != "ttnn.permute" or _ends_alike(move))
+    small = math.prod(source.padded_shape) <= math.prod(out.padded_shape)
+    return whole and small and row.layout == source.layout and row.shape == width
+
+
+def _ends_alike(permute: Step) -> bool:
+    dims = permute.attr("dims")
+    return isinstance(dims, tuple) and dims[-1] in (len(dims) - 1, -1)
 
 
 def _kind(move: Step, specs: dict[str, TensorSpec]) -> tuple[object, ...]:

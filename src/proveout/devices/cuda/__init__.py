@@ -3,7 +3,8 @@ shape, and what is in no fused call goes to Inductor (`cuda`) or to torch kernel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -19,6 +20,13 @@ from proveout.program import Program, Result, Step
 from proveout.types import DeviceSpec, Settings
 
 Mode = Literal["inductor", "eager"]
+Form = Literal["folded", "apart", "inductor"]
+"""Our kernels, with layer norms taken in by products or each by itself; or the Program as it is, all Inductor's."""
+FORMS: dict[Form, str] = {
+    "folded": "our kernels, layer norms inside products",
+    "apart": "our kernels",
+    "inductor": "Inductor's kernels",
+}
 
 
 class Cuda:
@@ -50,12 +58,14 @@ class OnCuda:
         settings: Settings,
         place: torch.device,
         mode: Mode = "inductor",
-        fold: bool | None = None,
+        form: Form | None = None,
     ) -> None:
-        """`fold`: whether products take in layer norms; None leaves it to a measurement at the first call."""
+        """`form`: what runs; None leaves it to a measurement at the first call."""
         self.program, self.settings, self.place = program, settings, place
         self._wrap = with_inductor if mode == "inductor" else None
-        self._fold = fold
+        self.form = form
+        self.report = ""
+        """What runs and how long it and its rivals took when they were measured, as a sentence."""
         self._weights: dict[str, torch.Tensor] = {}
         self._resident: _Kernels | None = None
         self._plain: Resident | None = None
@@ -80,28 +90,51 @@ class OnCuda:
     def kernels(self, inputs: Sequence[Any]) -> _Kernels:
         """The rewritten Program, made when the first inputs come."""
         if self._resident is None:
-            self._resident = self._made(self._folds(inputs), self._wrap)
+            here = [t.to(self.place) if isinstance(t, torch.Tensor) else t for t in inputs]
+            if self.form is None:
+                ours: Form = self._fastest("norms", ("folded", "apart"), here, None)
+                alone = self._wrap is None or self.settings.weights != "same"
+                self.form = ours if alone else self._fastest("program", ("inductor", ours), here, self._wrap)
+            if self._resident is None:
+                self._resident = self._made(self.form, self._wrap)
+            self.report = self.report or f"runs {FORMS[self.form]}"
         return self._resident
 
-    def _folds(self, inputs: Sequence[Any]) -> bool:
-        if self._fold is None:
-            forms = {fold: rewrite(self.program, fold) for fold in (True, False)}
-            self._fold = forms[True] != forms[False] and self._folding_is_faster(inputs)
-        return self._fold
+    def _fastest(self, kind: str, forms: Sequence[Form], inputs: list[Any], wrap: Any) -> Form:
+        """The form that takes least in a CUDA graph, measured once for a Program; of equal Programs the last one."""
+        programs = {form: self._rewritten(form) for form in forms}
+        if all(program == programs[forms[-1]] for program in programs.values()):
+            return forms[-1]
+        candidates: list[Candidate] = [(form, {}) for form in forms]
+        key = f"{kind} {self.program.fingerprint} {self.settings.precision} {self.settings.weights} {' '.join(forms)}"
+        made: dict[str, _Kernels] = {}
 
-    def _folding_is_faster(self, inputs: Sequence[Any]) -> bool:
-        candidates: list[Candidate] = [("apart", {}), ("folded", {})]
-        key = f"norms {self.program.fingerprint}"
-        known = choices().get(key, candidates)
-        if known is None:
-            given = [t.to(self.place) if isinstance(t, torch.Tensor) else t for t in inputs]
-            made = {name: self._made(name == "folded", None) for name, _ in candidates}
-            known = best(key, candidates, lambda candidate, _: made[candidate[0]].call(given), ENOUGH_BYTES)
-        return known[0] == "folded"
+        def call(candidate: Candidate, _: int) -> Any:
+            if candidate[0] not in made:
+                made[candidate[0]] = self._made(candidate[0], wrap)  # type: ignore[arg-type]
+            return made[candidate[0]].call(inputs)
 
-    def _made(self, fold: bool, wrap: Any) -> _Kernels:
-        made = _Kernels(on_place(rewrite(self.program, fold), self.place), wrap=wrap, place=self.place)
+        chosen: Form = best(key, candidates, call, ENOUGH_BYTES, calls=4)[0]  # type: ignore[assignment]
+        outcomes = choices().outcomes(key)
+        if outcomes:
+            told = ", ".join(f"{FORMS[form]} {outcomes[form]}" for form in forms if form in outcomes)
+            self.report = f"runs {FORMS[chosen]} (measured: {told})"
+        if wrap is not None:
+            self._resident = made.get(chosen)
+        return chosen
+
+    def _rewritten(self, form: Form) -> Program:
+        program = self.program
+        if form != "inductor":
+            program = rewrite(program, form == "folded", self.settings.weights)
+        return on_place(program, self.place)
+
+    def _made(self, form: Form, wrap: Any) -> _Kernels:
+        made = _Kernels(self._rewritten(form), wrap=wrap, place=self.place)
+        made.tf32 = self.settings.precision == "tf32"
         made.set_weights(self._weights)
+        if self.place.index is not None:  # the CPU has none
+            torch.cuda.synchronize(self.place)  # kernels read weights before they wait for the kernel ahead
         return made
 
     def _runs(self, inputs: Sequence[Any]) -> Runner:
@@ -141,13 +174,28 @@ class OnCuda:
 class _Kernels(Resident):
     """The body as a function of the inputs alone."""
 
+    tf32 = False
+
     def call(self, inputs: Sequence[Any]) -> list[Any]:
-        with torch.no_grad():
+        with torch.no_grad(), rounding_to_tf32(self.tf32):
             if self._wrapped is None:
                 given = [*inputs, *self._tensors]
                 self._wrapped = self._wrap(self._body, given) if self._wrap is not None else self._body
             body: Body = self._wrapped
             return body(*inputs, *self._tensors)
+
+
+@contextlib.contextmanager
+def rounding_to_tf32(allowed: bool) -> Iterator[None]:
+    """Products and convolutions of float32 as they are, or with operands rounded to TF32; PyTorch's own default is to
+    round those of convolutions only."""
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32
+    matmul.allow_tf32 = cudnn.allow_tf32 = allowed
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32 = before
 
 
 def on_place(program: Program, place: torch.device) -> Program:

@@ -133,7 +133,7 @@ def _shared(program: Program) -> list[Step]:
     names: dict[str, str] = {}
     kept = []
     for step in program.body:
-        step = replace(step, attrs=tuple((k, _renamed(v, names)) for k, v in step.attrs))
+        step = replace(step, attrs=tuple((k, renamed(v, names)) for k, v in step.attrs))
         if step.on_host or step.is_transfer or not program.results.isdisjoint(step.outputs):
             kept.append(step)
             continue
@@ -146,7 +146,7 @@ def _shared(program: Program) -> list[Step]:
     return kept
 
 
-def _renamed(arg: Arg, names: dict[str, str]) -> Arg:
+def renamed(arg: Arg, names: dict[str, str]) -> Arg:
     if isinstance(arg, Ref):
         return Ref(names.get(arg.name, arg.name))
-    return tuple(_renamed(a, names) for a in arg) if isinstance(arg, tuple) else arg
+    return tuple(renamed(a, names) for a in arg) if isinstance(arg, tuple) else arg

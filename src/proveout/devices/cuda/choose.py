@@ -8,13 +8,18 @@ import json
 import os
 import secrets
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from proveout.folders import default_folder
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 Candidate = tuple[str, dict[str, int]]
 """`library`, or a Triton kernel's name, and the numbers it is launched with."""
@@ -39,9 +44,18 @@ class Choices:
         chosen = (row["kernel"], row["numbers"]) if row else None
         return chosen if chosen in [(name, dict(numbers)) for name, numbers in candidates] else None
 
-    def put(self, key: str, candidate: Candidate, us: dict[str, float]) -> None:
+    def outcomes(self, key: str) -> dict[str, str]:
+        """What became of a call's candidates: their times, or why they did not run."""
+        row = self.rows.get(key, {})
+        return {name: f"{us:.1f} us" for name, us in row.get("us", {}).items()} | row.get("failed", {})
+
+    def put(
+        self, key: str, candidate: Candidate, us: dict[str, float], failed: Mapping[str, str] | None = None
+    ) -> None:
         """Remember, here and on disk; two processes that write at once lose a row, which is then measured again."""
         self.rows[key] = {"kernel": candidate[0], "numbers": candidate[1], "us": us}
+        if failed:
+            self.rows[key]["failed"] = dict(failed)
         with contextlib.suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             known = {}
@@ -66,7 +80,11 @@ def machine() -> str:
 
 
 def best(
-    key: str, candidates: Sequence[Candidate], call: Callable[[Candidate, int], Any], weight_bytes: int
+    key: str,
+    candidates: Sequence[Candidate],
+    call: Callable[[Candidate, int], Any],
+    weight_bytes: int,
+    calls: int = 24,
 ) -> Candidate:
     """The fastest candidate for a call. `call(candidate, i)` makes it once, with the i-th copy of its weights."""
     known = choices().get(key, candidates)
@@ -75,11 +93,16 @@ def best(
     if torch.cuda.is_current_stream_capturing():
         return candidates[0]
     us: dict[str, float] = {}
+    failed: dict[str, str] = {}
     for candidate in candidates:
-        with contextlib.suppress(Exception):  # a tile too large for the GPU's shared memory is no candidate
-            us[label(candidate)] = measure(functools.partial(call, candidate), copies(weight_bytes))
+        try:
+            us[label(candidate)] = measure(functools.partial(call, candidate), copies(weight_bytes), calls)
+        except Exception as error:  # a tile too large for the GPU's shared memory is no candidate
+            failed[label(candidate)] = (
+                f"did not run ({str(error).splitlines()[0][:120] if str(error) else type(error)})"
+            )
     chosen = min((c for c in candidates if label(c) in us), key=lambda c: us[label(c)], default=candidates[0])
-    choices().put(key, chosen, {name: round(time, 2) for name, time in us.items()})
+    choices().put(key, chosen, {name: round(time, 2) for name, time in us.items()}, failed)
     return chosen
 
 
@@ -92,24 +115,42 @@ def copies(weight_bytes: int) -> int:
     return max(2, min(128, -(-ENOUGH_BYTES // max(weight_bytes, 1))))
 
 
-def measure(call: Callable[[int], Any], num_copies: int, rounds: int = 9) -> float:
-    """Microseconds per call, one after another inside a CUDA graph."""
-    total = max(num_copies, 24)
+def measure(call: Callable[[int], Any], num_copies: int, calls: int = 24, rounds: int = 9) -> float:
+    """Microseconds per call, one after another inside a CUDA graph, while no other process measures."""
+    total = max(num_copies, calls)
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         call(0)  # compiles
     torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for index in range(total):
-            call(index % num_copies)
+    torch.cuda.synchronize()
     samples = []
-    for _ in range(rounds):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        samples.append(begin.elapsed_time(end) * 1e3 / total)
+    with alone():
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for index in range(total):
+                call(index % num_copies)
+        for _ in range(rounds):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            samples.append(begin.elapsed_time(end) * 1e3 / total)
     return statistics.median(samples[2:])
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """While no other process of this user measures."""
+    try:
+        path = choices().path.with_name("measuring")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("w")
+    except OSError:  # a folder that cannot be written to: then nobody waits
+        yield
+        return
+    with file:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

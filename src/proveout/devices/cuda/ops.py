@@ -6,22 +6,54 @@ between the roundings of operands and results are float32.
 
 from __future__ import annotations
 
+import functools
+import importlib
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch.library import custom_op
 
 Tensor = torch.Tensor
 
 STATS_WIDTH = 64
 """Columns that one pair of moments stands for."""
+FLOAT8 = torch.float8_e4m3fn
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "": lambda x: x,
     "relu": torch.relu,
     "gelu": F.gelu,
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
 }
+_LIBRARY = torch.library.Library("proveout", "FRAGMENT")
+
+
+@functools.cache
+def _launches() -> Any:
+    """Imported when a GPU is used: it needs Triton."""
+    return importlib.import_module("proveout.devices.cuda.launch")
+
+
+def op(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
+    """Register a meaning as an op. `launch` has a function of the same name for tensors on a GPU, unless the meaning is
+    only for weights. `custom_op` would do the same at several times the cost of a call."""
+    name = schema.partition("(")[0]
+
+    def register(meaning: Callable[..., Any]) -> Any:
+        def call(*operands: Any) -> Any:
+            if operands[0].is_cuda:
+                return getattr(_launches(), name, meaning)(*operands)
+            return meaning(*operands)
+
+        _LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
+        _LIBRARY.impl(name, call, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"proveout::{name}", fake, lib=_LIBRARY)
+        return getattr(torch.ops.proveout, name)
+
+    return register
+
+
+# --- products -----------------------------------------------------------------------------------------------------
 
 
 def moments(x: Tensor) -> Tensor:
@@ -37,6 +69,19 @@ def joined(stats: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     mean = means.mean(-1, keepdim=True)
     spread = squares.sum(-1, keepdim=True) + STATS_WIDTH * (means - mean).square().sum(-1, keepdim=True)
     return mean, torch.rsqrt(spread / (means.shape[-1] * STATS_WIDTH) + eps)
+
+
+def finished(
+    total: Tensor, bias: Tensor | None, activation: str, residual: Tensor | None, second: Tensor | None
+) -> Tensor:
+    """What comes after the sums of a product, in float32."""
+    if bias is not None:
+        total = total + bias.float()
+    total = ACTIVATIONS[activation](total)
+    for other in (residual, second):
+        if other is not None:
+            total = total + other.float()
+    return total
 
 
 def product_meaning(
@@ -63,142 +108,185 @@ def product_meaning(
     if a_stats is not None:
         mean, scale = joined(a_stats, a_eps)
         a = ((a.float() - mean) * scale).to(a.dtype)
-    total = (a @ w).float()
-    if bias is not None:
-        total = total + bias.float()
-    total = ACTIVATIONS[activation](total)
-    if residual is not None:
-        value = residual.float()
-        if r_stats is not None:
-            assert r_gamma is not None
-            assert r_beta is not None
-            mean, scale = joined(r_stats, r_eps)
-            value = (value - mean) * scale * r_gamma.float() + r_beta.float()
-        total = total + value
-    if second is not None:
-        total = total + second.float()
-    y = total.to(a.dtype)
+    if residual is not None and r_stats is not None:
+        assert r_gamma is not None
+        assert r_beta is not None
+        mean, scale = joined(r_stats, r_eps)
+        residual = (residual.float() - mean) * scale * r_gamma.float() + r_beta.float()
+    y = finished((a @ w).float(), bias, activation, residual, second).to(a.dtype)
     return y, moments(y) if stats else y.new_empty(0, dtype=torch.float32)
 
 
-@custom_op(
-    "proveout::product",
-    mutates_args=(),
-    schema="(Tensor a, Tensor w, Tensor? bias, str activation, Tensor? residual, Tensor? second, Tensor? a_stats, "
+def _product_form(a, w, *rest):  # type: ignore[no-untyped-def]
+    shape = (a.shape[0], w.shape[1] // STATS_WIDTH, 2) if rest[-1] else (0,)
+    return a.new_empty(a.shape[0], w.shape[1]), a.new_empty(shape, dtype=torch.float32)
+
+
+product = op(
+    "product(Tensor a, Tensor w, Tensor? bias, str activation, Tensor? residual, Tensor? second, Tensor? a_stats, "
     "Tensor? columns, float a_eps, Tensor? r_stats, Tensor? r_gamma, Tensor? r_beta, float r_eps, bool stats)"
     " -> (Tensor, Tensor)",
-)
-def product(
-    a: Tensor,
-    w: Tensor,
-    bias: Tensor | None,
-    activation: str,
-    residual: Tensor | None,
-    second: Tensor | None,
-    a_stats: Tensor | None,
-    columns: Tensor | None,
-    a_eps: float,
-    r_stats: Tensor | None,
-    r_gamma: Tensor | None,
-    r_beta: Tensor | None,
-    r_eps: float,
-    stats: bool,
-) -> tuple[Tensor, Tensor]:
-    given = a, w, bias, activation, residual, second, a_stats, columns, a_eps, r_stats, r_gamma, r_beta, r_eps, stats
-    if a.is_cuda:
-        from proveout.devices.cuda import launch
-
-        return launch.product(*given)
-    return product_meaning(*given)
+    _product_form,
+)(product_meaning)
 
 
-@product.register_fake
-def _(a, w, bias, activation, residual, second, a_stats, columns, a_eps, r_stats, r_gamma, r_beta, r_eps, stats):  # type: ignore[no-untyped-def]
-    y = a.new_empty(a.shape[0], w.shape[1])
-    shape = (a.shape[0], w.shape[1] // STATS_WIDTH, 2) if stats else (0,)
-    return y, a.new_empty(shape, dtype=torch.float32)
-
-
-@custom_op(
-    "proveout::fold_norm",
-    mutates_args=(),
-    schema="(Tensor w, Tensor? bias, Tensor gamma, Tensor beta) -> (Tensor, Tensor, Tensor)",
-)
-def fold_norm(w: Tensor, bias: Tensor | None, gamma: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def fold_norm_meaning(w: Tensor, bias: Tensor | None, gamma: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """A layer norm's gamma and beta in the product after it: weights, their column sums, bias; once for each weight."""
     folded = (w.float() * gamma.float()[:, None]).to(w.dtype)
     moved = beta.float() @ w.float()
     return folded, folded.float().sum(0), moved if bias is None else moved + bias.float()
 
 
-@fold_norm.register_fake
-def _(w, bias, gamma, beta):  # type: ignore[no-untyped-def]
+def _fold_norm_form(w, bias, gamma, beta):  # type: ignore[no-untyped-def]
     row = w.new_empty(w.shape[1], dtype=torch.float32)
     return torch.empty_like(w), row, torch.empty_like(row)
 
 
+fold_norm = op(
+    "fold_norm(Tensor w, Tensor? bias, Tensor gamma, Tensor beta) -> (Tensor, Tensor, Tensor)", _fold_norm_form
+)(fold_norm_meaning)
+
+
+def vector_meaning(
+    a: Tensor,
+    w: Tensor,
+    scale: Tensor | None,
+    bias: Tensor | None,
+    activation: str,
+    residual: Tensor | None,
+    second: Tensor | None,
+    gamma: Tensor | None,
+    beta: Tensor | None,
+    eps: float,
+) -> Tensor:
+    """residual + second + activation(norm(a) @ w + bias) of a few rows. `w` has its columns one after another in
+    memory (`columns`); with `scale`, it is in 8 bits and each column has its factor."""
+    x = a if gamma is None else F.layer_norm(a, a.shape[-1:], gamma, beta, eps)
+    total = x.float() @ w.float()
+    return finished(total if scale is None else total * scale, bias, activation, residual, second).to(a.dtype)
+
+
+vector = op(
+    "vector(Tensor a, Tensor w, Tensor? scale, Tensor? bias, str activation, Tensor? residual, Tensor? second, "
+    "Tensor? gamma, Tensor? beta, float eps) -> Tensor",
+    lambda a, w, *rest: a.new_empty(a.shape[0], w.shape[1]),
+)(vector_meaning)
+
+
+def columns_meaning(w: Tensor) -> Tensor:
+    """A copy of a matrix whose columns lie one after another, as a product of a few rows reads it."""
+    return w.t().clone(memory_format=torch.contiguous_format).t()
+
+
+def _columns_form(w):  # type: ignore[no-untyped-def]
+    return w.new_empty(w.shape[1], w.shape[0]).t()
+
+
+columns = op("columns(Tensor w) -> Tensor", _columns_form)(columns_meaning)
+
+
+def pack_meaning(w: Tensor, dtype: str) -> tuple[Tensor, Tensor]:
+    """A matrix in 8 bits (`int8` or `float8`), columns one after another, and the factor of each column."""
+    largest = 127.0 if dtype == "int8" else torch.finfo(FLOAT8).max
+    scale = w.float().abs().amax(0).clamp(min=1e-12) / largest
+    scaled = (w.float() / scale).t().contiguous()
+    packed = scaled.round().to(torch.int8) if dtype == "int8" else scaled.to(FLOAT8)
+    return packed.t(), scale
+
+
+def _pack_form(w, dtype):  # type: ignore[no-untyped-def]
+    packed = w.new_empty(w.shape[1], w.shape[0], dtype=torch.int8 if dtype == "int8" else FLOAT8)
+    return packed.t(), w.new_empty(w.shape[1], dtype=torch.float32)
+
+
+pack = op("pack(Tensor w, str dtype) -> (Tensor, Tensor)", _pack_form)(pack_meaning)
+
+
+def row_scales(a: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows in float8, and their factors."""
+    scale = a.float().abs().amax(1, keepdim=True).clamp(min=1e-12) / torch.finfo(FLOAT8).max
+    return (a.float() / scale).to(FLOAT8), scale
+
+
+def scaled_meaning(
+    a: Tensor,
+    w: Tensor,
+    scale: Tensor,
+    bias: Tensor | None,
+    activation: str,
+    residual: Tensor | None,
+    second: Tensor | None,
+) -> Tensor:
+    """As `vector`, with rows in float8 too, each with its factor."""
+    rows, factors = row_scales(a)
+    total = rows.float() @ w.float() * factors * scale
+    return finished(total, bias, activation, residual, second).to(a.dtype)
+
+
+scaled = op(
+    "scaled(Tensor a, Tensor w, Tensor scale, Tensor? bias, str activation, Tensor? residual, Tensor? second)"
+    " -> Tensor",
+    lambda a, w, *rest: a.new_empty(a.shape[0], w.shape[1]),
+)(scaled_meaning)
+
+
 def norm_meaning(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """A layer norm of rows."""
     return F.layer_norm(x, x.shape[-1:], gamma, beta, eps)
 
 
-@custom_op(
-    "proveout::norm",
-    mutates_args=(),
-    schema="(Tensor x, Tensor gamma, Tensor beta, float eps) -> Tensor",
+norm = op("norm(Tensor x, Tensor gamma, Tensor beta, float eps) -> Tensor", lambda x, *rest: x.new_empty(x.shape))(
+    norm_meaning
 )
-def norm(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
-    """A layer norm of rows."""
-    if x.is_cuda:
-        from proveout.devices.cuda import launch
-
-        return launch.norm(x, gamma, beta, eps)
-    return norm_meaning(x, gamma, beta, eps)
 
 
-@norm.register_fake
-def _(x, gamma, beta, eps):  # type: ignore[no-untyped-def]
-    return x.new_empty(x.shape)
-
-
-def attention_meaning(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
-    grouped = q.shape[1] != k.shape[1]
-    return F.scaled_dot_product_attention(q, k, v, mask, 0.0, causal, scale=scale, enable_gqa=grouped)
-
-
-@custom_op(
-    "proveout::attention",
-    mutates_args=(),
-    schema="(Tensor q, Tensor k, Tensor v, Tensor? mask, bool causal, float scale) -> Tensor",
-)
-def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
-    """[batch, heads, queries, depth]; the result lies in memory as [batch, queries, heads, depth], as the product after
-    it reads it."""
-    if q.is_cuda:
-        from proveout.devices.cuda import launch
-
-        return launch.attention(q, k, v, mask, causal, scale)
-    out = heads_last(q)
-    return out.copy_(attention_meaning(q, k, v, mask, causal, scale))
+# --- attention ----------------------------------------------------------------------------------------------------
 
 
 def heads_last(q: Tensor) -> Tensor:
-    """An empty result of attention."""
+    """An empty result of attention, which lies in memory as [batch, queries, heads, depth]: as the product after it
+    reads it."""
     batch, heads, queries, depth = q.shape
     return q.new_empty(batch, queries, heads, depth).transpose(1, 2)
 
 
-@attention.register_fake
-def _(q, k, v, mask, causal, scale):  # type: ignore[no-untyped-def]
-    return heads_last(q)
+def attention_of(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
+    grouped = q.shape[1] != k.shape[1]
+    return F.scaled_dot_product_attention(q, k, v, mask, 0.0, causal, scale=scale, enable_gqa=grouped)
 
 
-@custom_op(
-    "proveout::fold_conv",
-    mutates_args=(),
-    schema="(Tensor weight, Tensor? bias, Tensor? mean, Tensor? variance, Tensor? gamma, Tensor? beta, float eps)"
-    " -> (Tensor, Tensor)",
-)
-def fold_conv(
+def attention_meaning(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
+    """Of [batch, heads, queries, depth]."""
+    made = attention_of(q, k, v, mask, causal, scale)
+    return made if made.transpose(1, 2).is_contiguous() else heads_last(q).copy_(made)
+
+
+attention = op(
+    "attention(Tensor q, Tensor k, Tensor v, Tensor? mask, bool causal, float scale) -> Tensor",
+    lambda q, *rest: heads_last(q),
+)(attention_meaning)
+
+
+def append_meaning(
+    q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, position: Tensor, mask: Tensor | None, scale: float
+) -> Tensor:
+    """Write new keys and values to a static cache at their positions, and attend to all of it."""
+    keys.index_copy_(2, position, k)
+    values.index_copy_(2, position, v)
+    return attention_meaning(q, keys, values, mask, False, scale)
+
+
+append = op(
+    "append(Tensor q, Tensor k, Tensor v, Tensor(a!) keys, Tensor(b!) values, Tensor position, Tensor? mask, "
+    "float scale) -> Tensor",
+    lambda q, *rest: heads_last(q),
+)(append_meaning)
+
+
+# --- convolutions -------------------------------------------------------------------------------------------------
+
+
+def fold_conv_meaning(
     weight: Tensor,
     bias: Tensor | None,
     mean: Tensor | None,
@@ -221,11 +309,16 @@ def fold_conv(
     return filters.permute(2, 3, 1, 0).reshape(-1, weight.shape[0]).to(weight.dtype).contiguous(), shift.contiguous()
 
 
-@fold_conv.register_fake
-def _(weight, bias, mean, variance, gamma, beta, eps):  # type: ignore[no-untyped-def]
-    return weight.new_empty(weight.numel() // weight.shape[0], weight.shape[0]), weight.new_empty(
-        weight.shape[0], dtype=torch.float32
-    )
+def _fold_conv_form(weight, *rest):  # type: ignore[no-untyped-def]
+    filters = weight.shape[0]
+    return weight.new_empty(weight.numel() // filters, filters), weight.new_empty(filters, dtype=torch.float32)
+
+
+fold_conv = op(
+    "fold_conv(Tensor weight, Tensor? bias, Tensor? mean, Tensor? variance, Tensor? gamma, Tensor? beta, float eps)"
+    " -> (Tensor, Tensor)",
+    _fold_conv_form,
+)(fold_conv_meaning)
 
 
 def conv_size(size: int, window: int, stride: int, padding: int, dilation: int) -> int:
@@ -244,6 +337,8 @@ def conv_meaning(
     padding: list[int],
     dilation: list[int],
 ) -> Tensor:
+    """activation(convolution of x + bias + residual), flattened as ttnn has it: [1, 1, positions, channels]; `image` is
+    [batch, height, width, channels] and w is `fold_conv`'s matrix."""
     batch, height, width, channels = image
     filters = w.reshape(*window, channels, -1).permute(3, 2, 0, 1)
     picture = x.reshape(batch, height, width, channels).permute(0, 3, 1, 2)
@@ -254,34 +349,13 @@ def conv_meaning(
     return ACTIVATIONS[activation](total).to(x.dtype).reshape(1, 1, -1, w.shape[1])
 
 
-@custom_op(
-    "proveout::conv",
-    mutates_args=(),
-    schema="(Tensor x, Tensor w, Tensor bias, Tensor? residual, str activation, int[] image, int[] window, int[] stride, "  # noqa: E501
+def _conv_form(x, w, bias, residual, activation, image, *sizes):  # type: ignore[no-untyped-def]
+    height, width = (conv_size(*one) for one in zip(image[1:3], *sizes))
+    return x.new_empty(1, 1, image[0] * height * width, w.shape[1])
+
+
+conv = op(
+    "conv(Tensor x, Tensor w, Tensor bias, Tensor? residual, str activation, int[] image, int[] window, int[] stride, "
     "int[] padding, int[] dilation) -> Tensor",
-)
-def conv(
-    x: Tensor,
-    w: Tensor,
-    bias: Tensor,
-    residual: Tensor | None,
-    activation: str,
-    image: list[int],
-    window: list[int],
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-) -> Tensor:
-    """activation(convolution of x + bias + residual), flattened as ttnn has it: [1, 1, positions, channels]; `image` is
-    [batch, height, width, channels] and w is `fold_conv`'s matrix."""
-    if x.is_cuda:
-        from proveout.devices.cuda import launch
-
-        return launch.conv(x, w, bias, residual, activation, image, window, stride, padding, dilation)
-    return conv_meaning(x, w, bias, residual, activation, image, window, stride, padding, dilation)
-
-
-@conv.register_fake
-def _(x, w, bias, residual, activation, image, window, stride, padding, dilation):  # type: ignore[no-untyped-def]
-    sizes = [conv_size(*given) for given in zip(image[1:3], window, stride, padding, dilation)]
-    return x.new_empty(1, 1, image[0] * sizes[0] * sizes[1], w.shape[1])
+    _conv_form,
+)(conv_meaning)

@@ -10,6 +10,10 @@ from proveout.program import Arg, Ref, Step
 from proveout.types import TensorSpec
 
 PRODUCT, FOLD, NORM = "proveout.product.default", "proveout.fold_norm.default", "proveout.norm.default"
+VECTOR, SCALED = "proveout.vector.default", "proveout.scaled.default"
+COLUMNS, PACK = "proveout.columns.default", "proveout.pack.default"
+FEW_ROWS = 4
+"""Up to here a product reads little but its weights, and each block can do the norm of its rows itself."""
 ACTIVATIONS = {"ttnn.relu": "relu", "ttnn.gelu": "gelu"}
 
 
@@ -28,6 +32,8 @@ class Product:
     a_norm: Norm | None = None
     r_norm: Norm | None = None
     stats: bool = False
+    before: Step | None = None
+    """A layer norm of `a` that each block of a product of few rows does by itself."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +48,9 @@ class Norm:
         return self.step.attr("epsilon", 1e-12)
 
 
-def fuse_products(body: Body, fold: bool) -> None:
-    """With `fold`, layer norms between products are taken in by both; without, each is a call of its own."""
+def fuse_products(body: Body, fold: bool, weights: str = "same") -> None:
+    """With `fold`, layer norms between products are taken in by both; without, each is a call of its own. Products of a
+    few rows take in what is before them either way. `weights`: their format."""
     _join_siblings(body)
     products: dict[str, Product] = {}
     taken: set[int] = set()
@@ -52,11 +59,22 @@ def fuse_products(body: Body, fold: bool) -> None:
             product = _grown(body, step, taken)
             taken.update(id(s) for s in product.gone)
             products[product.result] = product
-    for step in body.steps:
-        if step.kernel == "ttnn.layer_norm" and fold:
-            _take_in(body, step, products)
-    for product in products.values():
-        _emit(body, product)
+    packed = {name for name, product in products.items() if _is_packed(body, product, weights)}
+    few = {name: product for name, product in products.items() if _num_rows(body, product) <= FEW_ROWS}
+    for product in few.values():
+        product.before = _norm_before(body, product)
+    if fold:
+        many = {name: p for name, p in products.items() if name not in few and name not in packed}
+        for step in body.steps:
+            if step.kernel == "ttnn.layer_norm":
+                _take_in(body, step, many)
+    for name, product in products.items():
+        if name in few:
+            _emit_few(body, product, weights if name in packed else "same")
+        elif name in packed:
+            _emit_scaled(body, product)
+        else:
+            _emit(body, product)
     for step in body.steps:
         if step.kernel == "ttnn.layer_norm":
             _whole_norm(body, step)
@@ -72,7 +90,34 @@ def is_product(body: Body, step: Step) -> bool:
         return False
     out, weight = body.specs[step.outputs[0]], body.spec(w)
     rows = bias is None or (body.is_prepared(bias) and len(body.spec(bias).shape) == 1)
-    return rows and len(weight.shape) == 2 and out.dtype in HALF and weight.dtype == out.dtype == body.spec(a).dtype
+    few = out.numel // out.shape[-1] <= FEW_ROWS and out.dtype == "float32"
+    same = weight.dtype == out.dtype == body.spec(a).dtype
+    return rows and len(weight.shape) == 2 and (out.dtype in HALF or few) and same
+
+
+def _num_rows(body: Body, product: Product) -> int:
+    return body.specs[product.result].numel // product.columns
+
+
+def _is_packed(body: Body, product: Product, weights: str) -> bool:
+    """Whether a product gets its weights in 8 bits: int8 where a few rows read them, float8 where the GPU's units take
+    them, which want multiples of 16."""
+    if weights == "int8":
+        return _num_rows(body, product) <= FEW_ROWS
+    inner, columns = body.spec(product.w).shape
+    half = body.spec(product.w).dtype == "bfloat16"
+    return (
+        weights == "float8" and half and inner % 16 == 0 and columns % 16 == 0 and _num_rows(body, product) > FEW_ROWS
+    )
+
+
+def _norm_before(body: Body, product: Product) -> Step | None:
+    """The layer norm whose result a product multiplies."""
+    norm = body.maker(body.through_views(product.a), "ttnn.layer_norm")
+    if norm is None or not (body.is_prepared(norm.attr("weight")) and body.is_prepared(norm.attr("bias"))):
+        return None
+    columns = body.spec(product.w).shape[0]
+    return norm if body.spec(norm.attr("input_tensor")).shape[-1] == columns else None
 
 
 def _join_siblings(body: Body) -> None:
@@ -320,6 +365,75 @@ def _emit(body: Body, product: Product) -> None:
     if name != product.result:
         steps.append(reshape(Ref(name), spec.shape, product.result))
     body.substitute(product.gone, steps, product.result)
+
+
+def _emit_few(body: Body, product: Product, weights: str) -> None:
+    """A product of a few rows, whose weights lie with their columns one after another."""
+    steps: list[Step] = []
+    inner = body.spec(product.w).shape[0]
+    norm = product.before
+    a = norm.attr("input_tensor") if norm is not None else product.a
+    assert isinstance(a, Ref)
+    rows, view = body.rows(a, inner)
+    steps += view
+    residuals = _residual_rows(body, product, steps)
+    w, scale = _packed(body, product, weights) if weights != "same" else (_columns(body, product.w), None)
+    attrs: dict[str, Arg] = {"a": rows, "w": w, "scale": scale, "bias": product.bias, "activation": product.activation}
+    attrs |= {"residual": residuals[0], "second": residuals[1]}
+    attrs |= {"gamma": norm.attr("weight") if norm else None, "beta": norm.attr("bias") if norm else None}
+    attrs["eps"] = norm.attr("epsilon", 1e-12) if norm else 0.0
+    _finish(body, product, VECTOR, attrs, steps)
+
+
+def _emit_scaled(body: Body, product: Product) -> None:
+    """A product in float8."""
+    steps: list[Step] = []
+    rows, view = body.rows(product.a, body.spec(product.w).shape[0])
+    steps += view
+    residuals = _residual_rows(body, product, steps)
+    w, scale = _packed(body, product, "float8")
+    attrs: dict[str, Arg] = {"a": rows, "w": w, "scale": scale, "bias": product.bias, "activation": product.activation}
+    attrs |= {"residual": residuals[0], "second": residuals[1]}
+    _finish(body, product, SCALED, attrs, steps)
+
+
+def _residual_rows(body: Body, product: Product, steps: list[Step]) -> tuple[Arg, Arg]:
+    views: list[Arg] = [None, None]
+    for index, residual in enumerate(product.residuals):
+        views[index], more = body.rows(residual, product.columns)
+        steps += more
+    return views[0], views[1]
+
+
+def _finish(body: Body, product: Product, kernel: str, attrs: dict[str, Arg], steps: list[Step]) -> None:
+    spec = body.specs[product.result]
+    matrix = (spec.numel // product.columns, product.columns)
+    name = product.result if spec.shape == matrix else body.fresh(f"{product.result}.matrix", matrix, spec.dtype)
+    steps.append(Step(kernel, tuple(attrs.items()), (name,), product.gone[0].origin))
+    if name != product.result:
+        steps.append(reshape(Ref(name), spec.shape, product.result))
+    body.substitute(product.gone, steps, product.result)
+
+
+def _columns(body: Body, w: Arg) -> Ref:
+    """A weight with its columns one after another; a transposed view of one lies so already."""
+    assert isinstance(w, Ref)
+    maker = next((s for s in body.setup if w.name in s.outputs), None)
+    if maker is not None and maker.kernel in (COLUMNS, "ttnn.permute", "ttnn.transpose"):
+        return w
+    name = f"{w.name}.columns"
+    if name not in body.specs:
+        spec = body.spec(w)
+        body.prepare(Step(COLUMNS, (("w", w),), (body.fresh(name, spec.shape, spec.dtype),)))
+    return Ref(name)
+
+
+def _packed(body: Body, product: Product, dtype: str) -> tuple[Ref, Ref]:
+    spec = body.spec(product.w)
+    w, scale = (f"{product.result}.{x}" for x in (dtype, "scale"))
+    body.specs[w], body.specs[scale] = TensorSpec(spec.shape, spec.dtype), TensorSpec(spec.shape[1:], "float32")
+    body.prepare(Step(PACK, (("w", product.w), ("dtype", dtype)), (w, scale)))
+    return Ref(w), Ref(scale)
 
 
 def _stats_name(product: Product) -> str:

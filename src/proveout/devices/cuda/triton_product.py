@@ -139,35 +139,6 @@ def _finish(
 
 
 @triton.jit
-def vector_kernel(
-    a, w, y, bias, M, N, K, a_row, w_inner, w_column, y_row,
-    BIAS: tl.constexpr, ACTIVATION: tl.constexpr, INNER_MAJOR: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr, PDL: tl.constexpr,
-):  # fmt: skip
-    """A few rows times a matrix: one block takes one row and BN columns, without the matrix units."""
-    row = tl.program_id(1)
-    cols = tl.program_id(0) * BN + tl.arange(0, BN)
-    in_cols = cols < N
-    inner = tl.arange(0, BK)
-    if PDL:
-        for start in range(0, K, BK):
-            at = w + tl.minimum(cols, N - 1)[:, None] * w_column + tl.minimum(start + inner, K - 1)[None, :] * w_inner
-            prefetch(at)
-    wait_for_inputs(PDL)
-    total = tl.zeros((BN, BK), tl.float32)
-    for start in range(0, K, BK):
-        left = start + inner < K
-        x = tl.load(a + row * a_row + start + inner, mask=left, other=0.0).to(tl.float32)
-        at = w + cols[:, None].to(tl.int64) * w_column + (start + inner)[None, :] * w_inner
-        total += x[None, :] * tl.load(at, mask=in_cols[:, None] & left[None, :], other=0.0).to(tl.float32)
-    result = tl.sum(total, 1)
-    if BIAS:
-        result += tl.load(bias + cols, mask=in_cols, other=0.0).to(tl.float32)
-    result = activate(result, ACTIVATION)
-    tl.store(y + row * y_row + cols, result.to(y.dtype.element_ty), mask=in_cols)
-
-
-@triton.jit
 def norm_kernel(
     x, y, gamma, beta, ROWS, x_row, eps, N: tl.constexpr, PADDED: tl.constexpr, BM: tl.constexpr, PDL: tl.constexpr
 ):

@@ -91,7 +91,7 @@ def add(a: Tensor, b: Tensor, unit: Unit, subtract: bool = False) -> Tensor:
     if masked:
         if bool((infinite[0] & infinite[1]).any()):
             return matrix.add(a, b, unit, subtract)
-        kept = [torch.where(found, 0, pattern) for found, pattern in zip(infinite, raw)]
+        kept = [torch.where(is_infinite, 0, pattern) for is_infinite, pattern in zip(infinite, raw)]
     else:
         kept = raw
     for pattern in kept:

@@ -32,18 +32,18 @@ class Wrong:
 def measure(function: Callable[..., Tensor], exact: Callable[..., Tensor], dtype: str, operands: int = 1) -> Wrong:
     """`function` of float32 values (bfloat16 among them) against `exact` of float64 ones. The mean is that of the
     first numbers; around the worst of them, where not all were taken, the maximum is looked for again and again."""
-    given = tuples(dtype, operands)
-    error = errors(function, exact, dtype, given)
+    operand_values = tuples(dtype, operands)
+    error = errors(function, exact, dtype, operand_values)
     inexact = error[error > 0]
     mean = float(inexact.mean()) if inexact.numel() else None
-    largest, worst_at = _worst(error, given)
+    largest, worst_at = _worst(error, operand_values)
     if operands > 1 or dtype == "float32":
         for reach in REACHES[dtype]:
-            given = _around(given, error, reach, dtype)
-            error = errors(function, exact, dtype, given)
-            found = _worst(error, given)
-            if found[0] > largest:
-                largest, worst_at = found
+            operand_values = _around(operand_values, error, reach, dtype)
+            error = errors(function, exact, dtype, operand_values)
+            worst = _worst(error, operand_values)
+            if worst[0] > largest:
+                largest, worst_at = worst
     return Wrong(largest, mean, worst_at)
 
 
@@ -53,17 +53,17 @@ REACHES = {"bfloat16": (32, 8, 2, 2), "float32": (1 << 20, 1 << 14, 1 << 8, 1 <<
 """How far from the worst numbers each round looks, in units in the last place."""
 
 
-def _worst(error: Tensor, given: tuple[Tensor, ...]) -> tuple[float, float]:
+def _worst(error: Tensor, operands: tuple[Tensor, ...]) -> tuple[float, float]:
     index = int(error.argmax())
-    return float(error[index]), float(given[0][index])
+    return float(error[index]), float(operands[0][index])
 
 
-def _around(given: tuple[Tensor, ...], error: Tensor, reach: int, dtype: str) -> tuple[Tensor, ...]:
+def _around(operands: tuple[Tensor, ...], error: Tensor, reach: int, dtype: str) -> tuple[Tensor, ...]:
     at = error.topk(min(WORST, error.numel())).indices
     unit = 1 << 16 if dtype == "bfloat16" else 1
     generator = torch.Generator().manual_seed(reach)
     near = []
-    for operand in given:
+    for operand in operands:
         pattern = bits(operand[at]).repeat_interleave(BESIDE)
         moved = torch.randint(-reach, reach + 1, pattern.shape, generator=generator, dtype=torch.int32) * unit
         there = pattern + moved
@@ -73,17 +73,17 @@ def _around(given: tuple[Tensor, ...], error: Tensor, reach: int, dtype: str) ->
 
 
 def errors(
-    function: Callable[..., Tensor], exact: Callable[..., Tensor], dtype: str, given: tuple[Tensor, ...]
+    function: Callable[..., Tensor], exact: Callable[..., Tensor], dtype: str, operands: tuple[Tensor, ...]
 ) -> Tensor:
     """In units in the last place; 0 where the report leaves a number out."""
-    found = _flushed(function(*given).double())
+    result = _flushed(function(*operands).double())
     with torch.no_grad():
-        wanted = exact(*(t.double() for t in given))
+        wanted = exact(*(t.double() for t in operands))
     near = _flushed(_rounded(wanted, dtype))
     last = _last_place(near, dtype)
-    known = torch.isfinite(near) & torch.isfinite(found) & torch.isfinite(wanted)
-    known &= (found != 0) | (near == 0)
-    error = torch.where(known, (found - near).abs() / last, 0.0)
+    known = torch.isfinite(near) & torch.isfinite(result) & torch.isfinite(wanted)
+    known &= (result != 0) | (near == 0)
+    error = torch.where(known, (result - near).abs() / last, 0.0)
     return torch.where(error < torch.finfo(torch.float32).max, error, 0.0)  # the report keeps errors in float32
 
 
@@ -105,12 +105,14 @@ def numbers(dtype: str) -> Tensor:
 
 DRAWS = {"bfloat16": 4, "float32": 1}
 """Of orders of further operands."""
+ENDS = 1 << 14
+"""So many more tuples of numbers at the ends of the range, where sums and products leave it."""
 
 
 @functools.cache
 def tuples(dtype: str, operands: int) -> tuple[Tensor, ...]:
     """All numbers; beside them, where there are several operands, a third of any exponent, a third near the first
-    one's, and a third, first operand too, between 1/16 and 32."""
+    one's, and a third, first operand too, between 1/16 and 32; and some at the ends of the range."""
     x = numbers(dtype)
     if operands == 1:
         return (x,)
@@ -131,7 +133,8 @@ def tuples(dtype: str, operands: int) -> tuple[Tensor, ...]:
         anything = picked(x, first.numel())
         other = torch.where((which == 1) & torch.isfinite(near), near, anything)
         others.append(torch.where(which == 2, picked(middle, first.numel()), other))
-    return first, *others
+    ends = x[(x.abs() >= 2.0**125) | (x != 0) & (x.abs() < 2.0**-123)]
+    return tuple(torch.cat([operand, picked(ends, ENDS)]) for operand in (first, *others))
 
 
 def _rounded(x: Tensor, dtype: str) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,8 +20,9 @@ from proveout.kernels.arithmetic.chains import (
     squared_difference,
 )
 from proveout.kernels.arithmetic.functions import Sfpu
-from proveout.kernels.arithmetic.pairs import PAIRS, difference, lerp, scaled_sum, total
-from proveout.kernels.arithmetic.table import FUNCTIONS
+from proveout.kernels.arithmetic.pairs import difference, lerp, scaled_sum, total
+from proveout.kernels.arithmetic.special import addcdiv, addcmul, logaddexp, mac, xlogy
+from proveout.kernels.arithmetic.table import FUNCTIONS, PAIRS
 
 Exact = Callable[..., Tensor]
 
@@ -34,8 +36,8 @@ class Op:
     operands: int = 1
 
 
-def _sequence(name: str, exact: Exact) -> Op:
-    return Op(FUNCTIONS[name], exact)
+def _sequence(name: str, exact: Exact, **parameters: float) -> Op:
+    return Op(functools.partial(FUNCTIONS[name], **parameters), exact)
 
 
 def _cut(function: Callable[[Sfpu, Tensor], Tensor], exact: Exact) -> Op:
@@ -73,7 +75,64 @@ def _mvlgamma(x: Tensor) -> Tensor:
     return torch.where(x > 1.5, torch.special.multigammaln(x.clamp(min=1.6), 4), math.nan)
 
 
+def _flag(exact: Exact) -> Op:
+    """0 or 1 of one operand."""
+    return Op(lambda sfpu, x: exact(x).float(), lambda x: exact(x).double())
+
+
+COMPARED = {
+    "eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge,
+    "logical_and": torch.logical_and, "logical_or": torch.logical_or, "logical_xor": torch.logical_xor,
+}  # fmt: skip
+FLAGS = {
+    "eqz": lambda x: x == 0, "nez": lambda x: x != 0, "gtz": lambda x: x > 0, "gez": lambda x: x >= 0,
+    "ltz": lambda x: x < 0, "lez": lambda x: x <= 0, "isnan": torch.isnan, "isinf": torch.isinf,
+    "isfinite": torch.isfinite, "isposinf": torch.isposinf, "isneginf": torch.isneginf, "signbit": torch.signbit,
+    "logical_not": torch.logical_not,
+}  # fmt: skip
+
 OPS: dict[str, Op] = {
+    **{name + place: _compared(exact) for name, exact in COMPARED.items() for place in ("", "_")},
+    **{name: _flag(exact) for name, exact in FLAGS.items()},
+    "acos": _sequence("acos", torch.acos),
+    "asinh": _sequence("asinh", torch.asinh),
+    "digamma": _sequence("digamma", torch.digamma),
+    "exp": _sequence("exp", torch.exp),
+    "i0": _sequence("i0", torch.i0),
+    "i1": _sequence("i1", torch.special.i1),
+    "lgamma": _sequence("lgamma", torch.lgamma),
+    "log1p": _sequence("log1p", torch.log1p),
+    "log2": _sequence("log2", torch.log2),
+    "log_sigmoid": _sequence("log_sigmoid", F.logsigmoid),
+    "mish": _sequence("mish", F.mish),
+    "rsqrt": _sequence("rsqrt", torch.rsqrt),
+    "selu": _sequence("selu", F.selu),
+    "sigmoid": _sequence("sigmoid", torch.sigmoid),
+    "silu": _sequence("silu", F.silu),
+    "swish": _sequence("silu", F.silu),
+    "sqrt": _sequence("sqrt", torch.sqrt),
+    "tan": _sequence("tan", torch.tan),
+    "add": _pair("add", torch.add),
+    "add_": _pair("add", torch.add),
+    "sub": _pair("subtract", torch.sub),
+    "subtract_": _pair("subtract", torch.sub),
+    "mul": _pair("multiply", torch.mul),
+    "multiply_": _pair("multiply", torch.mul),
+    "divide_": _pair("divide", torch.div),
+    "rsub_": _pair("rsub", torch.rsub),
+    "squared_difference_": Op(squared_difference, lambda a, b: (a - b) ** 2, 2),
+    "mse_loss": Op(squared_difference, lambda a, b: (a - b) ** 2, 2),
+    "fmod": _pair("fmod", torch.fmod),
+    "remainder": _pair("remainder", torch.remainder),
+    "logaddexp": Op(logaddexp, torch.logaddexp, 2),
+    "logaddexp_": Op(logaddexp, torch.logaddexp, 2),
+    "xlogy": Op(xlogy, torch.xlogy, 2),
+    "addcdiv": Op(addcdiv, lambda a, b, c: a + b / c, 3),
+    "addcmul": Op(addcmul, lambda a, b, c: a + b * c, 3),
+    "mac": Op(mac, lambda a, b, c: a * b + c, 3),
+    "where": Op(lambda s, a, b, c: torch.where(a != 0, b, c), lambda a, b, c: torch.where(a != 0, b, c), 3),
+    "identity": _plain(lambda x: x),
+    "sign": _plain(torch.sign),
     "acosh": _sequence("acosh", torch.acosh),
     "asin": _sequence("asin", torch.asin),
     "atan": _sequence("atan", torch.atan),
@@ -89,19 +148,13 @@ OPS: dict[str, Op] = {
     "hardswish": _sequence("hardswish", F.hardswish),
     "logit": _sequence("logit", torch.logit),
     "multigammaln": _sequence("multigammaln", _mvlgamma),
-    "softcap beta=50.0": _sequence("softcap", lambda x: 50 * torch.tanh(x / 50)),
     "softplus": _sequence("softplus", F.softplus),
     "tanhshrink": _sequence("tanhshrink", _tanhshrink),
     "xielu": _sequence("xielu", _xielu),
-    "addalpha alpha=2.0": Op(lambda s, a, b: scaled_sum(s, a, b, 2.0), lambda a, b: a + 2 * b, 2),
     "atan2": _pair("atan2", torch.atan2),
     "div": _pair("div", torch.div),
     "divide": _pair("divide", torch.div),
     "div_no_nan": _pair("div_no_nan", lambda a, b: torch.where(b == 0, 0.0, a / b)),
-    "ge_": _compared(torch.ge),
-    "gt_": _compared(torch.gt),
-    "le_": _compared(torch.le),
-    "logical_xor_": _compared(torch.logical_xor),
     "hypot": Op(hypot, torch.hypot, 2),
     "l1_loss": Op(lambda s, a, b: difference(s, a, b).abs(), lambda a, b: (a - b).abs(), 2),
     "ldexp": Op(ldexp, lambda a, b: a * torch.exp2(b), 2),
@@ -132,26 +185,70 @@ OPS: dict[str, Op] = {
     "tanh": _sequence("tanh", torch.tanh),
     "deg2rad": _cut(lambda s, x: s.mul(x, math.pi / 180), torch.deg2rad),
     "rad2deg": _cut(lambda s, x: s.mul(x, 180 / math.pi), torch.rad2deg),
-    "leaky_relu negative_slope=0.01": _sequence("leaky_relu", lambda x: F.leaky_relu(x, 0.01)),
-    "prelu weight=0.25": _cut(lambda s, x: torch.where(x < 0, s.mul(x, 0.25), x), lambda x: F.leaky_relu(x, 0.25)),
     "softshrink": _cut(
         lambda s, x: torch.where(x > 0.5, s.add(x, -0.5), torch.where(x < -0.5, s.add(x, 0.5), 0.0)), F.softshrink
     ),
     "abs": _plain(torch.abs),
     "ceil": _plain(torch.ceil),
-    "clamp min=-1.0,max=1.0": _plain(lambda x: x.clamp(-1.0, 1.0)),
-    "clip min=-1.0,max=1.0": _plain(lambda x: x.clamp(-1.0, 1.0)),
     "floor": _plain(torch.floor),
     "frac": _plain(torch.frac),
     "hardshrink": _plain(F.hardshrink),
     "hardtanh": _plain(F.hardtanh),
-    "heaviside value=0.5": _plain(lambda x: torch.heaviside(x, torch.tensor(0.5, dtype=x.dtype))),
     "neg": _plain(torch.neg),
     "relu": _plain(torch.relu),
     "relu6": _plain(F.relu6),
-    "relu_max upper_limit=1.0": _plain(lambda x: x.clamp(0.0, 1.0)),
-    "relu_min lower_limit=1.0": _plain(lambda x: x.clamp(min=1.0)),
     "round": _plain(torch.round),
-    "threshold threshold=0.5,value=0.0": _plain(lambda x: F.threshold(x, 0.5, 0.0)),
     "trunc": _plain(torch.trunc),
 }
+"""By ttnn's name."""
+
+
+def _slope(slope: float) -> Op:
+    return _cut(lambda s, x: torch.where(x < 0, s.mul(x, slope), x), lambda x: F.leaky_relu(x, slope))
+
+
+def _clamped(min: float = -1.0, max: float = 1.0) -> Op:
+    return _plain(lambda x: x.clamp(min, max))
+
+
+WITH_NUMBERS: dict[str, Callable[..., Op]] = {
+    "addalpha": lambda alpha=1.0: Op(lambda s, a, b: scaled_sum(s, a, b, alpha), lambda a, b: a + alpha * b, 2),
+    "subalpha": lambda alpha=1.0: Op(lambda s, a, b: scaled_sum(s, a, b, -alpha), lambda a, b: a - alpha * b, 2),
+    "addcdiv": lambda value=1.0: Op(
+        lambda s, a, b, c: addcdiv(s, a, b, c, value), lambda a, b, c: a + value * b / c, 3
+    ),
+    "addcmul": lambda value=1.0: Op(
+        lambda s, a, b, c: addcmul(s, a, b, c, value), lambda a, b, c: a + value * b * c, 3
+    ),
+    "celu": lambda alpha=1.0: _sequence("celu", lambda x: F.celu(x, alpha), alpha=alpha),
+    "elu": lambda alpha=1.0: _sequence("elu", lambda x: F.elu(x, alpha), alpha=alpha),
+    "clamp": _clamped,
+    "clip": _clamped,
+    "hardshrink": lambda lambd=0.5: _plain(lambda x: F.hardshrink(x, lambd)),
+    "hardtanh": lambda min_val=-1.0, max_val=1.0: _clamped(min_val, max_val),
+    "heaviside": lambda value=1.0: _plain(lambda x: torch.heaviside(x, torch.tensor(value, dtype=x.dtype))),
+    "leaky_relu": lambda negative_slope=0.01: _slope(negative_slope),
+    "polygamma": lambda k=1.0: _sequence("polygamma", lambda x: torch.polygamma(int(k), x), k=int(k)),
+    "prelu": lambda weight=0.25: _slope(weight),
+    "rdiv": lambda value=1.0: _sequence("rdiv", lambda x: value / x, number=value),
+    "relu_max": lambda upper_limit=6.0: _plain(lambda x: x.clamp(0.0, upper_limit)),
+    "relu_min": lambda lower_limit=0.0: _plain(lambda x: x.clamp(min=lower_limit)),
+    "rpow": lambda exponent=2.0: _sequence("rpow", lambda x: exponent**x, number=exponent),
+    "softcap": lambda beta=50.0: _sequence("softcap", lambda x: beta * torch.tanh(x / beta), beta=beta),
+    "threshold": lambda threshold=0.0, value=0.0: _plain(lambda x: F.threshold(x, threshold, value)),
+}
+"""By ttnn's name, with the numbers it is called with."""
+
+
+def find(op: str) -> Op | None:
+    """An operation by ttnn's name, or by that and its numbers: `clamp min=-1.0,max=1.0`."""
+    name, _, numbers = op.partition(" ")
+    if op in OPS:
+        return OPS[op]
+    if name not in WITH_NUMBERS:
+        return None
+    given = dict(part.split("=", 1) for part in numbers.split(",") if "=" in part)
+    try:
+        return WITH_NUMBERS[name](**{key: float(number) for key, number in given.items()})
+    except (TypeError, ValueError):  # numbers by other names
+        return None

@@ -15,13 +15,12 @@ from pathlib import Path
 from proveout.kernels.arithmetic.bits import Arch
 from proveout.kernels.arithmetic.functions import Sfpu
 from proveout.kernels.arithmetic.ulp import Wrong, measure
-from proveout.kernels.arithmetic.ulp_ops import OPS
+from proveout.kernels.arithmetic.ulp_ops import Op, find
 
 SAMPLE = "ours is the largest error that a sample and a search around its worst numbers met"
 OTHER = "the published kernel (2026-08-22) is not the one that was measured, or we read it otherwise"
 WHY: dict[str, str] = {
     "acosh": f"float32: {SAMPLE}",
-    "addalpha alpha=2.0": f"bfloat16: near the largest numbers; {SAMPLE}",
     "atanh": f"float32: {SAMPLE}",
     "cos": "bfloat16: far out nothing is left of the reduced argument; which of the errors beyond what float32 holds "
     "count decides the maximum",
@@ -64,19 +63,19 @@ class Row:
 
 def rows(table: Path) -> Iterator[Row]:
     with table.open(newline="", encoding="utf-8") as file:
-        for given in csv.DictReader(file):
-            op = given["op"] + ("" if given["variant"] == "default" else f" {given['variant']}")
-            ours = wrong(op, given["arch"], given["dtype"]) if op in OPS else None  # type: ignore[arg-type]
-            yield Row(given["arch"], given["dtype"], op, float(given["max_ulp"]), ours)
+        for line in csv.DictReader(file):
+            op = line["op"] + ("" if line["variant"] == "default" else f" {line['variant']}")
+            known = find(op)
+            ours = wrong(known, line["arch"], line["dtype"]) if known else None  # type: ignore[arg-type]
+            yield Row(line["arch"], line["dtype"], op, float(line["max_ulp"]), ours)
 
 
-def wrong(op: str, arch: Arch, dtype: str) -> Wrong:
-    known = OPS[op]
+def wrong(known: Op, arch: Arch, dtype: str) -> Wrong:
     return measure(functools.partial(known.ours, Sfpu(arch, dtype == "float32")), known.exact, dtype, known.operands)
 
 
-def page(found: list[Row]) -> str:
-    modelled = [r for r in found if r.ours is not None]
+def page(measured: list[Row]) -> str:
+    modelled = [r for r in measured if r.ours is not None]
     small, large = ([r for r in modelled if (r.silicon <= 1) == few] for few in (True, False))
     lines = [
         "# How wrong functions are: ours beside silicon's",
@@ -89,7 +88,7 @@ def page(found: list[Row]) -> str:
         "",
         "Made by `python -m proveout.kernels.arithmetic.ulp_page tests/data/eltwise_accuracy.csv`.",
         "",
-        f"Of {len(found)} published rows {len(modelled)} are modelled. Of those where silicon is off by at most 1,",
+        f"Of {len(measured)} published rows {len(modelled)} are modelled. Of those where silicon is off by at most 1,",
         f"{sum(r.verdict == 'equal' for r in small)} of {len(small)} are equal; of the others "
         f"{sum(r.verdict != 'differs' for r in large)} of {len(large)} are within 10 %.",
         "",
@@ -107,7 +106,7 @@ def page(found: list[Row]) -> str:
     different = sorted({r.op for r in modelled if r.verdict == "differs"})
     lines += [f"- `{op}`: {WHY.get(op, 'not known yet')}" for op in different] or ["None."]
     lines += ["", "## Operations that are not modelled", ""]
-    others = sorted({r.op for r in found if r.ours is None})
+    others = sorted({r.op for r in measured if r.ours is None})
     lines += [f"- `{op}`: {UNKNOWN}" for op in others] or ["None."]
     return "\n".join(lines) + "\n"
 

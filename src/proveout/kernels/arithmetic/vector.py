@@ -60,20 +60,20 @@ def mad(x: Tensor, y: Tensor, z: Tensor, arch: Arch) -> Tensor:
     nothing = (mp == 0) | (ep < 0)
     mp, ep_sum = torch.where(nothing, 0, mp), torch.where(nothing & special, 0, ep.clamp(max=255))
     total, top, negative = _sum(mp, ep_sum, sign_p, mz, ez, sign_z)
-    found = _rounded(total, top, negative, wormhole)
+    result = _rounded(total, top, negative, wormhole)
     cancelled = torch.where(sign_z & sign_p, 1 << 31, 0) if not wormhole else torch.zeros_like(total)
-    found = torch.where(total == 0, cancelled, found)
+    result = torch.where(total == 0, cancelled, result)
     alone = torch.where(mz > 0, pz & 0xFFFFFFFF, 0 if wormhole else bit_z & bit_p)
-    found = torch.where(nothing, alone, found)
+    result = torch.where(nothing, alone, result)
     if wormhole:
         leaked = torch.where(total == 0, 0, _rounded(total, top, negative, wormhole, leak=True))
         which = torch.where(bad_p | clash, bit_p, bit_z) | INFINITY | 1
         not_a_number = which | leaked
     else:
-        not_a_number = torch.full_like(found, 0x7FC00000)
+        not_a_number = torch.full_like(result, 0x7FC00000)
     infinite = torch.where(infinite_z, bit_z, bit_p) | INFINITY
-    found = torch.where(special, torch.where(nan, not_a_number, infinite), found)
-    return floats(found)
+    result = torch.where(special, torch.where(nan, not_a_number, infinite), result)
+    return floats(result)
 
 
 def _sum(

@@ -52,15 +52,15 @@ def check_file(
 ) -> list[Finding]:
     """Every result that a file states for the `chosen` cases, computed again."""
     cases, notes = read(path)
-    found = [
+    findings = [
         f
         for case, arrays in cases.items()
         if chosen(case)
         for f in _check_case(path.name, case, arrays, notes.get(case, {}), matmul)
     ]
-    if not found:
+    if not findings:
         raise UsageError(f"{path}: no case that is known. See docs/reference/numerics-vectors.md for the format.")
-    return found
+    return findings
 
 
 def read(path: Path) -> tuple[dict[str, Case], dict[str, dict[str, Any]]]:
@@ -89,29 +89,29 @@ def read(path: Path) -> tuple[dict[str, Case], dict[str, dict[str, Any]]]:
 
 def _notes(path: Path, text: np.ndarray[Any, Any] | None) -> dict[str, dict[str, Any]]:
     try:
-        given = json.loads(str(text)) if text is not None else []
-        return {str(entry["case"]): dict(entry) for entry in given}
+        notes = json.loads(str(text)) if text is not None else []
+        return {str(entry["case"]): dict(entry) for entry in notes}
     except (ValueError, TypeError, KeyError, RecursionError):
         raise UsageError(f"{path}: its notes are not a JSON list of objects with a case each.") from None
 
 
 def _check_case(file: str, case: str, arrays: Case, notes: Mapping[str, Any], matmul: Matmul) -> Iterator[Finding]:
     try:
-        for name, setting, arch, found in _computed(arrays, notes, matmul):
+        for name, setting, arch, computed in _computed(arrays, notes, matmul):
             if name not in arrays:
                 continue
             wanted = _expected(arrays, name, arch).reshape(-1)
-            given = _unsigned(found, arrays[name].dtype).reshape(-1)
+            computed_bits = _unsigned(computed, arrays[name].dtype).reshape(-1)
             if "/" in setting:  # one fidelity of several
                 index = FIDELITIES.index(setting.split("/")[0])
-                wanted = wanted.reshape(-1, given.size)[index]
-            if wanted.size != given.size:
-                raise ValueError(f"{name} has {wanted.size} numbers, not {given.size}")
-            differ = np.flatnonzero(wanted != given)
+                wanted = wanted.reshape(-1, computed_bits.size)[index]
+            if wanted.size != computed_bits.size:
+                raise ValueError(f"{name} has {wanted.size} numbers, not {computed_bits.size}")
+            differ = np.flatnonzero(wanted != computed_bits)
             first = None
             if differ.size:
-                at = tuple(int(i) for i in np.unravel_index(differ[0], tuple(found.shape)))
-                first = f"{list(at)}: {given[differ[0]]:#x}, not {wanted[differ[0]]:#x}"
+                at = tuple(int(i) for i in np.unravel_index(differ[0], tuple(computed.shape)))
+                first = f"{list(at)}: {computed_bits[differ[0]]:#x}, not {wanted[differ[0]]:#x}"
             label = f"{name} {setting.split('/')[0]}".strip() if setting else name
             kind = str(notes.get("kind", ""))
             yield Finding(file, case, kind, label, arch, wanted.size - differ.size, wanted.size, first)
@@ -126,12 +126,12 @@ def _expected(arrays: Case, name: str, arch: Arch) -> np.ndarray[Any, Any]:
     return wanted
 
 
-def _unsigned(found: Tensor, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+def _unsigned(values: Tensor, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """A result as patterns of the file's width: float32 results are cut to their top bits for 16."""
-    if found.dtype == torch.float32:
-        pattern = bits(found).numpy().view(np.uint32)
+    if values.dtype == torch.float32:
+        pattern = bits(values).numpy().view(np.uint32)
         return pattern >> 16 if dtype.itemsize == 2 else pattern
-    return found.numpy().astype(np.int64).astype(dtype)
+    return values.numpy().astype(np.int64).astype(dtype)
 
 
 # ---- what each kind of case computes: (name of the array, setting, chip, result) -----------------------------------

@@ -2,22 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from proveout.kernels.activations import listed
 from proveout.kernels.arithmetic import formats, products, vector
 from proveout.kernels.arithmetic.functions import Sfpu
-from proveout.kernels.arithmetic.pairs import PAIRS, nearest_even
+from proveout.kernels.arithmetic.pairs import nearest_even
+from proveout.kernels.arithmetic.table import PAIRS
+from proveout.kernels.faithful.functions import unary
 from proveout.kernels.faithful.settings import Compute, dtypes_of
 
 Tensor = torch.Tensor
 
 
-def binary(name: str, compute: Compute, input_tensor_a: Any, dtype: torch.dtype | None = None, **other: Any) -> Tensor:
+def binary(
+    name: str,
+    compute: Compute,
+    input_tensor_a: Any,
+    dtype: torch.dtype | None = None,
+    input_tensor_a_activations: Sequence[Any] = (),
+    input_tensor_b_activations: Sequence[Any] = (),
+    activations: Sequence[Any] = (),
+    **other: Any,
+) -> Tensor:
+    """Its arithmetic, with the activations that run before and after it inside the kernel."""
+    a = _activated(input_tensor_a, input_tensor_a_activations, compute)
+    b = _activated(next(iter(other.values())), input_tensor_b_activations, compute)
+    return _activated(_binary(name, compute, a, b, dtype), activations, compute)
+
+
+def _activated(value: Any, activations: Sequence[Any], compute: Compute) -> Any:
+    for name in listed(activations):
+        value = unary(f"ttnn.{name}", compute, value)
+    return value
+
+
+def _binary(name: str, compute: Compute, input_tensor_a: Any, b: Any, dtype: torch.dtype | None) -> Tensor:
     """add, subtract, rsub: the matrix unit, unless both are float32. All others: the vector unit, where products and
     quotients are rounded to nearest even (tt-metal#35077)."""
-    b = next(iter(other.values()))
     tensors = [t for t in (input_tensor_a, b) if isinstance(t, Tensor)]
     kept = dtypes_of(tensors)
     a, b = (t if isinstance(t, Tensor) else torch.tensor(t, dtype=kept) for t in (input_tensor_a, b))
@@ -33,7 +58,7 @@ def binary(name: str, compute: Compute, input_tensor_a: Any, dtype: torch.dtype 
     return compute.pack(products.add(a, b, compute.unit, subtract=name != "ttnn.add"), dtype or kept)
 
 
-VECTOR = ("div", "maximum", "minimum", "atan2", "pow")
+VECTOR = ("div", "maximum", "minimum", "atan2", "pow", "remainder", "fmod")
 CHUNK = 1 << 16
 """Values computed at a time."""
 
@@ -55,8 +80,8 @@ def _on_vector_unit(name: str, a: Tensor, b: Tensor, compute: Compute, dtype: to
     sfpu = Sfpu(compute.arch, compute.fp32_dest)
     a, b = torch.broadcast_tensors(a.float(), b.float())
     pieces = zip(a.reshape(-1).split(CHUNK), b.reshape(-1).split(CHUNK))
-    found = [PAIRS[name](sfpu, *piece) for piece in pieces]
-    return _kept(torch.cat(found).reshape(a.shape) if found else a.clone(), dtype)
+    results = [PAIRS[name](sfpu, *piece) for piece in pieces]
+    return _kept(torch.cat(results).reshape(a.shape) if results else a.clone(), dtype)
 
 
 def _vector_product(a: Tensor, b: Tensor, compute: Compute, dtype: torch.dtype) -> Tensor:

@@ -162,11 +162,11 @@ def _plus(a: Tensor, b: Tensor, compute: Compute) -> Tensor:
 
 
 def _mask(
-    given: Tensor | None, causal: bool, shape: tuple[int, int, int, int], dtype: torch.dtype, factor: float
+    mask: Tensor | None, causal: bool, shape: tuple[int, int, int, int], dtype: torch.dtype, factor: float
 ) -> Tensor | None:
     """A mask meets scores that are not scaled yet, so ttnn divides it by the factor first."""
     if causal:
         return torch.full(shape[-2:], -math.inf, dtype=dtype).triu(1)[None]
-    if given is None:
+    if mask is None:
         return None
-    return (given.float() / factor).to(dtype).expand(shape).reshape(-1, *shape[-2:])
+    return (mask.float() / factor).to(dtype).expand(shape).reshape(-1, *shape[-2:])

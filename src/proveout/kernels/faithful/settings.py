@@ -74,14 +74,14 @@ def for_product(specs: Mapping[str, Any], out: TensorSpec, chip: DeviceSpec, cho
     """A matrix product's: without a config ttnn takes the operands' fidelity, a float32 destination for a float32
     result, and adds blocks of K in L1 otherwise; with one, LoFi and neither unless it says so."""
     a, b = specs["input_tensor_a"], specs["input_tensor_b"]
-    given = given_config(specs)
-    if given is None:
+    config = given_config(specs)
+    if config is None:
         fidelity = chosen or default_fidelity([a.dtype, b.dtype], chip)
         wide = out.dtype == "float32" or a.dtype == "float32"
         l1_acc = not wide
     else:
         fidelity = told_fidelity(specs) or chosen or "LoFi"
-        wide, l1_acc = bool(given.get("fp32_dest_acc_en")), bool(given.get("packer_l1_acc"))
+        wide, l1_acc = bool(config.get("fp32_dest_acc_en")), bool(config.get("packer_l1_acc"))
     block = keywords(specs.get("program_config")).get("in0_block_w")
     if block is None and specs.get("program_config") is None:
         block = _block(a, b, specs, out, chip)
@@ -95,13 +95,13 @@ ALIGNED = 8
 def for_convolution(specs: Mapping[str, Any], out: TensorSpec, chip: DeviceSpec, chosen: str | None) -> Compute:
     """A convolution's in height shards: a row of the window at a time. Without a config HiFi4, a float32 destination
     for two float32 operands, and each block starts from the one before."""
-    given = given_config(specs) or {}
+    config = given_config(specs) or {}
     factors = (specs["input_tensor"].dtype, specs["weight_tensor"].dtype)
-    wide = bool(given["fp32_dest_acc_en"]) if "fp32_dest_acc_en" in given else factors == ("float32", "float32")
+    wide = bool(config["fp32_dest_acc_en"]) if "fp32_dest_acc_en" in config else factors == ("float32", "float32")
     channels = specs["in_channels"] // specs.get("groups", 1)
     row = specs["kernel_size"][1] * -(-channels // ALIGNED) * ALIGNED
     fidelity = told_fidelity(specs) or chosen or "HiFi4"
-    return Compute(fidelity, wide, arch_of(chip), out.dtype, -(-row // TILE), bool(given.get("packer_l1_acc")))
+    return Compute(fidelity, wide, arch_of(chip), out.dtype, -(-row // TILE), bool(config.get("packer_l1_acc")))
 
 
 def _block(a: TensorSpec, b: TensorSpec, specs: Mapping[str, Any], out: TensorSpec, chip: DeviceSpec) -> int | None:
@@ -131,11 +131,11 @@ def plain(wide: bool = False) -> Any:
     result or its config is."""
 
     def compute(specs: Mapping[str, Any], out: TensorSpec, chip: DeviceSpec, chosen: str | None) -> Compute:
-        given = given_config(specs)
-        if given is None:
+        config = given_config(specs)
+        if config is None:
             return Compute(chosen or "HiFi4", wide or out.dtype == "float32", arch_of(chip), out.dtype)
         fidelity = told_fidelity(specs) or chosen or "HiFi4"
-        return Compute(fidelity, bool(given.get("fp32_dest_acc_en")), arch_of(chip), out.dtype)
+        return Compute(fidelity, bool(config.get("fp32_dest_acc_en")), arch_of(chip), out.dtype)
 
     return compute
 

@@ -125,8 +125,8 @@ def _figure(report: Report, name: str) -> Html:
     if value is None:
         told_once = report["status"] in ("failed", "skipped", "error")
         return join(NOTHING, Html("") if told_once else el("span", report["reasons"].get(name, ""), class_="why"))
-    told = f"{number(low)} … {number(high)}" if low is not None and high is not None else ""
-    return join(number(value) or NOTHING, el("span", told, class_="interval") if told else Html(""))
+    interval = f"{number(low)} … {number(high)}" if low is not None and high is not None else ""
+    return join(number(value) or NOTHING, el("span", interval, class_="interval") if interval else Html(""))
 
 
 def _device_time(report: Report) -> Html:
@@ -173,7 +173,7 @@ def _over_time(reports: Sequence[Report]) -> Html:
 
 def _details(report: Report, index: int) -> Html:
     problems = [f"{p['found']}. {p['advice']}." for p in report["verdict_reasons"]]
-    found = [*problems, *report["notes"]]
+    sentences = [*problems, *report["notes"]]
     percentiles = [
         el("tr", el("td", label), el("td", _figure(report, name), class_="number"))
         for label, name in [
@@ -185,7 +185,7 @@ def _details(report: Report, index: int) -> Html:
     return el(
         "details",
         el("summary", el("b", report["tag"]), _chip(report["verdict"]), _chip(report["status"])),
-        el("ul", *(el("li", line) for line in found), class_="found") if found else Html(""),
+        el("ul", *(el("li", line) for line in sentences), class_="found") if sentences else Html(""),
         el("h3", "Latency, ms"),
         el("div", el("table", el("tbody", *percentiles), class_="percentiles"), class_="scroll"),
         el("h3", "Numbers"),

@@ -50,18 +50,18 @@ def _calls(worker: WorkerRun, pid: int, first: int, device_kind: str) -> Iterato
     place = {"pid": pid, "tid": worker.worker}
     for i in range(min(len(worker.ends_ns), MOST_CALLS)):
         start, end = int(worker.starts_ns[i]), int(worker.ends_ns[i])
-        told: Event = {}
+        event: Event = {}
         if len(worker.intended_ns):
-            told["waited_us"] = (start - int(worker.intended_ns[i])) / 1e3
+            event["waited_us"] = (start - int(worker.intended_ns[i])) / 1e3
         if len(worker.device_ns):
-            told[f"device_us ({device_kind})"] = int(worker.device_ns[i]) / 1e3
+            event[f"device_us ({device_kind})"] = int(worker.device_ns[i]) / 1e3
         yield {
             "ph": "X",
             "name": "call",
             "ts": (start - first) / 1e3,
             "dur": (end - start) / 1e3,
             **place,
-            "args": told,
+            "args": event,
         }
         at = start
         for part in PARTS:

@@ -3,12 +3,18 @@ the op does to the error."""
 
 from __future__ import annotations
 
+import textwrap
+
 from proveout.cause.findings import Contribution, Explanation
 from proveout.report.cause.text import percent
 from proveout.report.drawing.element import Html, el
 
-WIDTH, ROW, LEFT, RIGHT, TOP = 860, 26, 330, 90, 78
+WIDTH, ROW, LEFT, RIGHT = 860, 26, 330, 110
+LINE, COLUMNS = 17, 128
+"""Of the sentences above the bars: height of a line, and characters in it."""
 MOST = 16
+LEAST = 0.005
+"""Part of the whole below which an op has no bar."""
 COLOURS = {"adds": "--adds", "magnifies": "--magnifies", "passes on": "--passes", "several": "--several"}
 STYLE = """
 svg { --ground: #fff; --ink: #1b2130; --dim: #5f6879; --line: #e2e5ea; background: var(--ground);
@@ -19,6 +25,7 @@ svg { --ground: #fff; --ink: #1b2130; --dim: #5f6879; --line: #e2e5ea; backgroun
 }
 text { font: 12px system-ui, "Segoe UI", Roboto, "Noto Sans", sans-serif; fill: var(--dim); }
 .title { font-size: 15px; font-weight: 600; fill: var(--ink); } .op { fill: var(--ink); }
+.most { font-weight: 600; fill: var(--ink); }
 line { stroke: var(--line); }
 """
 
@@ -26,55 +33,62 @@ line { stroke: var(--line); }
 def picture(name: str, graph: Explanation) -> str:
     """One SVG file that follows the reader's colour scheme."""
     parts = sorted(graph.contributions[:MOST], key=lambda part: part.position)
-    parts = [part for part in parts if graph.whole and abs(part.share) > 0.001 * graph.whole]
-    height = TOP + ROW * max(len(parts), 1) + 20
+    parts = [part for part in parts if graph.whole and abs(part.share) >= LEAST * graph.whole]
+    said = [line for sentence in graph.said for line in textwrap.wrap(sentence, COLUMNS)]
+    legend = 36 + LINE * len(said)
+    top = legend + 40
+    height = top + ROW * max(len(parts), 1) + 16
     most = max((abs(part.share) for part in parts), default=1.0) or 1.0
-    said = graph.said[0] if graph.said else ""
     title = f"{name}: relative L2 {percent(graph.rel_l2)} against {graph.against}"
-    drawn = [shape for number, part in enumerate(parts) for shape in _row(part, number, graph.whole, most)]
+    drawn = [shape for number, part in enumerate(parts) for shape in _row(part, top + ROW * number, graph.whole, most)]
     drawing = el(
         "svg",
         el("style", Html(STYLE)),
         el("text", title, x=16, y=24, class_="title"),
-        el("text", said[:130], x=16, y=44),
-        *_legend(),
-        el("line", x1=LEFT, x2=LEFT, y1=TOP - 6, y2=height - 12),
+        *(el("text", line, x=16, y=44 + LINE * number, class_="op") for number, line in enumerate(said)),
+        *_legend({part.role for part in parts}, legend),
+        el("text", "ops in the order they run ↓", x=LEFT - 10, y=top - 10, text_anchor="end"),
+        el("text", "share of the error of the outputs", x=LEFT, y=top - 10),
+        el("line", x1=LEFT, x2=LEFT, y1=top - 4, y2=height - 12),
         *drawn,
         xmlns="http://www.w3.org/2000/svg",
         viewBox=f"0 0 {WIDTH} {height}",
         width=WIDTH,
         role="img",
-        aria_label=f"{title}. {said}",
+        aria_label=f"{title}. {' '.join(graph.said)}",
     )
     return f"{drawing}\n"
 
 
-def _row(part: Contribution, number: int, whole: float, most: float) -> list[Html]:
-    y = TOP + ROW * number
+def _row(part: Contribution, y: int, whole: float, most: float) -> list[Html]:
+    """One op: its name, its bar, and what to read off it; one that cancels error has a pale bar and says so."""
     width = max(1.0, (WIDTH - LEFT - RIGHT) * abs(part.share) / most)
     label = f"{part.op}  {part.origin.module}".strip()
     label = label if len(label) <= 50 else f"{label[:24]}…{label[-25:]}"
-    note = f"{part.share / whole:.0%}" + (f"  × {part.gain:.1f}" if part.role == "magnifies" and part.gain else "")
-    told = f"{label}: {part.share / whole:.2%} of the error, {part.role}; {part.origin.source}"
+    share = f"{part.share / whole:.0%}" if part.share > 0 else f"cancels {-part.share / whole:.0%}"
+    note = share + (f", makes it {part.gain:.1f} × larger" if part.role == "magnifies" and part.gain else "")
+    tooltip = f"{label}: {part.share / whole:.2%} of the error, {part.role}; {part.origin.source}"
     fill = f"fill: var({COLOURS[part.role]}); fill-opacity: {1.0 if part.share > 0 else 0.35}"
-    shape = el("rect", el("title", told), x=LEFT, y=y, width=f"{width:.1f}", height=ROW - 8, rx=2, style=fill)
+    shape = el("rect", el("title", tooltip), x=LEFT, y=y, width=f"{width:.1f}", height=ROW - 8, rx=2, style=fill)
     return [
         el("text", label, x=LEFT - 10, y=y + 13, text_anchor="end", class_="op"),
         shape,
-        el("text", note, x=f"{LEFT + width + 8:.1f}", y=y + 13),
+        el("text", note, x=f"{LEFT + width + 8:.1f}", y=y + 13, class_="most" if abs(part.share) == most else "share"),
     ]
 
 
-def _legend() -> list[Html]:
+def _legend(roles: set[str], y: int) -> list[Html]:
+    """What the colours mean that are there."""
     words = {
-        "adds": "adds",
+        "adds": "adds error of its own",
         "magnifies": "magnifies what comes in",
-        "passes on": "mostly passes on",
-        "several": "several ops",
+        "passes on": "adds little to what comes in",
+        "several": "several ops together",
     }
     out, x = [], 16.0
-    for role, told in words.items():
-        out.append(el("rect", x=x, y=54, width=11, height=11, rx=2, style=f"fill: var({COLOURS[role]})"))
-        out.append(el("text", told, x=x + 16, y=64))
-        x += 40 + 6.6 * len(told)
+    for role, words_of_role in words.items():
+        if role in roles:
+            out.append(el("rect", x=x, y=y, width=11, height=11, rx=2, style=f"fill: var({COLOURS[role]})"))
+            out.append(el("text", words_of_role, x=x + 16, y=y + 10))
+            x += 40 + 6.6 * len(words_of_role)
     return out

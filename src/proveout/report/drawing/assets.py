@@ -67,7 +67,12 @@ th[aria-sort=descending] button::after { content: " ↓"; }
 #models td.col-model { white-space: normal; min-width: 200px; overflow-wrap: anywhere; }
 td small { display: block; color: var(--dim); font-size: 12px; }
 td.none { color: var(--dim); opacity: .7; }
-#models td .badge { display: block; width: max-content; margin: 2px 0 0 auto; }
+#models td .badge { display: block; width: max-content; max-width: 92px; white-space: normal; margin: 2px 0 0 auto; }
+@media (max-width: 1400px) {
+  #models { font-size: 12px; }
+  #models th, #models td { padding: 7px 4px; }
+  #models td.col-model { min-width: 140px; }
+}
 .reason { overflow-wrap: anywhere; }
 td .reason.failed, p.reason.failed { color: var(--bad); }
 td .reason.expected_failure, p.reason.expected_failure { color: var(--warn); }

@@ -29,13 +29,13 @@ class Html(str):
 
 def el(tag: str, *children: str, **attributes: object) -> Html:
     """One element. `class_` and `data_sort` mean `class` and `data-sort`; None and False leave one out."""
-    given = "".join(
+    text = "".join(
         f" {name.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{html.escape(str(value))}"')
         for name, value in attributes.items()
         if value is not None and value is not False
     )
     end = "\n" if tag in OWN_LINE else ""
-    return Html(f"<{tag}{given}>{end}" if tag in VOID else f"<{tag}{given}>{join(*children)}</{tag}>{end}")
+    return Html(f"<{tag}{text}>{end}" if tag in VOID else f"<{tag}{text}>{join(*children)}</{tag}>{end}")
 
 
 def join(*children: str) -> Html:

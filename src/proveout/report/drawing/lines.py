@@ -48,14 +48,14 @@ class Axis:
         if self.logarithmic:
             decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
             steps = (1, 2, 5) if len(decades) <= 4 else (1,)
-            found = [m * 10.0**d for d in decades for m in steps]
+            ticks = [m * 10.0**d for d in decades for m in steps]
         else:
             rough = (self.high - self.low) / 5
             base = 10.0 ** math.floor(math.log10(rough))
             step = next(base * m for m in (1, 2, 5, 10) if base * m >= rough)
-            found = [step * i for i in range(math.floor(self.low / step), math.ceil(self.high / step) + 1)]
+            ticks = [step * i for i in range(math.floor(self.low / step), math.ceil(self.high / step) + 1)]
         slack = (self.high - self.low) * 1e-9
-        return [tick for tick in found if self.low - slack <= tick <= self.high + slack]
+        return [tick for tick in ticks if self.low - slack <= tick <= self.high + slack]
 
 
 def axis(values: Sequence[float], *, from_zero: bool = False) -> Axis:

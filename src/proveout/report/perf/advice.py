@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 from typing import Any
 
 from proveout.chip import calibration, matmul
@@ -15,7 +16,7 @@ from proveout.chip.features import product_of
 from proveout.chip.program_config import blocks_for
 from proveout.chip.time import DeviceOp, device_op_time
 from proveout.kernels.cost import StepTime, program_time, step_times
-from proveout.program import FROM_TORCH, TO_TORCH
+from proveout.program import FROM_TORCH, TO_TORCH, Step
 from proveout.recording import Recorded
 from proveout.report.perf.sheet import timed_ops
 from proveout.types import DeviceSpec, Memory
@@ -43,6 +44,10 @@ class Advice:
     how: str = ""
     """What to type or to write."""
     places: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+    """The calls that gain the most: `ttnn.linear in blocks.0.up, model.py:19`."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """What makes the compiler do it; empty where it is done by hand, as `how` says."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,8 @@ class Change:
     settings: dict[str, Any] = field(default_factory=dict)
     applies: Callable[[Recorded], bool] = lambda recorded: True
     op_ns: OpNs | None = None
+    sets: dict[str, Any] = field(default_factory=dict)
+    """Of a change of single operations: the settings under which the compiler makes it where that pays."""
     saved_ns: int = 0
     modules: tuple[str, ...] = ()
     """Where it is, of a change whose saving is known already."""
@@ -64,7 +71,7 @@ def advise(recorded: Sequence[Recorded]) -> tuple[Advice, ...]:
     left = [*CHANGES, *_host_ops(recorded)]
     done: list[Change] = []
     whole = now = _total(recorded, ())
-    found: list[Advice] = []
+    advices: list[Advice] = []
     while left:
         after = {id(change): _total(recorded, (*done, change)) for change in left}
         best = min(left, key=lambda change: after[id(change)])
@@ -74,10 +81,25 @@ def advise(recorded: Sequence[Recorded]) -> tuple[Advice, ...]:
         alone = max(0, whole - _total(recorded, (best,)))
         now = after[id(best)]
         places = [*best.modules, *(p for r in recorded if best.op_ns for p in _places(r, best.op_ns))]
-        found.append(Advice(best.title, saved, alone, now, best.how, tuple(dict.fromkeys(places))))
+        gains = [gain for r in recorded if best.op_ns for gain in _gains(r, best.op_ns)]
+        calls = dict.fromkeys(_call(step) for _, step in sorted(gains, key=lambda gain: -gain[0]))
+        names = tuple(dict.fromkeys(places))
+        settings = best.settings or best.sets
+        advices.append(Advice(best.title, saved, alone, now, best.how, names, tuple(calls)[:PLACES], settings))
         left.remove(best)
         done.append(best)
-    return tuple(found)
+    return tuple(advices)
+
+
+def call_ns(recorded: Sequence[Recorded]) -> int:
+    """One call of every Program as it was recorded."""
+    return _total(recorded, ())
+
+
+def predicted_ns(recorded: Sequence[Recorded], advices: Sequence[Advice]) -> int:
+    """One call of every Program with these changes alone."""
+    titles = [advice.change for advice in advices]
+    return _total(recorded, [change for change in CHANGES if change.title in titles])
 
 
 def _total(recorded: Sequence[Recorded], changes: Sequence[Change]) -> int:
@@ -131,7 +153,7 @@ def _set(name: str, value: str) -> str:
 
 def _rewritten(recorded: Recorded, changes: Sequence[OpNs]) -> list[StepTime]:
     """The Steps' times with each device operation as fast as the quickest of these changes makes it."""
-    found = []
+    rewritten = []
     for time in step_times(recorded.program, recorded.chip, recorded.settings):
         if time.kernel is not None and changes:
             ns = 0
@@ -139,15 +161,26 @@ def _rewritten(recorded: Recorded, changes: Sequence[OpNs]) -> list[StepTime]:
                 after = [change(op, recorded.chip, index, time.step.kernel) for change in changes]
                 ns += min([estimate.ns, *(value for value in after if value is not None)])
             time = replace(time, ns=ns, low_ns=min(time.low_ns, ns), high_ns=max(ns, time.high_ns))
-        found.append(time)
-    return found
+        rewritten.append(time)
+    return rewritten
 
 
 def _places(recorded: Recorded, change: OpNs) -> Iterator[str]:
     """The modules where a change saves time, the most first."""
+    yield from (step.origin.module or "the model itself" for _, step in _gains(recorded, change))
+
+
+def _gains(recorded: Recorded, change: OpNs) -> list[tuple[int, Step]]:
+    """What each call gains by a change, the most first."""
     pairs = zip(_rewritten(recorded, ()), _rewritten(recorded, (change,)), strict=True)
     gains = sorted(((before.ns - after.ns, after.step) for before, after in pairs), key=lambda gain: -gain[0])
-    yield from (step.origin.module or step.outputs[0] for gain, step in gains if gain > 0)
+    return [(gain, step) for gain, step in gains if gain > 0]
+
+
+def _call(step: Step) -> str:
+    """A call in words: the kernel, the module that asks for it, and the user's line."""
+    line = f", {PurePath(step.origin.source).name}" if step.origin.source else ""
+    return f"{step.kernel} in {step.origin.module or 'the model itself'}{line}"
 
 
 def _tuned_ns(op: DeviceOp, chip: DeviceSpec, index: int, kernel: str) -> int | None:
@@ -211,22 +244,25 @@ CHANGES: tuple[Change, ...] = (
     Change("results in L1", _set("memory", "auto"), {"memory": "auto"}, _differs("memory", "auto")),
     Change(
         "hand-tuned program configs for matrix products",
-        "program_config= of these calls in the exported script: proveout export",
+        f"{_set('products', 'configured')} where that pays, or program_config in these calls, in ttnn_model.py",
         op_ns=_tuned_ns,
+        sets={"products": "configured"},
     ),
     Change(
         "activations inside their matrix products",
-        "fused_activation in the program_config of these calls: proveout export",
+        f"{_set('products', 'configured')} where that pays, or fused_activation in the program_config of these calls",
         op_ns=_fused_ns,
+        sets={"products": "configured"},
     ),
     Change(
         "norms and softmaxes over all cores",
-        "a sharded memory_config for these calls: proveout export",
+        f"{_set('sharding', 'norms')} for norms where that pays, or a sharded memory_config in these calls",
         op_ns=over_all_cores_ns,
+        sets={"sharding": "norms"},
     ),
     Change(
         "keep one layout between these ops",
-        "saves at most this: proveout export",
+        "where the call before it can give the layout that its reader takes; this is the most it saves",
         op_ns=_same_layout_ns,
     ),
 )

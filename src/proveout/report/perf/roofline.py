@@ -40,12 +40,12 @@ class Roof:
 
 def points(sheet: Sheet) -> list[Point]:
     """The operations that do arithmetic, the costliest first."""
-    found = []
+    listed = []
     for row in sheet.device_rows:
         moved = sum(spec.nbytes for spec in (*row.inputs, *row.outputs))
         if row.op is None or not row.op.work.ops or not row.time.ns or not moved:
             continue
-        found.append(
+        listed.append(
             Point(
                 row.code,
                 row.step.origin.module,
@@ -56,7 +56,7 @@ def points(sheet: Sheet) -> list[Point]:
                 row.time.ns,
             )
         )
-    return sorted(found, key=lambda point: -point.ns)
+    return sorted(listed, key=lambda point: -point.ns)
 
 
 def roofs(chip: DeviceSpec, fidelities: Iterable[str]) -> list[Roof]:

@@ -140,12 +140,12 @@ def timed_ops(time: StepTime, recorded: Recorded) -> list[tuple[DeviceOp, Estima
     """The device operations of one call with their times; the wire between chips is part of the last one's."""
     assert time.kernel is not None
     ops = step_device_ops(time.step, recorded.program.specs, recorded.chip, recorded.settings)
-    found = [estimate for _, estimate in time.kernel.ops]
-    for wire in found[len(ops) :]:
-        last = found[len(ops) - 1]
+    estimates = [estimate for _, estimate in time.kernel.ops]
+    for wire in estimates[len(ops) :]:
+        last = estimates[len(ops) - 1]
         added = {name: getattr(last, name) + getattr(wire, name) for name in ("ns", "low_ns", "high_ns")}
-        found[len(ops) - 1] = replace(last, calibrated=last.calibrated and wire.calibrated, **added)
-    return list(zip(ops, found))
+        estimates[len(ops) - 1] = replace(last, calibrated=last.calibrated and wire.calibrated, **added)
+    return list(zip(ops, estimates))
 
 
 def _wait(kernels_ns: int, traced: bool) -> int:

@@ -54,11 +54,11 @@ SHARDINGS = {
 
 def headers(sheet: Sheet) -> list[str]:
     """tt-metal's headers, with as many inputs and outputs as the widest operation has."""
-    found = list(BEFORE_TENSORS)
+    names = list(BEFORE_TENSORS)
     for side, tensors in (("INPUT", [r.inputs for r in sheet.rows]), ("OUTPUT", [r.outputs for r in sheet.rows])):
         widest = max(map(len, tensors), default=0)
-        found += [f"{side}_{i}_{what}" for i in range(max(widest, 1)) for what in OF_A_TENSOR]
-    return [*found, *AFTER_TENSORS]
+        names += [f"{side}_{i}_{what}" for i in range(max(widest, 1)) for what in OF_A_TENSOR]
+    return [*names, *AFTER_TENSORS]
 
 
 def render_csv(sheet: Sheet) -> str:
@@ -144,12 +144,12 @@ def _four(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def attributes(row: Row) -> str:
     """The call's arguments, as tools look for them, and that the row's times are modelled."""
-    given = dict(row.step.attrs)
-    told = [f"'{name}': '{text}'" for name, text in row.attributes]
-    told.append(f"'times': '{MODELLED} {versions()['proveout']}'")
+    attrs = dict(row.step.attrs)
+    texts = [f"'{name}': '{text}'" for name, text in row.attributes]
+    texts.append(f"'times': '{MODELLED} {versions()['proveout']}'")
     if row.op is not None and row.op.family in ("conv", "halo", "pool"):
-        told += [f"{name}={_sides(given[key], name)}" for name, key in WINDOW.items() if key in given]
-    return f"{{{'; '.join(told)}; }}"
+        texts += [f"{name}={_sides(attrs[key], name)}" for name, key in WINDOW.items() if key in attrs]
+    return f"{{{'; '.join(texts)}; }}"
 
 
 WINDOW = {"window_hw": "kernel_size", "stride_hw": "stride", "padding": "padding", "dilation_hw": "dilation"}

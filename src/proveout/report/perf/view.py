@@ -144,6 +144,7 @@ def _advice(sheet: Sheet, advice: Sequence[Advice], width: int, colour: bool) ->
         words = [
             *_wrapped(f"{line.change}: {line.how}.{alone}", width - 23),
             *_wrapped(_listed(line.places), width - 23),
+            *_wrapped(f"first: {line.calls[0]}" if line.calls else "", width - 23),
         ]
         text.append(f"{number:>3} {time(line.saves_ns):>8} {time(line.then_ns):>8}  {words[0]}")
         text += [" " * 23 + more for more in words[1:]]
@@ -188,8 +189,8 @@ def _operands(row: Row) -> str:
     inputs = " · ".join(_counted([_shape(spec) for spec in row.inputs]))
     dtypes = "/".join(dict.fromkeys(short_dtype(s.dtype) for s in (*row.inputs, *row.outputs)))
     places = "/".join(dict.fromkeys(s.memory.buffer for s in (*row.inputs, *row.outputs)))
-    made = " · ".join(_counted([_shape(spec) for spec in row.outputs]))
-    return f"{inputs} → {made} {dtypes} {places}{f' {row.fidelity}' if row.fidelity else ''}"
+    results = " · ".join(_counted([_shape(spec) for spec in row.outputs]))
+    return f"{inputs} → {results} {dtypes} {places}{f' {row.fidelity}' if row.fidelity else ''}"
 
 
 def _counted(shapes: Sequence[str]) -> list[str]:
@@ -216,6 +217,11 @@ def _where(rows: Sequence[Row]) -> str:
 
 def _line(source: str) -> str:
     return PurePath(source).name
+
+
+def signed(ns: int) -> str:
+    """A saving, which may be none at all."""
+    return time(ns) if ns >= 0 else f"-{time(-ns)}"
 
 
 def time(ns: float) -> str:

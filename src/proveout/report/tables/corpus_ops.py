@@ -52,11 +52,11 @@ def variations(records: Iterable[Record], name: str = "") -> list[Row]:
 
 def summary(records: Sequence[Record]) -> list[Row]:
     """One row an op; those that most models have on the host come first."""
-    found: dict[str, Row] = {}
+    by_op: dict[str, Row] = {}
     for record in records:
         callers: set[str] = set()
         for row in variation_rows(record):
-            seen = found.setdefault(
+            seen = by_op.setdefault(
                 row["aten"],
                 {"aten": row["aten"], **dict.fromkeys(OP_STATE, 0), "models": 0, "host_models": 0, "variations": set(),
                  "pcc": None},
@@ -67,8 +67,8 @@ def summary(records: Sequence[Record]) -> list[Row]:
             seen["models"] += row["aten"] not in callers
             callers.add(row["aten"])
         for aten in {op.aten for op in record.coverage.on_host}:
-            found[aten]["host_models"] += 1
-    rows = [{**row, "variations": len(row["variations"] - {""})} for row in found.values()]
+            by_op[aten]["host_models"] += 1
+    rows = [{**row, "variations": len(row["variations"] - {""})} for row in by_op.values()]
     return sorted(rows, key=lambda r: (-r["host_models"], -r["host"], -r["models"], r["aten"]))
 
 

@@ -100,8 +100,8 @@ def _megabytes(value: int | None) -> str | None:
 
 def _ops(record: Record) -> Html:
     called: dict[tuple[str, ...], list[Row]] = {}
-    for found in variation_rows(record):
-        called.setdefault((found["aten"], found["state"], found["reason"]), []).append(found)
+    for variation in variation_rows(record):
+        called.setdefault((variation["aten"], variation["state"], variation["reason"]), []).append(variation)
     return _grid(
         ["ATen op", "Status", "Count", "Reason", "Input variations"],
         [
@@ -153,10 +153,10 @@ def _said(word: str, text: str) -> Html:
 
 
 def _comparisons(record: Record) -> Html:
-    found = comparison_rows(record)
-    outputs = [c for c in found if c["scope"] == "output"]
+    comparisons = comparison_rows(record)
+    outputs = [c for c in comparisons if c["scope"] == "output"]
     steps = sorted(
-        (c for c in found if c["scope"] == "step"),
+        (c for c in comparisons if c["scope"] == "step"),
         key=lambda c: (c["pcc"] is not None, c["pcc"] or 0, c["name"]),
     )
     shown = outputs + steps[:LOWEST_STEPS]

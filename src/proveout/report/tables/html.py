@@ -56,8 +56,8 @@ def render(report: Report) -> str:
 
 def _subtitle(rows: Sequence[Row]) -> str:
     models, devices, machines = (sorted({str(r[key]) for r in rows} - {""}) for key in ("model", "device", "machine"))
-    found = [counted(len(models), "model"), ", ".join(devices)]
-    return " · ".join([*(part for part in found if part), *([f"made on {', '.join(machines)}"] if machines else [])])
+    parts = [counted(len(models), "model"), ", ".join(devices)]
+    return " · ".join([*(part for part in parts if part), *([f"made on {', '.join(machines)}"] if machines else [])])
 
 
 def _summary(report: Report) -> Html:
@@ -119,8 +119,8 @@ def _models(report: Report) -> Html:
 
 
 def _toolbar(rows: Sequence[Row], columns: Sequence[Shown]) -> Html:
-    found = {name: sorted({str(r[name]) for r in rows if r[name]}) for name in ("status", "device", "compiled_kind")}
-    statuses = [(status, words.words) for status, words in STATUS.items() if status in found["status"]]
+    choices = {name: sorted({str(r[name]) for r in rows if r[name]}) for name in ("status", "device", "compiled_kind")}
+    statuses = [(status, words.words) for status, words in STATUS.items() if status in choices["status"]]
     return el(
         "div",
         el(
@@ -131,8 +131,8 @@ def _toolbar(rows: Sequence[Row], columns: Sequence[Shown]) -> Html:
             aria_label="Filter",
         ),
         _choice("status", "All statuses", statuses),
-        _choice("device", "All devices", [(d, d) for d in found["device"]]),
-        _choice("kind", "Measured and modelled", [(k, f"Only {k}") for k in found["compiled_kind"]]),
+        _choice("device", "All devices", [(d, d) for d in choices["device"]]),
+        _choice("kind", "Measured and modelled", [(k, f"Only {k}") for k in choices["compiled_kind"]]),
         _choice("sort", "Sort by …", [(str(i), c.short) for i, c in enumerate(columns)]),
         el("output", id="shown"),
         class_="toolbar",

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from proveout.columns.words import NOTHING, Row, called, corpus, count, number, numbers, pcc_text, status_words
 from proveout.report.tables.data import OP_COLUMNS, page_name
 from proveout.report.tables.ledger import caveat, figures, heading
-from proveout.report.tables.rows import OP_STATE, Report, columns_for, promised, script_name, unreadable_lines
+from proveout.report.tables.rows import OP_STATE, Report, columns_for, interval, promised, script_name, unreadable_lines
 from proveout.report.tables.text import escape, table
 from proveout.store import comparison_rows, op_rows, timing_rows, variation_rows
-from proveout.types import Record
+from proveout.types import META, Record
+from proveout.words import counted
 
 PAGES = "models"
 """The folder of the models' pages, seen from the report."""
@@ -19,14 +21,75 @@ PAGES = "models"
 
 def render(report: Report, pages: str = PAGES) -> str:
     """The whole report; each row links to the page of its model. Without pages there are no links."""
-    return "\n\n".join([*at_a_glance(report), *supported_models(report, pages), *op_status(report, pages)]) + "\n"
+    planned, ran = _parted(report)
+    parts = planned_models(planned) if planned.records else []
+    if ran.records or not planned.records:
+        parts += [*at_a_glance(ran), *supported_models(ran, pages), *op_status(ran, pages)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _parted(report: Report) -> tuple[Report, Report]:
+    """The Records of models that were planned without values, and the others."""
+    pairs = list(zip(report.records, report.rows, strict=True))
+    planned, ran = ([p for p in pairs if (p[0].job.workload.weights == META) == meta] for meta in (True, False))
+    whole = (Report(tuple(r for r, _ in some), tuple(f for _, f in some)) for some in (planned, ran))
+    first, second = whole
+    return first, replace(second, unreadable=report.unreadable)
+
+
+PLANNED_COLUMNS = {
+    "Model": "Its name and the arguments of its script.",
+    "Corpus": "The folder of its script.",
+    "Device": "The modelled chip.",
+    "Parameters": "At its true size.",
+    "ATen ops": "Nodes of its graphs.",
+    "On the host": "Of those, how many no kernel serves.",
+    "Transfers": "Between host and device at every call.",
+    "Weights (MB)": "On the device.",
+    "Peak DRAM (MB)": "Modelled.",
+    "Peak SRAM (MB)": "Of all cores; modelled.",
+    "Fits": "Whether the chip's memories hold it.",
+    "Predicted (ms)": "One call on the chip, modelled; what the host would take is not in it.",
+    "80 % between (ms)": "Where four of five measured times would lie, as far as calibration tells.",
+    "Reason": "Why a model could not be planned.",
+}
+
+
+def planned_models(report: Report) -> list[str]:
+    """The models at their true size, planned and not run: shapes alone tell ops, transfers, memory and time."""
+    rows = []
+    for record, flat in zip(report.records, report.rows, strict=True):
+        compiled = next((t for t in record.timings if t.kind == "modelled"), None)
+        megabytes = [_megabytes(flat[key]) for key in ("weight_bytes", "dram_peak_bytes", "l1_peak_bytes")]
+        known = flat["ops_before"] is not None and flat["status"] == "passed"
+        fits = ("yes" if flat["fits"] else "no") if known and flat["l1_peak_bytes"] is not None else ""
+        figures = [count(flat[key]) or "" if known else "" for key in ("ops_before", "ops_remain", "transfers")]
+        times = [number(compiled.median_ns / 1e6) or "", interval(compiled) or ""] if compiled else ["", ""]
+        names = [escape(called(flat)), escape(corpus(flat)), escape(flat["device"]), count(flat["parameters"]) or ""]
+        rows.append([*names, *figures, *megabytes, fits, *times, escape(flat["reason"])])
+    numeric = [name not in ("Model", "Corpus", "Device", "Fits", "Reason") for name in PLANNED_COLUMNS]
+    done = sum(flat["status"] == "passed" for flat in report.rows)
+    return [
+        "## Models at their true size, planned",
+        f"{done} of {counted(len(rows), 'model')} planned from shapes alone (`compile --dry-run --weights meta`): "
+        "no weight was loaded and nothing was run, so nothing here is checked or measured. All figures are modelled.",
+        table(list(PLANNED_COLUMNS), rows, numeric),
+        "\n".join(f"**{name}**: {explain}  " for name, explain in PLANNED_COLUMNS.items()),
+    ]
+
+
+def _megabytes(size: int | None) -> str:
+    return "" if size is None else number(size / 1e6) or "0"
 
 
 GLANCE_COLUMNS = {
     "corpus": "The folder of the models' scripts.",
     "device": "The device they were compiled for.",
-    "models": "Rows of the table of models.",
+    "rows": "Of the table of models.",
+    "distinct": "Different results: rows whose models compile to the same Programs for the same settings count once. "
+    "At `--small`, checkpoints that differ in size alone can be one.",
     "passed": "Those that compiled, ran, and gave every output within its PCC threshold.",
+    "failed": "Those that did not, or were interrupted.",
     "failed as expected": "Scripts labelled `expect::fail` that failed.",
     "only compiled": "Those that were compiled and not run.",
     "lowest PCC": "Of all outputs of those that passed.",
@@ -37,23 +100,42 @@ GLANCE_COLUMNS = {
 def at_a_glance(report: Report) -> list[str]:
     """A line for each corpus and device."""
     groups: dict[tuple[str, str], list[Row]] = {}
-    for flat in report.rows:
+    results: dict[tuple[str, str], set[object]] = {}
+    for record, flat in zip(report.records, report.rows, strict=True):
         groups.setdefault((corpus(flat), flat["device"]), []).append(flat)
+        results.setdefault((corpus(flat), flat["device"]), set()).add(result_of(record, flat))
     rows = []
-    for (folder, device), found in sorted(groups.items()):
-        ran = [flat for flat in found if flat["status"] == "passed" and flat["did"] != "compile"]
+    for (folder, device), rows_of_group in sorted(groups.items()):
+        ran = [flat for flat in rows_of_group if flat["status"] == "passed" and flat["did"] != "compile"]
         pcc = min((flat["pcc"] for flat in ran if flat["pcc"] is not None), default=None)
-        before, remain = (sum(flat[key] or 0 for flat in found) for key in ("ops_before", "ops_remain"))
-        expected = sum(flat["status"] == "expected_failure" for flat in found)
-        compiled = sum(flat["status"] == "passed" for flat in found) - len(ran)
+        before, remain = (sum(flat[key] or 0 for flat in rows_of_group) for key in ("ops_before", "ops_remain"))
+        expected = sum(flat["status"] == "expected_failure" for flat in rows_of_group)
+        compiled = sum(flat["status"] == "passed" for flat in rows_of_group) - len(ran)
         share = f"{100 * (before - remain) / before:.1f}" if before else ""
-        counts = [count(n) or "" for n in (len(found), len(ran), expected, compiled)]
+        failed = sum(flat["status"] in ("failed", "partial") for flat in rows_of_group)
+        numbers_ = (len(rows_of_group), len(results[folder, device]), len(ran), failed, expected, compiled)
+        counts = [count(n) or "0" for n in numbers_]
         rows.append([escape(folder), escape(device), *counts, pcc_text(pcc) or "", share])
     return [
         "## At a glance",
+        glance(report),
         table(list(GLANCE_COLUMNS), rows, [False, False, *[True] * (len(GLANCE_COLUMNS) - 2)]),
         "\n".join(f"**{name}**: {explain}  " for name, explain in GLANCE_COLUMNS.items()),
     ]
+
+
+def glance(report: Report) -> str:
+    """How many results there are in truth."""
+    different = len({result_of(record, flat) for record, flat in zip(report.records, report.rows, strict=True)})
+    whole = counted(len(report.rows), "row")
+    return f"{whole}, all different." if different == len(report.rows) else f"{whole}, {different:,} different results."
+
+
+def result_of(record: Record, flat: Row) -> object:
+    """What makes a result another one: the Programs that ran, the device and the settings; of a model without a
+    Program, the model."""
+    programs = tuple(fingerprint for fingerprint, _ in record.programs)
+    return programs or (flat["model"], flat["script"]), flat["device"], flat["settings"], flat["did"]
 
 
 def supported_models(report: Report, pages: str) -> list[str]:
@@ -106,9 +188,9 @@ def render_model(record: Record, flat: Row) -> str:
         "Machine": flat["machine"],
         "Made": flat["created"],
     }
-    told = [c for c in columns_for("markdown", [flat]) if c.key not in ("model", "device", "status", "reason")]
+    columns = [c for c in columns_for("markdown", [flat]) if c.key not in ("model", "device", "status", "reason")]
     rows = [[name, escape(value.strip())] for name, value in facts.items() if value]
-    rows += [[c.title, escape(c.text(flat))] for c in told if c.value(flat) != NOTHING]
+    rows += [[c.title, escape(c.text(flat))] for c in columns if c.value(flat) != NOTHING]
     parts = [
         f"# {escape(called(flat))}",
         table(["what", "value"], rows, [False, False]),

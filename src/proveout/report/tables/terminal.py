@@ -6,7 +6,7 @@ import io
 import shutil
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from proveout.columns.column import Shown
 from proveout.columns.words import NOTHING, STATUS, Row, number, status_words
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 UNLIMITED = 250
 """Columns to use where there is no terminal to ask."""
+NARROW = 120
+"""Columns below which a device's numbers go under its name, so that there is room for what was found."""
 COLOURS = {"passed": "green", "failed": "red", "expected_failure": "yellow", "partial": "yellow"}
 
 
@@ -42,7 +44,7 @@ def table(rows: Sequence[Row], width: int | None = None, colour: bool = False) -
             column.short,
             justify="right" if column.numeric else "left",
             overflow="fold",
-            max_width=_limit(column, width),
+            max_width=_limit(column, rows, width),
         )
     for flat in rows:
         drawn.add_row(*(_cell(column, flat) for column in shown))
@@ -107,24 +109,46 @@ def ledger(record: Record, colour: bool = False) -> list[str]:
 
 def breaks(record: Record) -> list[str]:
     """Where PyTorch cut the model: what runs there is in no graph, and everything that lives crosses to the host."""
-    found = record.coverage.graph_breaks
-    told = f"{counted(len(found), 'graph break')}; what runs there is in no graph and not counted:"
-    return ["", told, *(f"    {place}" for place in found)] if found else []
+    graph_breaks = record.coverage.graph_breaks
+    heading = f"{counted(len(graph_breaks), 'graph break')}; what runs there is in no graph and not counted:"
+    return ["", heading, *(f"    {place}" for place in graph_breaks)] if graph_breaks else []
 
 
 def grid(titles: Sequence[str], rows: Sequence[Sequence[object]], colour: bool = False) -> str:
     """Any other small table, in the same dress."""
     from rich.text import Text
 
+    width = shutil.get_terminal_size((UNLIMITED, 24)).columns
+    texts = [["" if cell is None else str(cell) for cell in cells] for cells in rows]
+    words = [max(map(_longest_word, column)) for column in zip(titles, *texts)]
+    if sum(words) + 3 * len(words) > width:
+        return _stacked(titles, texts)
     drawn = _table()
-    for index, title in enumerate(titles):
+    for index, (title, least) in enumerate(zip(titles, words)):
         kinds = {type(cells[index]) for cells in rows} - {type(None)}
         numeric = bool(kinds) and kinds <= {int, float}
         whole = title in ("Hash", "Key")  # there to be copied
-        drawn.add_column(title, justify="right" if numeric else "left", overflow="fold", no_wrap=whole)
-    for cells in rows:
-        drawn.add_row(*(Text("" if cell is None else str(cell)) for cell in cells))
-    return _print(drawn, shutil.get_terminal_size((UNLIMITED, 24)).columns, colour)
+        justify: Literal["left", "right"] = "right" if numeric else "left"
+        drawn.add_column(title, justify=justify, overflow="fold", no_wrap=whole, min_width=least)
+    for cells in texts:
+        drawn.add_row(*map(Text, cells))
+    return _print(drawn, width, colour)
+
+
+def _stacked(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table that is too wide for the terminal, a line a cell: no word is broken and nothing is left out."""
+    room = max(map(len, titles[1:]), default=0)
+    lines = []
+    for head, *cells in rows:
+        lines.append(f"{titles[0]}: {head}" if titles[0] else head)
+        lines += [f"  {title:{room}}  {cell}".rstrip() for title, cell in zip(titles[1:], cells) if cell]
+    return "\n".join(lines)
+
+
+def _longest_word(text: str) -> int:
+    from rich.cells import cell_len
+
+    return max((cell_len(word) for word in text.split()), default=0)
 
 
 def _cell(column: Shown, flat: Row) -> Text:
@@ -136,9 +160,10 @@ def _cell(column: Shown, flat: Row) -> Text:
     return Text(text, style="dim" if text == NOTHING else "")
 
 
-def _limit(column: Shown, width: int) -> int | None:
-    """Where a column's text wraps; None where it may not."""
-    return {"model": max(16, width // 4), "status": 10}.get(column.key)
+def _limit(column: Shown, rows: Sequence[Row], width: int) -> int | None:
+    """Where a column's text wraps, between words only; None where it may not."""
+    limit = {"model": max(16, width // 4), "status": 10, "device": 13 if width < NARROW else None}.get(column.key)
+    return limit and max(limit, *(_longest_word(_cell(column, flat).plain) for flat in rows))
 
 
 def _fitting(rows: Sequence[Row], width: int) -> tuple[list[Shown], list[Shown]]:
@@ -147,7 +172,7 @@ def _fitting(rows: Sequence[Row], width: int) -> tuple[list[Shown], list[Shown]]
 
     def needs(column: Shown) -> int:
         longest = max(cell_len(_cell(column, flat).plain) for flat in rows)
-        return 3 + max(cell_len(column.short), min(longest, _limit(column, width) or longest))
+        return 3 + max(cell_len(column.short), min(longest, _limit(column, rows, width) or longest))
 
     shown = columns_for("terminal", rows)
     hidden: list[Shown] = []

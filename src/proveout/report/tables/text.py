@@ -9,7 +9,7 @@ from collections.abc import Sequence
 def escape(text: str) -> str:
     """Text that Markdown shows as it is, on one line."""
     line = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"([\\|`*\[\]~])|(?<!\w)_|_(?!\w)", lambda found: "\\" + found.group(), line)
+    return re.sub(r"([\\|`*\[\]~])|(?<!\w)_|_(?!\w)", lambda match: "\\" + match.group(), line)
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:

@@ -20,8 +20,8 @@ def sentences(trust: Trust | None) -> list[str]:
     said = [trust.verdict]
     differing = [g for g in trust.steps if g.rel_l2 != 0.0]
     if differing:
-        told = ", ".join(f"{g.place} ({g.kernel}, {_apart(g)})" for g in differing[:3])
-        said.append(f"on the same operands the modes differ most in {told}")
+        names = ", ".join(f"{g.place} ({g.kernel}, {_apart(g)})" for g in differing[:3])
+        said.append(f"on the same operands the modes differ most in {names}")
     if trust.errata:
         total = sum(g.errata for g in trust.errata)
         said.append(f"{_sums(total)} hit tt-metal#38306: {', '.join(_places(trust.errata))}")
@@ -37,8 +37,8 @@ def _places(hit: Sequence[StepGap], most: int = 5) -> list[str]:
     for gap in hit:
         where = f"{gap.place} ({gap.kernel})"
         by_place[where] = by_place.get(where, 0) + gap.errata
-    told = [f"{count} in {where}" for where, count in by_place.items()]
-    return told if len(told) <= most else [*told[:most], f"and in {len(told) - most} more places"]
+    places = [f"{count} in {where}" for where, count in by_place.items()]
+    return places if len(places) <= most else [*places[:most], f"and in {len(places) - most} more places"]
 
 
 def _sums(count: int) -> str:

@@ -97,13 +97,13 @@ class _Report:
             self._program(number, recorded, left)
 
     def metadata(self, captured_ns: int) -> None:
-        told = {
+        facts = {
             "schema_version": SCHEMA_VERSION,
             "capture_timestamp_ns": captured_ns,
             "times": MODELLED,
             "proveout": versions()["proveout"],
         }
-        self.tables["report_metadata"] += [(key, str(value)) for key, value in told.items()]
+        self.tables["report_metadata"] += [(key, str(value)) for key, value in facts.items()]
 
     def _program(self, number: int, recorded: Recorded, comparisons: list[Comparison]) -> None:
         program = recorded.program
@@ -119,7 +119,7 @@ class _Report:
         first = self.operation + 1
         for step in program.body:
             self.operation += 1
-            made = live.after(step)
+            created = live.after(step)
             taken = rows.get(id(step), [])
             self._operation(step, taken)
             for index, name in enumerate(step.uses):
@@ -131,7 +131,7 @@ class _Report:
                 self.tables["tensor_producers"].append((ids[name], self.operation, index))
             self._snapshot(live)
             circular = circular_bytes(step, program.specs, self.chip)
-            graph = captured_graph(step, taken, [ids[n] for n in step.uses], made, self.chip, circular)
+            graph = captured_graph(step, taken, [ids[n] for n in step.uses], created, self.chip, circular)
             self.tables["captured_graph"].append((self.operation, json.dumps(graph)))
         self._lifetimes(program.body, ids, first)
         self._comparisons(program.specs, ids, comparisons)
@@ -198,35 +198,35 @@ class _Report:
             ]
 
     def _lifetimes(self, body: Sequence[Step], ids: Mapping[str, int], first: int) -> None:
-        made: dict[str, int] = {}
+        created: dict[str, int] = {}
         used: dict[str, int] = {}
         freed: dict[str, int] = {}
         for number, step in enumerate(body, first):
-            made.update((n, number) for n in step.outputs)
+            created.update((n, number) for n in step.outputs)
             (freed if step.kernel == DEALLOCATE else used).update((n, number) for n in step.uses)
         for name, tensor in ids.items():
             places: list[Any] = []
-            for operation in (made.get(name), used.get(name)):
+            for operation in (created.get(name), used.get(name)):
                 file, _, line = body[operation - first].origin.source.rpartition(":") if operation else ("", "", "")
                 places += [file or None, int(line) if line.isdigit() else None]
-            row = (tensor, made.get(name), used.get(name), freed.get(name), *places)
+            row = (tensor, created.get(name), used.get(name), freed.get(name), *places)
             self.tables["tensor_lifetime"].append(row)
 
     def _comparisons(
         self, specs: Mapping[str, TensorSpec], ids: Mapping[str, int], comparisons: list[Comparison]
     ) -> None:
         """PCC of each call on the device's own operands (local) and from the start (global)."""
-        for found in comparisons:
-            if found.scope != "step" or found.name not in ids:
+        for comparison in comparisons:
+            if comparison.scope != "step" or comparison.name not in ids:
                 continue
             self.tensor += 1
-            spec = specs[found.name]
+            spec = specs[comparison.name]
             shape = f"Shape([{', '.join(map(str, spec.shape))}])"
             golden = (self.tensor, shape, "DataType.FLOAT32", "Layout.ROW_MAJOR", None, None, None, None)
             self.tables["tensors"].append(golden)
-            for table, pcc in (("local", found.pcc), ("global", found.accumulated_pcc)):
+            for table, pcc in (("local", comparison.pcc), ("global", comparison.accumulated_pcc)):
                 if pcc is not None:
-                    row = (ids[found.name], self.tensor, pcc >= found.threshold, found.threshold, pcc)
+                    row = (ids[comparison.name], self.tensor, pcc >= comparison.threshold, comparison.threshold, pcc)
                     self.tables[f"{table}_tensor_comparison_records"].append(row)
 
 
@@ -247,7 +247,7 @@ class _Live:
                 for arena in self.arenas.values():
                     arena.free(name)
             return []
-        made = []
+        created = []
         for name in step.outputs if kind_of(step) != "piece" else ():
             spec = self.specs[name]
             if spec.memory == HOST:
@@ -261,8 +261,8 @@ class _Live:
             # L1 fills from the top of each core down, DRAM from the bottom of each bank up.
             address = self.chip.l1_per_core - start - size if spec.memory.buffer == "l1" else start
             self.buffers[name] = self.seen[name] = Buffer(spec, address, size)
-            made.append(self.buffers[name])
-        return made
+            created.append(self.buffers[name])
+        return created
 
 
 def _pages(spec: TensorSpec, banks: int) -> Iterator[int]:

@@ -1,0 +1,153 @@
+"""Makes docs/walkthrough.md: `python docs/walkthrough.py`. Every command is run, and what it prints stands there.
+
+From a fresh clone to the bring-up of one's own model, from the terminal and from the browser. Pictures are made by
+`docs/images/make.py app-own app-own-results explorer-bringup`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+MODEL = '''"""My own model, as it runs today."""
+
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    """A small convolutional network with an attention layer on top."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 32, 3, padding=1)
+        self.attention = nn.MultiheadAttention(32, 4, batch_first=True)
+        self.head = nn.Linear(32, 10)
+
+    def forward(self, image: torch.Tensor) -> dict[str, torch.Tensor]:
+        x = torch.relu(self.conv(image)).flatten(2).transpose(1, 2)  # [batch, pixels, 32]
+        mixed, _ = self.attention(x, x, x, need_weights=False)
+        return {"classes": self.head(mixed.mean(1)), "features": mixed}
+
+
+model = Net().eval()
+with torch.no_grad():
+    model(torch.randn(2, 3, 16, 16))
+'''
+MOST_LINES = 40
+
+
+def run(command: str, folder: Path) -> str:
+    """What a person would see who types a command in an 100-column terminal: stdout, then stderr."""
+    words = [sys.executable, "-P", "-m", "proveout", *shlex.split(command)[1:]]
+    environment = os.environ | {"COLUMNS": "100", "PROVEOUT_CACHE": str(folder / "cache")}
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    text = f"{done.stderr.rstrip()}\n{done.stdout.strip(chr(10))}".strip("\n")
+    text = re.sub(rf"{re.escape(str(folder))}/?", "", text)
+    lines = text.splitlines()
+    if len(lines) > MOST_LINES:
+        lines = [*lines[:MOST_LINES], f"… and {len(lines) - MOST_LINES} more lines"]
+    print(f"$ {command}   (exit {done.returncode})", flush=True)
+    return "\n".join(["```", f"$ {command}", *lines, "```"])
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="walkthrough-") as scratch:
+        folder = Path(scratch)
+        (folder / "net.py").write_text(MODEL)
+        told = {
+            name: run(command, folder)
+            for name, command in {
+                "discover": "proveout discover net.py --sandbox --no-network",
+                "benchmark": "proveout benchmark net.py --duration 1",
+                "compile": "proveout compile --dry-run net.py",
+                "bringup": "proveout bringup net.py -o bringup/net",
+                "report": "proveout report -o report",
+            }.items()
+        }
+    (HERE / "walkthrough.md").write_text(PAGE.format(model=MODEL.rstrip(), **told))
+    print(HERE / "walkthrough.md")
+
+
+PAGE = """# A walk from a fresh clone to one's own model
+
+Made by `python docs/walkthrough.py`: every command below was run, and what stands under it is what it printed (times of
+this walk are those of the machine it was made on). The first part is in the terminal, the second in the browser; take
+either.
+
+## Install
+
+```
+$ git clone <this repository> proveout && cd proveout
+$ make demo                 # installs into .venv, then shows what there is: a few minutes
+$ . .venv/bin/activate
+```
+
+## A model of one's own
+
+Any script that builds a model and calls it will do; nothing in it knows Proveout. This one is `net.py`: a convolution,
+`nn.MultiheadAttention` and a dict of outputs.
+
+```python
+{model}
+```
+
+### What does it call?
+
+The script runs in a process of its own; here it may write below its folder only, and has no network.
+
+{discover}
+
+### Does it compile, is it right, how fast is it?
+
+{benchmark}
+
+Times say where they come from: `measured` by a clock on this machine, `modelled` by the embedded model of the chip.
+
+### What converts, what stays on the host, and why?
+
+{compile}
+
+### Bring it up
+
+Twelve stages into one folder: a card, reference outputs, the graph, op tests, ttnn code with tests of each module,
+missing ops, accuracy end to end, the optimised settings, a perf sheet, trace and queues, and a report.
+
+{bringup}
+
+`bringup/net/report.html` opens offline; `bringup/net/ttnn_model.py` is the model as ttnn code. Run the same command
+again, and it goes on where it stopped.
+
+### Everything so far
+
+{report}
+
+## The same from the browser
+
+```
+$ proveout app
+```
+
+**Your model** takes the same script, by path or upload, and shows what it may use while it runs. *Find models* lists
+what it calls.
+
+![A script is named, its limits are shown](images/app-own.png)
+
+*Compile, check and time* makes the same Records as the terminal's `benchmark`, and each links into the explorer, where
+memory, performance and graph are worked out from its Programs. Under each button stands the command that does the same.
+
+![Its models, checked and timed](images/app-own-results.png)
+
+*Start the bring-up* runs all stages; the page **Bring-up** follows them.
+
+![A bring-up, stage by stage](images/explorer-bringup.png)
+"""
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""The process that serves requests with a script's decoder on a device whose times a clock takes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from pathlib import Path
+
+import torch
+import transformers
+
+from proveout.batching.engines import GeneratorEngine
+from proveout.batching.scheduler import Request, Scheduler
+from proveout.batching.serving import MeasuredClock, serve
+from proveout.batching.simulated import ServeAsk, Served
+from proveout.coding import from_json, to_json
+from proveout.errors import ProveoutError
+from proveout.generation.child import decoder_of
+from proveout.generation.generator import Generator
+from proveout.generation.messages import GenerationRequest
+
+
+def main(arguments: list[str]) -> None:
+    if not sys.flags.safe_path:
+        del sys.path[0]  # `python -m` put the working folder there; `python script.py` would not
+    ask, path = from_json(ServeAsk, json.loads(sys.stdin.read())), Path(arguments[0])
+    transformers.logging.set_verbosity_error()
+    logging.getLogger("torch._dynamo").setLevel(logging.ERROR)
+    try:
+        told = served(ask)
+    except ProveoutError as error:
+        told = Served(error=str(error), failure=error.failure)
+    path.write_text(json.dumps(to_json(told), allow_nan=False))
+
+
+def served(ask: ServeAsk) -> Served:
+    """Compile, warm up with one request of each length, then serve."""
+    model = decoder_of(GenerationRequest(ask.script, ask.script_args, ask.device, ask.settings))
+    generator = Generator.compile(
+        model, device=ask.device, settings=ask.settings, max_length=ask.max_length, batch=ask.slots
+    )
+    random = torch.Generator().manual_seed(ask.settings.seed)
+    words = model.config.get_text_config(decoder=True).vocab_size
+    requests = [
+        Request(n, tuple(torch.randint(0, words, (length,), generator=random).tolist()), new, due)
+        for n, (due, length, new) in enumerate(zip(ask.intended_ns, ask.prompt_lengths, ask.max_tokens))
+    ]
+    engine = GeneratorEngine(generator)
+    lengths = dict.fromkeys(generator.bucket(length) for length in ask.prompt_lengths)
+    warm = [Request(n, (0,) * min(length, ask.max_length - 2), 2) for n, length in enumerate(lengths)]
+    serve(warm, _scheduler(ask), engine, MeasuredClock())
+    run, _ = serve(requests, _scheduler(ask), engine, MeasuredClock())
+    name = f"{Path(ask.script).stem} ({type(model).__name__})"
+    return Served.of(name, run)
+
+
+def _scheduler(ask: ServeAsk) -> Scheduler:
+    return Scheduler(ask.pages, ask.page_size, ask.slots, ask.max_length)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,224 @@
+"""`proveout generate`: a decoder's prefill and decode Programs, their tokens against eager's, and their times."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from proveout.capture.named import Named, named
+from proveout.cli.options import Json, ScriptArgs, SearchDir, Small, device_names
+from proveout.cli.output import colour, emit, emit_json, note
+from proveout.cli.progress import Progress
+from proveout.cli.request import setting_of
+from proveout.coding import from_json, to_json
+from proveout.devices.registry import find, settings_for
+from proveout.errors import UsageError, unknown
+from proveout.generation.messages import GenerationReport, GenerationRequest, PhaseReport
+from proveout.generation.recipes import AUTO, RECIPES
+from proveout.isolate import read_answer, run_python
+from proveout.report.tables.terminal import grid
+
+Models = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="MODEL",
+        help="Scripts, their stems in the corpora, or classes of transformers (LlamaForCausalLM).",
+        show_default=False,
+    ),
+]
+PromptLength = Annotated[int, typer.Option("--prompt-length", min=1, metavar="N", help="Tokens of the longest prompt.")]
+NewTokens = Annotated[int, typer.Option("--new-tokens", min=1, metavar="N", help="Tokens to generate.")]
+Batch = Annotated[
+    int, typer.Option("--batch", min=1, metavar="N", help="Users at once; their prompts differ in length.")
+]
+MaxLength = Annotated[
+    int,
+    typer.Option(
+        "--max-length", min=0, metavar="N", help="Positions of the cache [default: as needed].", show_default=False
+    ),
+]
+Device = Annotated[str, typer.Option("--device", metavar="D", help="What to generate on.", autocompletion=device_names)]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A setting of the compiler; may be repeated.", show_default=False),
+]
+Recipe = Annotated[
+    str,
+    typer.Option(
+        "--recipe",
+        metavar="NAME",
+        help="Weights' formats: performance (attention bfp8, feed-forward bfp4), accuracy (bfp8), same, or auto.",
+        show_default=False,
+    ),
+]
+Budget = Annotated[
+    float, typer.Option("--budget", min=0, max=1, metavar="SHARE", help="Top-1 agreement that --recipe auto must keep.")
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Plan only: the model is made without its weights, nothing is computed.")
+]
+Timeout = Annotated[float, typer.Option("--timeout", min=1, metavar="S", help="Seconds for each model.")]
+
+
+def verb(
+    models: Models = None,
+    prompt_length: PromptLength = 32,
+    new_tokens: NewTokens = 32,
+    batch: Batch = 1,
+    max_length: MaxLength = 0,
+    device: Device = "sim",
+    overrides: Set = None,
+    recipe: Recipe = "",
+    budget: Budget = 0.95,
+    dry_run: DryRun = False,
+    small: Small = False,
+    search_dir: SearchDir = None,
+    script_args: ScriptArgs = "",
+    timeout: Timeout = 1800.0,
+    as_json: Json = False,
+) -> int:
+    """Generate text with a decoder, compiled as prefill and decode with the cache on the device.
+
+    Tells whether the tokens are eager mode's, how often both agree on eager's own tokens, and what a call takes. With
+    --dry-run the model needs no memory for its weights, so that the largest can be planned anywhere.
+
+    \b
+    Examples:
+      proveout generate llm/gpt2 --small --new-tokens 64
+      proveout generate llm/llama_3_1_8b --dry-run --recipe performance --set trace=true
+      proveout generate llm/llama_3_2_1b --small --batch 4 --device cpu
+    """
+    if recipe and recipe not in (*RECIPES, AUTO):
+        raise unknown("recipe", recipe, [*RECIPES, AUTO])
+    place = find(device).name
+    settings = settings_for(place, dict(map(setting_of, overrides or ())))
+    answers = []
+    chosen = named(models or [], search_dir or [], f"{script_args} --small".lstrip() if small else script_args)
+    with Progress(len(chosen)) as progress:
+        for one in chosen:
+            request = GenerationRequest(
+                str(one.script),
+                one.script_args,
+                place,
+                settings,
+                prompt_length,
+                new_tokens,
+                batch,
+                max_length,
+                recipe,
+                budget,
+                dry_run,
+            )
+            progress.start(what := f"{'planning' if dry_run else 'generating with'} {one.name}")
+            answers.append((request, report := _answer(one, request, timeout)))
+            progress.step(what, f"{one.name}: {report.error or 'done'}")
+    failed = sum(bool(report.error) for _, report in answers)
+    if as_json:
+        emit_json({"verb": "generate", "failed": failed, "device": place, "models": [to_json(t) for _, t in answers]})
+    for request, report in answers:
+        if report.error:
+            note(f"{Path(request.script).stem}: {report.error}")
+        elif not as_json:
+            emit(_text(request, report))
+    return 1 if failed else 0
+
+
+def _answer(model: Named, request: GenerationRequest, timeout: float) -> GenerationReport:
+    """The worker's answer; a worker that gave none is report by how it ended."""
+    with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
+        path = Path(folder, "told.json")
+        end = run_python(
+            "proveout.generation.child", [str(path)], stdin=json.dumps(to_json(request)), timeout_s=timeout
+        )
+        if not path.exists():
+            last = end.log.strip().splitlines()[-1:] if end.log.strip() else []
+            return GenerationReport(
+                error=" ".join([f"{model.name}: {end.story}.", *last]), failure=end.failure or "crash"
+            )
+        try:
+            report: GenerationReport = from_json(GenerationReport, read_answer(path))
+        except (ValueError, TypeError, LookupError, UsageError) as error:
+            return GenerationReport(
+                error=f"{model.name}: its script changed what is said about it: {error}", failure="crash"
+            )
+        return report
+
+
+def _text(request: GenerationRequest, report: GenerationReport) -> str:
+    lines = [
+        f"{report.model} on {request.device}: {report.parameters / 1e6:,.4g} M parameters"
+        f" ({_bytes(report.weight_bytes)}), precision {request.settings.precision}",
+        f"  {_count(report.batch, 'user')}, prompts of {_range(report.prompt_lengths)} tokens,"
+        f" {report.new_tokens} new ones;"
+        f" cache of {report.max_length} positions: {_bytes(report.cache_bytes)}",
+    ]
+    lines += [f"  {sentence}" for sentence in report.notes]
+    titles = ("Call", "Steps", "On the host", "Transfers", "Cache on device", "Modelled", "Measured here")
+    lines.append(grid(titles, [_row(phase, request) for phase in report.phases], colour()).rstrip())
+    decode = next((p for p in report.phases if p.name == "decode"), None)
+    if decode and decode.modelled_ns and decode.low_ns and decode.high_ns:
+        rates = [1e9 / ns for ns in (decode.modelled_ns, decode.high_ns, decode.low_ns)]
+        lines.append(
+            f"  modelled, over a full cache: {rates[0]:.3g} tokens/s for each user (between {rates[1]:.3g} and"
+            f" {rates[2]:.3g}), {rates[0] * report.batch:.3g} in all"
+        )
+    if decode and decode.resident:
+        lines.append(f"  {_decode_kernels(decode)}")
+    lines += [f"  {phase.name} does not fit: {phase.short}" for phase in report.phases if not phase.fits]
+    if report.equal_tokens is not None:
+        whole = report.batch * report.new_tokens
+        same = "all" if report.equal_tokens == whole else f"{report.equal_tokens} of"
+        lines.append(f"  tokens equal to eager mode's until the first difference: {same} {whole}")
+    if report.agreement is not None:
+        pcc = "undefined" if report.agreement.pcc is None else f"{report.agreement.pcc:.6f}"
+        lines.append(
+            f"  given eager's tokens ({_count(report.agreement.steps, 'step')}): top-1 {report.agreement.top1:.1%},"
+            f" top-5 {report.agreement.top5:.1%}, PCC of the logits {pcc}"
+        )
+    verbed = "planned" if request.dry_run else "compiled and run"
+    lines.append(f"  {verbed} in {report.seconds:.1f} s, at most {_bytes(report.peak_rss_bytes)} of memory here")
+    return "\n".join(lines)
+
+
+def _decode_kernels(decode: PhaseReport) -> str:
+    """Whether the cache is written and read by ttnn's kernels for it."""
+    own = [f"{count} × {kernel}" for kernel, count in decode.kernels if kernel.endswith(("_decode", "update_cache"))]
+    general = "decode writes and reads the cache with general kernels: ttnn's own take bfloat16 and causal masks"
+    return f"decode: {', '.join(own)}" if own else general
+
+
+def _row(phase: PhaseReport, request: GenerationRequest) -> tuple[str, ...]:
+    modelled = "–"
+    if phase.modelled_ns is not None and phase.low_ns is not None and phase.high_ns is not None:
+        low, ns, high = (f"{value / 1e6:.3g}" for value in (phase.low_ns, phase.modelled_ns, phase.high_ns))
+        modelled = f"{ns} ms ({low} to {high})"
+    measured = "–"
+    if phase.measured_ns:
+        middle = statistics.median(phase.measured_ns) / 1e6
+        what = " of simulation" if find(request.device).times == "modelled" else ""
+        measured = f"{middle:.3g} ms{what}, median of {len(phase.measured_ns)}"
+    modelled_chip = (
+        find(request.device).target == "ttnn"
+    )  # other devices compute on the host's tensors, or keep their own
+    resident = (_count(phase.resident, "tensor") if phase.resident else "no") if modelled_chip else "–"
+    return (phase.name, str(phase.steps), str(phase.on_host), str(phase.transfers), resident, modelled, measured)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _range(lengths: tuple[int, ...]) -> str:
+    return str(lengths[0]) if len(set(lengths)) == 1 else f"{min(lengths)} to {max(lengths)}"
+
+
+def _bytes(size: int) -> str:
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= scale:
+            return f"{size / scale:.3g} {unit}"
+    return f"{size} B"

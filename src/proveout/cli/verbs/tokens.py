@@ -1,0 +1,215 @@
+"""`proveout tokens`: how fast decoders generate, for several numbers of users and lengths, on several devices."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from proveout.capture.named import Named, named
+from proveout.cli.options import CacheDir, Json, ScriptArgs, SearchDir, Small, device_names
+from proveout.cli.output import colour, emit, emit_json, note
+from proveout.cli.progress import Progress
+from proveout.cli.request import setting_of
+from proveout.clock.conditions import conditions
+from proveout.coding import digest, from_json, to_json
+from proveout.devices.registry import find, settings_for
+from proveout.errors import UsageError
+from proveout.generation.speed import SpeedAsk, SpeedRow, SpeedTold
+from proveout.isolate import read_answer, run_python
+from proveout.measure.records import keep
+from proveout.report.tables.terminal import grid
+from proveout.serving import Configuration
+from proveout.types import Job, MemoryUse, Record, Timing, Workload
+
+Models = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="MODEL", help="Scripts, their stems in the corpora, or classes.", show_default=False),
+]
+Devices = Annotated[
+    str, typer.Option("--device", metavar="D,…", help="sim, sim:n300, cpu, cuda …", autocompletion=device_names)
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A setting of the compiler; may be repeated.", show_default=False),
+]
+
+
+def verb(
+    models: Models = None,
+    batches: Annotated[str, typer.Option("--batch", metavar="N,…", help="Users at once.")] = "1,32",
+    lengths: Annotated[str, typer.Option("--prompt-length", metavar="N,…", help="Tokens of each prompt.")] = "128",
+    new_tokens: Annotated[int, typer.Option("--new-tokens", min=1, metavar="N", help="Tokens after the prompt.")] = 128,
+    devices: Devices = "sim",
+    overrides: Set = None,
+    small: Small = False,
+    search_dir: SearchDir = None,
+    script_args: ScriptArgs = "",
+    runs: Annotated[int, typer.Option("--runs", min=1, metavar="N", help="Prompts to time where a clock does.")] = 5,
+    timeout: Annotated[float, typer.Option("--timeout", min=1, metavar="S", help="Seconds for each device.")] = 3600.0,
+    cache_dir: CacheDir = None,
+    as_json: Json = False,
+) -> int:
+    """Time to first token, time per output token and tokens per second, for several numbers of users and lengths.
+
+    On a modelled chip the model is planned without its weights: times are predictions with their interval, and memory
+    is set against DRAM, with the longest context and the largest batch that fit. Elsewhere they are measured. Each row
+    is kept as a Record.
+
+    \b
+    Examples:
+      proveout tokens llama --small --device sim,cpu --batch 1,4 --prompt-length 64
+      proveout tokens llama3_8b --batch 1,32 --prompt-length 128,1024 --set trace=true
+      proveout tokens qwen3_0_6b --device sim:n150,sim:n300
+    """
+    places = [find(device.strip()).name for device in devices.split(",")]
+    numbers = _numbers("--batch", batches), _numbers("--prompt-length", lengths)
+    settings = [settings_for(place, dict(map(setting_of, overrides or ()))) for place in places]
+    chosen = named(models or [], search_dir or [], f"{script_args} --small".lstrip() if small else script_args)
+    answers: list[tuple[SpeedAsk, SpeedTold]] = []
+    with Progress(len(chosen) * len(places)) as progress:
+        for one in chosen:
+            for place, setting in zip(places, settings):
+                ask = SpeedAsk(str(one.script), one.script_args, place, setting, *numbers, new_tokens, runs)
+                progress.start(what := f"{one.name} on {place}")
+                told = asked(one, ask, timeout)
+                answers.append((ask, told))
+                progress.step(what, f"{what}: {told.error or 'done'}")
+    results = [record_of(one_ask, told, row) for one_ask, told in answers for row in told.rows]
+    if reason := keep(results, cache_dir):
+        note(f"not kept: {reason}")
+    for ask, told in answers:
+        if told.error:
+            note(f"{Path(ask.script).stem} on {ask.device}: {told.error}")
+    if as_json:
+        emit_json({"verb": "tokens", "rows": [document(a, t, row) for a, t in answers for row in t.rows],
+                   "failed": sum(bool(t.error) for _, t in answers), "keys": [r.job.key for r in results]})  # fmt: skip
+    else:
+        emit(text(answers))
+    return 1 if any(told.error for _, told in answers) else 0
+
+
+def asked(model: Named, ask: SpeedAsk, timeout: float) -> SpeedTold:
+    """The worker's answer; a worker that gave none is told by how it ended."""
+    with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
+        path = Path(folder, "told.json")
+        end = run_python(
+            "proveout.generation.speed_child", [str(path)], stdin=json.dumps(to_json(ask)), timeout_s=timeout
+        )
+        if not path.exists():
+            last = end.log.strip().splitlines()[-1:] if end.log.strip() else []
+            return SpeedTold(error=" ".join([f"{model.name}: {end.story}.", *last]), failure=end.failure or "crash")
+        try:
+            told: SpeedTold = from_json(SpeedTold, read_answer(path))
+        except (ValueError, TypeError, LookupError, UsageError) as error:
+            return SpeedTold(error=f"{model.name}: its script changed what is said about it: {error}", failure="crash")
+        return told
+
+
+def text(answers: list[tuple[SpeedAsk, SpeedTold]]) -> str:
+    """One table a model, kinds apart."""
+    parts = []
+    for name in dict.fromkeys(told.model for _, told in answers if told.rows):
+        rows = [(ask, row) for ask, told in answers if told.model == name for row in told.rows]
+        millions = next(told.parameters for _, told in answers if told.model == name) / 1e6
+        drawn = grid(TITLES, [_cells(ask, row) for ask, row in sorted(rows, key=lambda r: r[1].kind)], colour())
+        parts.append(f"{name}, {millions:,.4g} M parameters\n{drawn.rstrip()}")
+        parts += [f"  {ask.device}, {row.batch} users: does not fit: {row.short}" for ask, row in rows if not row.fits]
+        chips = {ask.device: row.parallel for ask, row in rows if row.parallel}
+        parts += [f"  {device}: {'; '.join(sentences)}" for device, sentences in chips.items()]
+        if weak := [(ask, t) for ask, row in rows for t in (row.first_token, row.per_token) if t.why]:
+            parts.append(f"  {weak[0][0].device}: {weak[0][1].what}: {weak[0][1].why}")
+    return "\n".join(parts)
+
+
+TITLES = ("Device", "Times", "Users", "Prompt", "TTFT ms", "TPOT ms", "Tokens/s/user", "Tokens/s", "Weights", "Cache",
+          "DRAM", "Longest context", "Largest batch")  # fmt: skip
+
+
+def _cells(ask: SpeedAsk, row: SpeedRow) -> tuple[str, ...]:
+    dram = (
+        "–"
+        if row.peak_bytes is None or not row.dram_bytes
+        else f"{row.peak_bytes / row.dram_bytes:.0%} of {_bytes(row.dram_bytes)}"
+    )
+    return (
+        ask.device + (f" ×{row.num_chips}" if row.num_chips > 1 else ""), row.kind, str(row.batch),
+        f"{row.prompt_length}", _ms(row.first_token), _ms(row.per_token), _rate(row, 1), _rate(row, row.batch),
+        _bytes(row.weight_bytes), _bytes(row.cache_bytes), dram if row.fits else f"{dram}: too much",
+        "–" if row.longest_context is None else f"{row.longest_context:,}",
+        "–" if row.largest_batch is None else f"{row.largest_batch:,}",
+    )  # fmt: skip
+
+
+def _ms(timing: Timing) -> str:
+    value = _short(timing.median_ns / 1e6)
+    if timing.interval_ns is None:
+        return value
+    return f"{value} ({_short(timing.interval_ns[0] / 1e6)} to {_short(timing.interval_ns[1] / 1e6)})"
+
+
+def _rate(row: SpeedRow, users: int) -> str:
+    ends = row.per_token.interval_ns
+    spread = "" if ends is None else f" ({_short(users * 1e9 / ends[1])} to {_short(users * 1e9 / ends[0])})"
+    return f"{_short(row.per_user * users)}{spread}"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def document(ask: SpeedAsk, speeds: SpeedTold, row: SpeedRow) -> dict[str, object]:
+    """A row for programs."""
+    plain = {f.name: to_json(getattr(row, f.name)) for f in dataclasses.fields(row)}
+    rates = {"tokens_per_s_per_user": row.per_user, "tokens_per_s": row.total}
+    return {"model": speeds.model, "device": ask.device, "parameters": speeds.parameters, **plain, **rates}
+
+
+def record_of(ask: SpeedAsk, speeds: SpeedTold, row: SpeedRow) -> Record:
+    """One row as a Record."""
+    facts = {"prompt_length": row.prompt_length, "new_tokens": ask.new_tokens, "max_length": row.max_length}
+    created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    environment = conditions()
+    selector = digest([speeds.model, ask.script_args, facts])[:12]
+    return Record(
+        Job(
+            Workload(speeds.model, ask.script, selector, parameters=speeds.parameters, script_args=ask.script_args),
+            ask.device,
+            ask.settings,
+            ("generate",),
+            iterations=ask.new_tokens,
+            warmup=1,
+            baseline=False,
+            serve=Configuration(f"{speeds.model} {row.prompt_length}", ask.device, row.batch, multiprocess=False),
+        ),
+        "passed" if row.fits else "failed",
+        row.short,
+        failure="" if row.fits else "memory",
+        timings=(row.first_token, row.per_token),
+        memory=MemoryUse(dram_peak_bytes=row.peak_bytes or 0, weight_bytes=row.weight_bytes, fits=row.fits),
+        environment=environment,
+        created=created,
+        report={
+            **document(ask, speeds, row), **facts, "kind": row.kind, "status": "passed", "created": created,
+            "ttft_ms_p50": row.first_token.median_ns / 1e6, "tpot_ms_p50": row.per_token.median_ns / 1e6,
+        },
+    )  # fmt: skip
+
+
+def _numbers(option: str, text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts or not all(part.isdecimal() and 0 < int(part) < 10_000_000 for part in parts):
+        raise UsageError(f"{option} {text!r}: give whole numbers above 0, such as 1,32.")
+    return tuple(dict.fromkeys(int(part) for part in parts))
+
+
+def _bytes(size: int) -> str:
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= scale:
+            return f"{size / scale:.3g} {unit}"
+    return f"{size} B"

@@ -1,0 +1,154 @@
+"""The keys and values of every layer for a fixed number of users, each at a position of its own.
+
+transformers' `StaticCache` has one length for the whole batch. Here a user's tokens lie at 0, 1, 2, … whatever the
+others do, which is what ttnn's decode kernels take (a position per user) and what lets users come and go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers.cache_utils import Cache, CacheLayerMixin, get_layer_types_and_kwargs
+
+from proveout.errors import UsageError
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+
+
+@dataclass(frozen=True)
+class LayerShape:
+    """What one layer keeps for a token."""
+
+    heads: int
+    key_size: int
+    value_size: int
+    dtype: torch.dtype
+    window: int | None = None
+    """How many positions back it looks; None: all."""
+
+    def cache(self, batch: int, length: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+        keys, values = (
+            torch.zeros(batch, self.heads, length, size, dtype=self.dtype, device=device)
+            for size in (self.key_size, self.value_size)
+        )
+        return keys, values
+
+    def nbytes(self, batch: int, length: int) -> int:
+        return batch * self.heads * length * (self.key_size + self.value_size) * self.dtype.itemsize
+
+
+class _Layer(CacheLayerMixin):
+    """A layer of the cache as one call sees it."""
+
+    is_compileable = True
+    is_sliding = False
+    max_length: int
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        """Its tensors are there already."""
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.max_length, 0
+
+    def get_max_length(self) -> int:
+        return self.max_length
+
+
+class PromptLayer(_Layer):
+    """Takes a prompt's keys and values into the first positions of its users; the prompt sees itself alone."""
+
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor | None, length: int) -> None:
+        super().__init__()
+        self.kept, self.slots, self.max_length = (keys, values), slots, length
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        for kept, new in zip(self.kept, (key_states, value_states)):
+            region = kept[:, :, : new.shape[2]]
+            if self.slots is None:
+                region.copy_(new)
+            elif new.shape[0] == 1:  # a choice by user costs a pass over the cache; a scatter, a hundred times that
+                users = torch.arange(kept.shape[0], device=kept.device)
+                region.copy_(torch.where((users == self.slots)[:, None, None, None], new, region))
+            else:
+                region.index_copy_(0, self.slots, new)
+        return key_states, value_states
+
+    def get_seq_length(self) -> int:
+        return 0
+
+
+class TokenLayer(_Layer):
+    """Takes one token's keys and values of each user at the user's position; the token sees all up to there."""
+
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor, position: torch.Tensor) -> None:
+        super().__init__()
+        self.kept, self.position, self.max_length = (keys, values), position, keys.shape[2]
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        for kept, new in zip(self.kept, (key_states, value_states)):
+            kept.scatter_(2, self.position[:, None, None, None].expand_as(new), new)
+        return self.kept
+
+    def get_seq_length(self) -> int:
+        return self.max_length - 1  # nothing is later; what is not there yet is masked
+
+
+class _Noting(_Layer):
+    """Keeps nothing but the shapes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: tuple[torch.Tensor, torch.Tensor] | None = None
+        self.max_length = 1
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        self.seen = key_states, value_states
+        return self.seen
+
+    def get_seq_length(self) -> int:
+        return 0
+
+
+def layer_shapes(model: Any) -> tuple[LayerShape, ...]:
+    """What each layer of a model keeps, told by a call on tensors without data."""
+    config = model.config.get_text_config(decoder=True)
+    kinds, options = get_layer_types_and_kwargs(config)
+    other = sorted({kind for kind in kinds if kind not in (FULL, SLIDING)})
+    if other:
+        raise UsageError(
+            f"{type(model).__name__} has layers of {', '.join(other)}: a cache is for full and sliding attention."
+        )
+    layers = [_Noting() for _ in kinds]
+    parameter = next(model.parameters())
+    ids = torch.zeros(1, 1, dtype=torch.long, device=parameter.device)
+    mode = torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True)
+    with torch.no_grad(), mode:
+        model(
+            input_ids=ids if parameter.is_meta else torch.zeros(1, 1, dtype=torch.long),
+            past_key_values=Cache(layers=layers),
+            use_cache=True,
+        )
+    shapes = []
+    for layer, option in zip(layers, options):
+        if layer.seen is None:
+            raise UsageError(f"{type(model).__name__} does not use the cache that it is given for its keys and values.")
+        keys, values = layer.seen
+        shapes.append(
+            LayerShape(keys.shape[1], keys.shape[-1], values.shape[-1], keys.dtype, option.get("sliding_window"))
+        )
+    return tuple(shapes)
+
+
+def sees(queries: torch.Tensor, length: int, window: int | None) -> torch.Tensor:
+    """[…, 1] positions of queries -> […, length]: whether each sees a position of the cache."""
+    positions = torch.arange(length, device=queries.device)
+    seen = positions <= queries
+    return seen if window is None else seen & (positions > queries - window)

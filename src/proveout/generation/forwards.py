@@ -1,0 +1,109 @@
+"""The two calls of a decoder as modules that can be compiled: a prompt into the cache, and one token more."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.cache_utils import Cache
+
+from proveout.generation.cache import FULL, SLIDING, LayerShape, PromptLayer, TokenLayer, sees
+
+
+class Store(nn.Module):
+    """The cache's tensors, which both calls write to."""
+
+    def __init__(self, layers: tuple[LayerShape, ...], batch: int, length: int, device: torch.device) -> None:
+        super().__init__()
+        self.batch, self.length = batch, length
+        self.num_layers = len(layers)
+        for i, layer in enumerate(layers):
+            keys, values = layer.cache(batch, length, device)
+            self.register_buffer(f"keys_{i}", keys, persistent=False)
+            self.register_buffer(f"values_{i}", values, persistent=False)
+
+    def pairs(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        return [(getattr(self, f"keys_{i}"), getattr(self, f"values_{i}")) for i in range(self.num_layers)]
+
+
+class Call(nn.Module):
+    """What both calls have in common: the model, the cache, and how the model wants its masks."""
+
+    def __init__(self, model: Any, store: Store, layers: tuple[LayerShape, ...]) -> None:
+        super().__init__()
+        self.model, self.store = model, store
+        config = model.config.get_text_config(decoder=True)
+        self.by_type = hasattr(config, "layer_types")
+        self.windows = {FULL if layer.window is None else SLIDING: layer.window for layer in layers}
+        self.adds = config._attn_implementation == "eager"  # which adds its mask; the others take True and False
+        self.alibi = bool(getattr(config, "alibi", False)) or config.model_type == "bloom"
+        self.dtype = layers[0].dtype
+        self.keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
+
+    def masks(self, queries: torch.Tensor, length: int) -> Any:
+        """[batch or 1, 1, queries, 1] positions -> the model's masks over a cache of this length."""
+        masks = {kind: self._mask(sees(queries, length, window)) for kind, window in self.windows.items()}
+        return masks if self.by_type else next(iter(masks.values()))
+
+    def _mask(self, seen: torch.Tensor) -> torch.Tensor:
+        if not self.adds:
+            return seen
+        lowest = torch.finfo(self.dtype).min
+        return torch.where(seen, torch.zeros((), dtype=self.dtype, device=seen.device), lowest)
+
+
+class Prefill(Call):
+    """Prompts of one padded length into the cache; gives the logits after each one's last token."""
+
+    def __init__(self, model: Any, store: Store, layers: tuple[LayerShape, ...], whole: bool) -> None:
+        super().__init__(model, store, layers)
+        self.whole = whole
+        """Whether the prompts are those of all users, in order; otherwise their slots are told."""
+
+    def forward(self, ids: torch.Tensor, last: torch.Tensor, slots: torch.Tensor | None = None) -> torch.Tensor:
+        """ids [prompts, length], each one's last place [prompts], their slots [prompts] -> [prompts, vocabulary]."""
+        prompts, length = ids.shape
+        positions = torch.arange(length, device=ids.device)
+        where = None if self.whole else slots
+        cache = Cache(layers=[PromptLayer(keys, values, where, length) for keys, values in self.store.pairs()])
+        masks = None if self.alibi else self.masks(positions[None, None, :, None], length)
+        if self.alibi:
+            masks = torch.ones(prompts, length, dtype=torch.long, device=ids.device)
+        extra = {"logits_to_keep": last} if self.keeps else {}
+        logits = self.model(
+            input_ids=ids,
+            attention_mask=masks,
+            position_ids=positions[None].expand(prompts, length),
+            past_key_values=cache,
+            use_cache=True,
+            **extra,
+        ).logits
+        rows = torch.arange(prompts, device=ids.device)
+        # Kept for every prompt are the last places of all: a few rows more than needed, and one call for all models.
+        picked: torch.Tensor = (
+            logits[:, 0] if self.keeps and prompts == 1 else logits[rows, rows if self.keeps else last]
+        )
+        return picked
+
+
+class Decode(Call):
+    """One token of each user at its position; gives the logits for the next one."""
+
+    def forward(self, token: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        """token [batch], position [batch] -> [batch, vocabulary]."""
+        length = self.store.length
+        cache = Cache(layers=[TokenLayer(keys, values, position) for keys, values in self.store.pairs()])
+        if self.alibi:
+            masks: Any = sees(position[:, None], length, None).long()
+        else:
+            masks = self.masks(position[:, None, None, None], length)
+        logits: torch.Tensor = self.model(
+            input_ids=token[:, None],
+            attention_mask=masks,
+            position_ids=position[:, None],
+            past_key_values=cache,
+            use_cache=True,
+        ).logits
+        return logits[:, -1]

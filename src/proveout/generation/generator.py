@@ -1,0 +1,310 @@
+"""A decoder compiled for generation.
+
+    generator = Generator.compile(model, device="sim", max_length=512, batch=4)
+    for tokens in generator.generate(ids, max_new_tokens=64, mask=mask):    # [batch] at a time, as they come
+        ...
+
+A user's tokens lie in the cache from position 0 on. Whoever schedules users uses the two calls themselves:
+
+    logits = generator.prefill(ids, mask, slots=[2])         # a prompt into slot 2, the others stay as they are
+    logits = generator.decode(tokens, positions)             # one token for every slot, each at its own position
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from proveout.compiler.plan import Plan
+from proveout.engine.compiled import Compiled
+from proveout.engine.compiled import compile as compile_model
+from proveout.errors import UsageError
+from proveout.generation.cache import LayerShape, layer_shapes
+from proveout.generation.forwards import Decode, Prefill, Store
+from proveout.generation.sampling import GREEDY, Sampling
+from proveout.generation.twin import twin_of
+from proveout.kernels.cost import ProgramTime
+from proveout.program import Device, Program
+from proveout.types import MemoryUse, Settings
+
+SHORTEST = 32
+"""The least length that a prompt is padded to: a tile's rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Phase:
+    """One kind of call, compiled: `decode`, or `prefill` of so many prompts of one padded length."""
+
+    name: str
+    compiled: Compiled
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        return self.compiled.programs
+
+    @property
+    def program(self) -> Program:
+        """The Program of this call; where it has several graphs, the one with the most Steps."""
+        return self.compiled.program
+
+    @property
+    def plan(self) -> Plan | None:
+        """Modelled cost of `program`; None on devices that are not modelled."""
+        return self.compiled.plan
+
+    @property
+    def predicted(self) -> ProgramTime | None:
+        """Modelled time of one call, with its interval: for decode over a full cache. None where time is measured."""
+        times = [plan.time for plan in self.compiled.plans]
+        if not times:
+            return None
+        whole = sum(t.ns for t in times)
+        calibrated = sum(t.calibrated * t.ns for t in times) / max(whole, 1)
+        return ProgramTime(whole, sum(t.low_ns for t in times), sum(t.high_ns for t in times), calibrated)
+
+    @property
+    def memory(self) -> MemoryUse:
+        """Modelled peaks of this call, weights and cache included."""
+        return self.compiled.memory
+
+    @property
+    def modelled_ns(self) -> int | None:
+        """Modelled time of the last call; None on devices whose time is measured."""
+        return self.compiled.modelled_ns
+
+
+class Generator:
+    """A decoder with its cache: a prefill Program per padded length, made when first needed, and a decode Program."""
+
+    def __init__(
+        self,
+        model: Any,
+        device: str | Device,
+        settings: Settings | Mapping[str, Any] | None,
+        max_length: int,
+        batch: int,
+        dry_run: bool,
+    ) -> None:
+        """Use `Generator.compile`."""
+        self.model, self.max_length, self.batch = model, max_length, batch
+        self._device, self._settings, self._dry_run = device, settings, dry_run
+        self._computed = twin_of(model, max_length)
+        self.layers: tuple[LayerShape, ...] = layer_shapes(self._computed)
+        """What each layer keeps for a token."""
+        where = next(model.parameters()).device
+        self._store = Store(self.layers, batch, max_length, where)
+        self._prefills: dict[tuple[int, int], Phase] = {}
+        self._decode: Phase | None = None
+
+    @staticmethod
+    def compile(
+        model: Any,
+        *,
+        device: str | Device = "sim",
+        settings: Settings | Mapping[str, Any] | None = None,
+        max_length: int,
+        batch: int = 1,
+        prompt_lengths: Collection[int] = (),
+        dry_run: bool = False,
+    ) -> Generator:
+        """Compile a decoder of transformers (a model with logits) for `batch` users of at most `max_length` tokens
+        each, prompt included.
+
+        The decode Program is made at once, and prefill Programs for `prompt_lengths`; those for other lengths when they
+        are needed. With `dry_run` nothing runs on the device; a model whose parameters are on `meta` can then be
+        planned without its weights.
+        """
+        config = getattr(model, "config", None)
+        if not isinstance(model, torch.nn.Module) or config is None or not hasattr(config, "get_text_config"):
+            raise UsageError(f"{type(model).__name__} is not a language model of transformers: it has no config.")
+        if config.is_encoder_decoder:
+            raise UsageError(f"{type(model).__name__} has an encoder: generation is for decoders alone.")
+        if max_length < 1 or batch < 1:
+            raise UsageError(f"max_length={max_length} and batch={batch}: both are at least 1.")
+        positions = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
+        if positions is not None and max_length > positions:
+            raise UsageError(f"max_length={max_length} is more than the model's {positions} positions.")
+        generator = Generator(model.eval(), device, settings, max_length, batch, dry_run)
+        for length in prompt_lengths:
+            generator.prefill_phase(length)
+        _ = generator.decode_phase
+        return generator
+
+    @property
+    def decode_phase(self) -> Phase:
+        """The decode call, compiled."""
+        if self._decode is None:
+            example = torch.zeros(self.batch, dtype=torch.long, device=self._where)
+            call = Decode(self._computed, self._store, self.layers)
+            self._decode = Phase("decode", self._compiled(call, (example, example.clone())))
+        return self._decode
+
+    def prefill_phase(self, prompt_length: int, prompts: int | None = None) -> Phase:
+        """The prefill call for as many prompts (all users' unless told) of at most this length, compiled."""
+        prompts = self.batch if prompts is None else prompts
+        length = self.bucket(prompt_length)
+        key = prompts, length
+        if key not in self._prefills:
+            whole = prompts == self.batch
+            call = Prefill(self._computed, self._store, self.layers, whole)
+            ids = torch.zeros(prompts, length, dtype=torch.long, device=self._where)
+            last = torch.zeros(prompts, dtype=torch.long, device=self._where)
+            slots = () if whole else (torch.arange(prompts, device=self._where),)
+            self._prefills[key] = Phase(f"prefill {length}", self._compiled(call, (ids, last, *slots)))
+        return self._prefills[key]
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """All that is compiled so far: prefills by length, then decode."""
+        return (*(self._prefills[key] for key in sorted(self._prefills)), self.decode_phase)
+
+    @property
+    def programs(self) -> dict[str, Program]:
+        """The Programs by their phase's name: `prefill 64`, `decode`."""
+        return {phase.name: phase.program for phase in self.phases}
+
+    @property
+    def cache_bytes(self) -> int:
+        """Of the keys and values of all users at the model's dtype, without tile padding."""
+        return sum(layer.nbytes(self.batch, self.max_length) for layer in self.layers)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of the model's parameters as they are in PyTorch."""
+        return sum(p.numel() * p.element_size() for p in self.model.parameters())
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is not as one might expect, in sentences."""
+        experts = {m.num_experts for m in self._computed.modules() if isinstance(getattr(m, "num_experts", None), int)}
+        return tuple(f"all {n} experts are computed for every token (dense)" for n in sorted(experts))
+
+    def bucket(self, prompt_length: int) -> int:
+        """The length that a prompt is padded to: a power of two of at least a tile, and at most the cache's."""
+        if not 0 < prompt_length <= self.max_length:
+            raise UsageError(f"a prompt of {prompt_length} tokens: the cache holds 1 to {self.max_length}.")
+        return min(max(SHORTEST, 1 << (prompt_length - 1).bit_length()), self.max_length)
+
+    def prefill(
+        self, ids: torch.Tensor, mask: torch.Tensor | None = None, slots: Sequence[int] | None = None
+    ) -> torch.Tensor:
+        """Put prompts into the cache; the logits [prompts, vocabulary] after each one's last token.
+
+        `ids` [prompts, length] with `mask` [prompts, length] of ones where a token is: padding may be left or right of
+        a prompt. Without `slots` the prompts are those of all users in order; with it, of the users that it names.
+        """
+        rows, lengths = self._rows(ids, mask, slots)
+        phase = self.prefill_phase(max(lengths), len(rows))
+        padded = torch.zeros(len(rows), self.bucket(max(lengths)), dtype=torch.long)
+        for row, tokens in zip(padded, rows):
+            row[: len(tokens)] = tokens
+        where = () if len(rows) == self.batch and slots is None else (torch.tensor(slots),)
+        if len(rows) == self.batch and where:  # every user, in another order
+            order = torch.tensor(slots).argsort()
+            inverse = order.argsort()
+            padded, last = padded[order], (torch.tensor(lengths) - 1)[order]
+            return self._run(phase, padded, last)[inverse]
+        return self._run(phase, padded, torch.tensor(lengths) - 1, *where)
+
+    def decode(self, token: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        """Put one token of every user into the cache at its position; the logits [batch, vocabulary] for the next.
+
+        A slot that nobody uses takes any token at any position: its next prompt overwrites it.
+        """
+        if tuple(token.shape) != (self.batch,) or tuple(position.shape) != (self.batch,):
+            raise UsageError(
+                f"decode takes a token and a position for each of {self.batch} users, not {tuple(token.shape)} and"
+                f" {tuple(position.shape)}."
+            )
+        furthest, least = int(position.max()), int(position.min())
+        if furthest >= self.max_length or least < 0:
+            where = furthest if furthest >= self.max_length else least
+            raise UsageError(f"position {where}: the cache holds {self.max_length}. Compile with a larger max_length.")
+        return self._run(self.decode_phase, token.long(), position.long())
+
+    def generate(
+        self,
+        ids: torch.Tensor,
+        max_new_tokens: int,
+        sampling: Sampling = GREEDY,
+        *,
+        mask: torch.Tensor | None = None,
+        stop: Collection[int] = (),
+    ) -> Iterator[torch.Tensor]:
+        """The next tokens of every user, [batch] at a time, the first after prefill. A user that drew one of `stop`
+        gets that token from then on; the iterator ends when all have, or after `max_new_tokens`."""
+        lengths = self._rows(ids, mask, None)[1]
+        if max_new_tokens < 1:
+            raise UsageError(f"max_new_tokens={max_new_tokens}: ask for at least 1.")
+        needed = max(lengths) + max_new_tokens - 1
+        if needed > self.max_length:
+            raise UsageError(
+                f"the cache holds {self.max_length} tokens; a prompt of {max(lengths)} and {max_new_tokens} new ones"
+                f" need {needed}. Compile with max_length={needed}."
+            )
+        return self._tokens(ids, mask, torch.tensor(lengths), max_new_tokens, sampling, frozenset(stop))
+
+    def _tokens(
+        self,
+        ids: torch.Tensor,
+        mask: torch.Tensor | None,
+        position: torch.Tensor,
+        max_new_tokens: int,
+        sampling: Sampling,
+        stop: frozenset[int],
+    ) -> Iterator[torch.Tensor]:
+        random = sampling.generator()
+        token = sampling.choose(self.prefill(ids, mask), random)
+        stopped = torch.zeros(self.batch, dtype=torch.bool)
+        for step in range(max_new_tokens):
+            yield token
+            stopped |= torch.tensor([int(t) in stop for t in token])
+            if step == max_new_tokens - 1 or bool(stopped.all()):
+                return
+            chosen = sampling.choose(self.decode(token, position), random)
+            token, position = torch.where(stopped, token, chosen), position + 1
+
+    def _rows(
+        self, ids: torch.Tensor, mask: torch.Tensor | None, slots: Sequence[int] | None
+    ) -> tuple[list[torch.Tensor], list[int]]:
+        """Each prompt's tokens without its padding, and their number."""
+        prompts = self.batch if slots is None else len(slots)
+        if ids.dim() != 2 or ids.shape[0] != prompts:
+            raise UsageError(
+                f"ids of shape {tuple(ids.shape)} where [{prompts}, length] is needed, a row for each user."
+            )
+        if slots is not None and (len(set(slots)) != prompts or not all(0 <= s < self.batch for s in slots)):
+            raise UsageError(f"slots={list(slots)}: name each of 0 to {self.batch - 1} at most once.")
+        if mask is None:
+            rows = [row.cpu() for row in ids]
+        else:
+            if mask.shape != ids.shape:
+                raise UsageError(f"a mask of {tuple(mask.shape)} for ids of {tuple(ids.shape)}.")
+            there = mask.bool().cpu()
+            if bool((there.int().diff(dim=1).abs().sum(1) + there[:, 0].int() > 2).any()):
+                raise UsageError("a prompt has padding inside: only padding to its left and right is possible.")
+            rows = [row[seen] for row, seen in zip(ids.cpu(), there)]
+        lengths = [len(row) for row in rows]
+        if min(lengths) < 1:
+            raise UsageError("a prompt has no token.")
+        self.bucket(max(lengths))
+        return rows, lengths
+
+    def _run(self, phase: Phase, *arguments: torch.Tensor) -> torch.Tensor:
+        if self._dry_run:
+            raise UsageError("this generator was planned with dry_run: it has no weights on a device to run.")
+        # A single element may have any stride, and Dynamo would compile once more for another one.
+        plain = (a.to(self._where).clone(memory_format=torch.contiguous_format) for a in arguments)
+        logits: torch.Tensor = phase.compiled(*plain)
+        return logits.cpu()
+
+    def _compiled(self, call: torch.nn.Module, example: tuple[torch.Tensor, ...]) -> Compiled:
+        return compile_model(call.eval(), example, device=self._device, settings=self._settings, dry_run=self._dry_run)
+
+    @property
+    def _where(self) -> torch.device:
+        parameter: torch.Tensor = next(self.model.parameters())
+        return parameter.device

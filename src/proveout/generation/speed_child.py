@@ -1,0 +1,129 @@
+"""The process that `proveout tokens` starts: plans or times a script's decoder for each batch and prompt length."""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from proveout import clock
+from proveout.clock.timing import FIRST_TOKEN, PER_TOKEN, measured
+from proveout.coding import from_json, to_json
+from proveout.devices.registry import find
+from proveout.errors import ProveoutError
+from proveout.generation.child import decoder_of
+from proveout.generation.generator import Generator, Phase
+from proveout.generation.messages import GenerationRequest
+from proveout.generation.speed import SpeedAsk, SpeedRow, SpeedTold
+from proveout.types import Settings, Timing
+
+TILE = 32
+
+
+def main(arguments: list[str]) -> None:
+    if not sys.flags.safe_path:
+        del sys.path[0]  # `python -m` put the working folder there; `python script.py` would not
+    ask, path = from_json(SpeedAsk, json.loads(sys.stdin.read())), Path(arguments[0])
+    transformers.logging.set_verbosity_error()
+    logging.getLogger("torch._dynamo").setLevel(logging.ERROR)
+    try:
+        told = speeds(ask)
+    except ProveoutError as error:
+        told = SpeedTold(error=str(error), failure=error.failure)
+    except MemoryError as error:
+        told = SpeedTold(error=f"out of memory: {error}. Make the model smaller: --small", failure="memory")
+    path.write_text(json.dumps(to_json(told), allow_nan=False))
+
+
+def speeds(ask: SpeedAsk) -> SpeedTold:
+    """A row for each batch and length; modelled devices are planned without the model's weights."""
+    began = time.monotonic()
+    planned = find(ask.device).times == "modelled"
+    model = decoder_of(GenerationRequest(ask.script, ask.script_args, ask.device, ask.settings, dry_run=planned))
+    rows = [_row(model, ask, batch, length, planned) for batch in ask.batches for length in ask.prompt_lengths]
+    return SpeedTold(
+        f"{Path(ask.script).stem} ({type(model).__name__})",
+        parameters=sum(p.numel() for p in model.parameters()),
+        rows=tuple(rows),
+        seconds=time.monotonic() - began,
+    )
+
+
+def _row(model: Any, ask: SpeedAsk, batch: int, length: int, planned: bool) -> SpeedRow:
+    max_length = ask.max_length or -(-(length + ask.new_tokens) // TILE) * TILE
+    generator = Generator.compile(
+        model, device=ask.device, settings=ask.settings, max_length=max_length, batch=batch, dry_run=planned
+    )
+    prefill = generator.prefill_phase(length, 1)
+    if not planned:
+        first, later = _timed(generator, ask, length)
+        return SpeedRow(
+            batch, length, max_length, "measured", first, later, generator.weight_bytes, generator.cache_bytes
+        )
+    decode = generator.decode_phase
+    first, later = _modelled(FIRST_TOKEN, prefill, ask.device), _modelled(PER_TOKEN, decode, ask.device)
+    spec = find(ask.device).spec
+    chips = max(program.chips for program in decode.programs)
+    per_position = _cache_bytes_per_position(generator, ask.settings) / chips
+    cache = round(per_position * batch * max_length)
+    peak, dram = decode.memory.dram_peak_bytes, spec.dram_banks * spec.dram_bank_bytes if spec else None
+    beside = max(peak - cache, 0)
+    room = max(dram - beside, 0) if dram else None
+    return SpeedRow(
+        batch, length, max_length, "modelled", first, later,
+        max(decode.memory.weight_bytes - cache, 0), cache, peak, dram,
+        decode.memory.fits and prefill.memory.fits,
+        "" if decode.memory.fits else decode.memory.peak_at,
+        None if room is None else min(int(room / (per_position * batch)) // TILE * TILE, _positions(model)),
+        None if room is None else int(room / (per_position * max_length)),
+        chips,
+        tuple(dict.fromkeys(decode.compiled.parallel)),
+    )  # fmt: skip
+
+
+def _positions(model: Any) -> int:
+    """That the model knows."""
+    config = model.config.get_text_config(decoder=True)
+    return getattr(config, "max_position_embeddings", None) or 1 << 31
+
+
+def _modelled(what: str, phase: Phase, device: str) -> Timing:
+    time_of = phase.predicted
+    assert time_of is not None, "a modelled device has plans"
+    return clock.modelled(what, device, time_of.ns, (time_of.low_ns, time_of.high_ns), time_of.calibrated)
+
+
+def _cache_bytes_per_position(generator: Generator, settings: Settings) -> int:
+    """Of one user, on the device: heads' sizes in whole tiles, at the precision that is computed in."""
+    item = 2 if settings.precision == "bfloat16" else generator.layers[0].dtype.itemsize
+    sizes = [s for layer in generator.layers for s in (layer.key_size, layer.value_size) for _ in range(layer.heads)]
+    return sum(-(-size // TILE) * TILE for size in sizes) * item
+
+
+def _timed(generator: Generator, ask: SpeedAsk, length: int) -> tuple[Timing, Timing]:
+    """Prefill of one prompt, again and again, then decode steps of all users."""
+    random = torch.Generator().manual_seed(ask.settings.seed)
+    words = generator.model.config.get_text_config(decoder=True).vocab_size
+    ids = torch.randint(0, words, (1, length), generator=random)
+    slots = None if generator.batch == 1 else [0]
+    fill = functools.partial(generator.prefill, ids, slots=slots)
+    first = measured(FIRST_TOKEN, ask.device, fill, iterations=ask.runs, warmup=1)
+    tokens, step = torch.zeros(generator.batch, dtype=torch.long), [0]
+
+    def decode() -> None:
+        generator.decode(tokens, torch.full((generator.batch,), length + step[0] % ask.new_tokens))
+        step[0] += 1
+
+    later = measured(PER_TOKEN, ask.device, decode, iterations=max(ask.new_tokens, ask.runs), warmup=1)
+    return first, later
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,88 @@
+"""A model of the same parameters in a form that Programs are made of: nothing in it depends on data or loses positions.
+
+Mixtures of experts have fixed shapes: every expert sees every token, and the router's weights pick. transformers sorts
+tokens by expert, so that shapes depend on data. Rotary positions are looked up in a table, computed once in float32: a
+position is no more than a number to a chip, and bfloat16 holds none above 256 exactly.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
+
+DENSE = "proveout_dense"
+VARYING = frozenset({"dynamic", "longrope"})
+"""Kinds of rotary positions whose angles depend on how long the text is."""
+
+
+def twin_of(model: Any, length: int) -> Any:
+    """The same parameters in modules of its own, for texts of at most `length` tokens."""
+    shared = {id(t): t for t in (*model.parameters(), *model.buffers())}
+    twin = copy.deepcopy(model, shared)
+    if twin._can_set_experts_implementation():
+        ALL_EXPERTS_FUNCTIONS.register(DENSE, dense_experts)
+        for config in {id(m.config): m.config for m in twin.modules() if hasattr(m, "config")}.values():
+            config._experts_implementation = DENSE
+    for parent in list(twin.modules()):
+        rotary = getattr(parent, "rotary_emb", None)
+        if isinstance(rotary, nn.Module) and has_fixed_angles(rotary):
+            parent.rotary_emb = RotaryTable(rotary, length)
+    return twin
+
+
+def dense_experts(
+    experts: Any, hidden: torch.Tensor, top_k_index: torch.Tensor, top_k_weights: torch.Tensor
+) -> torch.Tensor:
+    """hidden [tokens, size]; of each token the experts chosen and their weights, [tokens, k]."""
+    chosen = torch.zeros(hidden.shape[0], experts.num_experts, dtype=top_k_weights.dtype, device=hidden.device)
+    chosen = chosen.scatter(1, top_k_index, top_k_weights)
+    first = "gate_up_proj" if experts.has_gate else "up_proj"
+    inner = _linear(experts, hidden.expand(experts.num_experts, *hidden.shape), first)
+    inner = experts._apply_gate(inner) if experts.has_gate else experts.act_fn(inner)
+    out = _linear(experts, inner, "down_proj")
+    if getattr(experts, "has_post_expert_norm", False):
+        out = experts.post_expert_norm(out)
+    return (out * chosen.t()[:, :, None]).sum(0).to(hidden.dtype)
+
+
+def _linear(experts: Any, x: torch.Tensor, name: str) -> torch.Tensor:
+    """x [experts, tokens, in] -> [experts, tokens, out]."""
+    weight = getattr(experts, name)
+    out = x @ (weight if experts.is_transposed else weight.transpose(-1, -2))
+    return out + getattr(experts, f"{name}_bias")[:, None] if experts.has_bias else out
+
+
+def has_fixed_angles(rotary: nn.Module) -> bool:
+    """Whether a rotary embedding of transformers gives each position the same angles at every call."""
+    kind = getattr(rotary, "rope_type", None)
+    kinds = set(kind.values()) if isinstance(kind, dict) else {kind}
+    names = list(inspect.signature(rotary.forward).parameters)
+    return (
+        None not in kinds
+        and not kinds & VARYING
+        and names in (["x", "position_ids"], ["x", "position_ids", "layer_type"])
+    )
+
+
+class RotaryTable(nn.Module):
+    """Cosines and sines of every position, as the embedding that it stands for gives them."""
+
+    def __init__(self, rotary: Any, length: int) -> None:
+        super().__init__()
+        by_type = "layer_type" in inspect.signature(rotary.forward).parameters
+        buffer = next(rotary.buffers())
+        positions = torch.arange(length, device=buffer.device)[None]
+        like = torch.empty(0, dtype=torch.float32, device=buffer.device)
+        for kind in dict.fromkeys(rotary.config.layer_types) if by_type else ("",):
+            tables = rotary(like, positions, *([kind] if by_type else []))
+            for name, table in zip(("cos", "sin"), tables):
+                self.register_buffer(f"{name}_{kind}", table[0].detach(), persistent=False)
+
+    def forward(self, x: torch.Tensor, position_ids: torch.Tensor, layer_type: str = "") -> tuple[torch.Tensor, ...]:
+        tables = (getattr(self, f"{name}_{layer_type}") for name in ("cos", "sin"))
+        return tuple(nn.functional.embedding(position_ids, table).to(x.dtype) for table in tables)

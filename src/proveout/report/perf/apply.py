@@ -1,0 +1,38 @@
+"""One change of the advice, made: what it was predicted to save beside what the new plan says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from proveout.errors import UsageError
+from proveout.recording import Recorded
+from proveout.report.perf.advice import Advice, advise, call_ns, predicted_ns
+from proveout.report.perf.view import signed, time
+
+
+def chosen(name: str, recorded: Sequence[Recorded], number: int) -> Advice:
+    """Change `number` of the advice; refused where there is none, or where no setting makes it."""
+    advice = advise(recorded)
+    if number > len(advice):
+        raise UsageError(f"--apply {number}: there are {len(advice)} changes for {name}. Run without it to see them.")
+    change = advice[number - 1]
+    if not change.settings:
+        raise UsageError(f"change {number} ({change.change}) is made by hand: {change.how}.")
+    return change
+
+
+def outcome(name: str, change: Advice, before: Sequence[Recorded], after: Sequence[Recorded]) -> dict[str, Any]:
+    """The two savings side by side, with a text of them."""
+    now, then = call_ns(before), call_ns(after)
+    predicted = now - predicted_ns(before, [change])
+    words = ", ".join(f"{key}={value}" for key, value in change.settings.items())
+    text = (
+        f"{name}: {change.change} ({words})\n"
+        f"  {time(now)} → {time(then)} a call, modelled\n"
+        f"  predicted to save {time(predicted)}, saves {signed(now - then)}"
+    )
+    return {
+        "model": name, "change": change.change, "settings": change.settings, "before_ns": now, "after_ns": then,
+        "predicted_ns": predicted, "realised_ns": now - then, "text": text,
+    }  # fmt: skip

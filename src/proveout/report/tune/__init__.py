@@ -1,0 +1,1 @@
+"""Certificates of `proveout tune` for people."""

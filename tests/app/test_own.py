@@ -1,0 +1,140 @@
+"""One's own model in the app: what names no script is told, limits are shown and hold, and the whole way through."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+testing = pytest.importorskip("streamlit.testing.v1", reason="needs the extra `app`")
+
+from proveout.app import data, own  # noqa: E402
+from proveout.app.commands import Command, CommandLine  # noqa: E402
+
+MODEL = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(32, 64), nn.Linear(64, 10)
+
+    def forward(self, x):
+        return self.last(torch.relu(self.first(x)))
+
+{before}
+Net()(torch.randn(4, 32))
+"""
+
+
+@pytest.fixture
+def page(monkeypatch, tmp_path):
+    monkeypatch.setattr("sys.argv", ["main.py", "--cache-dir", str(tmp_path / "store")])
+    return testing.AppTest.from_string("from proveout.app.own import page\npage()", default_timeout=60).run()
+
+
+def script(tmp_path, before: str = ""):
+    path = tmp_path / "mine.py"
+    path.write_text(MODEL.format(before=before))
+    return path
+
+
+def named(page, path):
+    next(t for t in page.text_input if t.label == "Path of the script").set_value(str(path))
+    return page.run()
+
+
+def click(page, label: str):
+    next(b for b in page.button if b.label == label).click()
+    page.run()
+    return page
+
+
+def finished(page, step: str, seconds: float = 240):
+    """The page after a step's command has ended."""
+    command = own._commands().get(page.session_state[f"own-{step}-id"])
+    command.wait(seconds)
+    assert not command.running
+    return command, page.run()
+
+
+def said(page) -> str:
+    return " ".join(str(part.value) for part in [*page.warning, *page.error, *page.info, *page.caption])
+
+
+def test_what_is_no_script_is_told_before_anything_runs(page, tmp_path):
+    (tmp_path / "net.py").write_text("")
+    (tmp_path / "notes.txt").write_text("")
+    for path, sentence in (
+        (tmp_path / "gone.py", "does not exist on this machine"),
+        (tmp_path, "is a folder. Name one script in it. It holds net.py."),
+        (tmp_path / "notes.txt", "notes.txt is not a Python script"),
+    ):
+        assert sentence in said(named(page, path))
+        assert not [b for b in page.button if b.label == "Find models"]
+
+
+def test_the_limits_are_on_shown_and_part_of_each_command(page, tmp_path):
+    path = script(tmp_path)
+    named(page, path)
+    assert f"writes below {tmp_path} only, has no network" in said(page)
+    (line,) = [c.value for c in page.code]
+    assert line.startswith(f"proveout discover {path} --sandbox --no-network --memory ")
+    next(t for t in page.toggle if t.label == "Network").set_value(True)
+    page.run()
+    assert "--no-network" not in page.code[0].value
+    assert "may use the network" in said(page)
+
+
+def test_an_example_fills_the_path(page):
+    click(page, "Example")
+    assert "attention.py" in page.code[0].value
+
+
+@pytest.mark.slow
+@pytest.mark.e2e
+def test_a_script_goes_all_the_way_to_the_explorer(page, tmp_path):
+    named(page, script(tmp_path))
+    next(n for n in page.number_input if n.label.startswith("Timed")).set_value(0.1)
+    page.run()
+    click(page, "Find models")
+    _, page = finished(page, "find")
+    assert page.dataframe[0].value["Class"].tolist() == ["Net"]
+    click(page, "Compile, check and time")
+    assert [b.label for b in page.button].count("Stop") <= 1
+    command, page = finished(page, "prove")
+    assert not page.exception
+    assert not page.error, command.log()
+    board = data.board(tmp_path / "store")
+    (entry,) = board.entries
+    assert entry.row["status"] == "passed"
+    assert data.recorded(board, entry), "the explorer has its Programs, though the sandbox kept nothing else"
+    assert "--sandbox" in command.line.words
+
+
+@pytest.mark.slow
+@pytest.mark.e2e
+def test_a_script_that_breaks_out_is_told_and_nothing_is_written(page, tmp_path):
+    outside = tmp_path / "elsewhere"
+    outside.mkdir()
+    (tmp_path / "mine").mkdir()
+    before = f"open({str(outside / 'taken')!r}, 'w').write('x')"
+    named(page, script(tmp_path / "mine", before))
+    click(page, "Find models")
+    _, page = finished(page, "find")
+    assert "PermissionError" in said(page) or "Read-only" in said(page)
+    assert not list(outside.iterdir())
+
+
+def test_stop_ends_a_command_and_a_bad_one_is_told_in_a_sentence(tmp_path):
+    line = CommandLine(("discover", str(script(tmp_path, "import time; time.sleep(300)")), "--json"), str(tmp_path), 60)
+    slow = Command(line)
+    time.sleep(0.5)
+    slow.stop()
+    slow.wait(20)
+    assert not slow.running
+    assert slow.error() == ""
+    bad = Command(CommandLine(("discover", "gone.py", "--json"), str(tmp_path), 60))
+    bad.wait(60)
+    assert "gone.py" in bad.error()

@@ -1,0 +1,94 @@
+"""`explain`, `minimize` and `tune` in processes of their own, on a model that is further off than it should be."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+START = "import sys; from proveout.cli import main; sys.exit(main())"
+SCRIPT = """
+import torch
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 32)).eval()
+model(torch.randn(32, 64))
+"""
+COARSE = ("--set", "weights=bfloat4_b", "--pcc", "0.9999")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "net.py").write_text(SCRIPT)
+    return tmp_path
+
+
+def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PROVEOUT_CACHE": str(cwd / "cache")}
+    command = [sys.executable, "-c", START, *words]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, env=env)
+
+
+def test_explain_names_an_op_and_leaves_json_and_a_picture(folder: Path):
+    done = run("explain", "net.py", *COARSE, "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    (model,) = json.loads(done.stdout)["models"]
+    (graph,) = model["graphs"]
+    assert graph["contributions"][0]["op"] == "ttnn.linear"
+    assert sum(part["share"] for part in graph["contributions"]) == pytest.approx(graph["whole"])
+    (picture,) = model["pictures"]
+    assert Path(picture).read_text().startswith("<svg")
+    shown = run("explain", "net.py", *COARSE, "--against", "weights=same", cwd=folder)
+    assert "of the error" in shown.stdout
+    refused = run("explain", "net.py", "--against", "cpu", "--against", "sim:p150", cwd=folder)
+    assert refused.returncode == 2
+    assert "--against takes one device" in refused.stderr
+
+
+def test_minimize_leaves_a_file_that_fails_alone_and_says_so(folder: Path):
+    done = run("minimize", "net.py", *COARSE, "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    (small,) = json.loads(done.stdout)["models"]
+    assert small["verified"]
+    assert small["failure"]["kind"] == "pcc"
+    assert len(small["ops"]) <= 3
+    passes = run("minimize", "net.py", cwd=folder)
+    assert passes.returncode == 0
+    assert "it does not fail" in passes.stderr
+
+
+def test_tune_leaves_a_certificate_that_holds_and_one_that_was_changed_does_not(folder: Path):
+    done = run("tune", "net.py", "--pcc", "0.999", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    (found,) = json.loads(done.stdout)["models"]
+    assert found["verified_ns"] <= found["greedy_ns"] <= found["start_ns"]
+    assert min(found["verified_pcc"]) >= 0.999
+    held = run("tune", "net.py", "--check", found["file"], cwd=folder)
+    assert held.returncode == 0, held.stderr
+    assert "holds" in held.stdout
+    text = Path(found["file"]).read_text().replace('"verified_ns": ', '"verified_ns": 1')
+    (folder / "changed.json").write_text(text)
+    changed = run("tune", "net.py", "--check", "changed.json", cwd=folder)
+    assert changed.returncode == 1
+    assert "does NOT hold" in changed.stdout
+    assert "changed after it was written" in changed.stdout
+
+
+def test_tune_finds_a_cure_and_refuses_what_makes_no_sense(folder: Path):
+    cured = run("tune", "net.py", *COARSE, "--cure", cwd=folder)
+    assert cured.returncode == 0, cured.stderr
+    assert "cure it: PCC" in cured.stdout
+    for words, sentence in (
+        (("--cure", "--check", "x.json"), "choose one"),
+        (("--check", "nowhere.json"), "cannot be read as a certificate"),
+        (("--device", "cpu"), "has no modelled chip"),
+        (("--budget-minutes", "31"), "--budget-minutes"),
+    ):
+        refused = run("tune", "net.py", *words, cwd=folder)
+        assert refused.returncode == 2
+        assert sentence in refused.stderr

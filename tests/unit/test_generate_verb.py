@@ -1,0 +1,82 @@
+"""`proveout generate` refuses in a sentence, plans without weights, and tells what eager mode says."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from proveout.cli import main
+from proveout.generation.child import generated, prompt_lengths
+from proveout.generation.messages import GenerationRequest
+from proveout.types import Settings
+
+SCRIPT = """
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+torch.manual_seed(0)
+config = GPT2Config(vocab_size=64, n_embd=64, n_layer=1, n_head=2, n_positions=40, bos_token_id=1, eos_token_id=2)
+model = GPT2LMHeadModel(config).eval()
+model(torch.randint(0, 64, (1, 8)))
+raise RuntimeError("what comes after the model's call is not run")
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    path = tmp_path / "speaks.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def test_a_script_runs_up_to_its_decoder_and_the_tokens_are_eagers(script):
+    request = GenerationRequest(str(script), device="cpu", settings=Settings(), prompt_length=8, new_tokens=5, batch=2)
+    report = generated(request)
+    assert (report.prompt_lengths, report.new_tokens, report.max_length) == ((8, 6), 5, 32)
+    assert report.equal_tokens == 10
+    assert (report.agreement.top1, report.agreement.top5) == (1.0, 1.0)
+    assert [(p.name, len(p.measured_ns), p.modelled_ns) for p in report.phases] == [
+        ("prefill 32", 1, None),
+        ("decode", 4, None),
+    ]
+
+
+def test_the_cache_is_no_longer_than_the_model_s_positions(script):
+    report = generated(GenerationRequest(str(script), prompt_length=30, new_tokens=10, dry_run=True))
+    assert report.max_length == 40
+    assert report.equal_tokens is None
+    assert all(phase.modelled_ns and phase.low_ns < phase.modelled_ns < phase.high_ns for phase in report.phases)
+
+
+def test_lengths_go_down_to_half():
+    assert prompt_lengths(32, 1) == (32,)
+    assert prompt_lengths(32, 4) == (32, 28, 24, 20)
+    assert prompt_lengths(1, 3) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--recipe", "soup"], "unknown recipe 'soup'"),
+        (["--device", "abacus"], "abacus"),
+        (["--set", "precision=none"], "precision"),
+    ],
+)
+def test_wrong_words_are_refused_before_any_work(script, words, said, capsys):
+    assert main(["generate", str(script), *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_verb_plans_without_weights(script, capsys):
+    assert main(["generate", str(script), "--dry-run", "--prompt-length", "8", "--new-tokens", "4", "--json"]) == 0
+    [model] = json.loads(capsys.readouterr().out)["models"]
+    assert model["model"] == "speaks (GPT2LMHeadModel)"
+    assert [phase["name"] for phase in model["phases"]] == ["prefill 32", "decode"]
+    silent = script.with_name("silent.py")
+    silent.write_text("print('nothing to call')\n")
+    assert main(["generate", str(silent)]) == 1
+    assert "calls no language model" in capsys.readouterr().err

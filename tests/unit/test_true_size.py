@@ -1,0 +1,84 @@
+"""Models planned from shapes alone: the very figures that values give, nothing run, and a table of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from proveout.capture import watch
+from proveout.cli import main
+from proveout.prove import prove_here
+from proveout.report.tables import markdown
+from proveout.report.tables.rows import load
+from proveout.store import Store
+from proveout.types import META, Job, Record, Settings
+
+MODEL = """
+import torch
+from torch import nn
+
+class Asking(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(64, 128), nn.Linear(128, 32)
+
+    def forward(self, x, mask):
+        if not torch.compiler.is_compiling() and mask.all():  # a number that shapes cannot tell
+            mask = mask.clone()
+        return self.last(torch.relu(self.first(x))) * mask[:, None]
+
+Asking()(torch.randn(8, 64), torch.ones(8))
+print("the rest of the script")
+"""
+
+
+def planned(folder: Path, weights: str) -> Record:
+    script = folder / "asking.py"
+    script.write_text(MODEL)
+    (live,), raised = watch(script, weights=weights)
+    assert raised is None or isinstance(raised, SystemExit)
+    settings = Settings(precision="bfloat16")
+    return prove_here(Job(live.workload, "sim:n150", settings, ("compile",)), live)
+
+
+def test_shapes_alone_give_the_plan_that_values_give(tmp_path):
+    known, shapes = planned(tmp_path, ""), planned(tmp_path, META)
+    assert (known.status, shapes.status) == ("passed", "passed"), shapes.reason
+    assert shapes.memory == known.memory
+    assert shapes.coverage.ops == known.coverage.ops
+    assert [t.median_ns for t in shapes.timings] == [t.median_ns for t in known.timings]
+    assert [t.interval_ns for t in shapes.timings] == [t.interval_ns for t in known.timings]
+
+
+def test_what_would_run_a_model_without_values_is_refused_before_work(tmp_path, capsys):
+    assert main(["benchmark", "linear.py", "--search-dir", "selftest", "--weights", "meta"], "proveout") == 2
+    assert "compile --dry-run" in capsys.readouterr().err
+
+
+def test_the_table_of_true_sizes_comes_first_and_rows_that_are_one_result_are_counted_once(tmp_path):
+    store = Store(tmp_path / "store")
+    shapes, known = planned(tmp_path, META), planned(tmp_path, "")
+    twin = dataclasses.replace(known.job.workload, name="twin", selector="0123456789ab")
+    broken = dataclasses.replace(known.job.workload, name="broken", selector="ba9876543210")
+    for record in (
+        shapes,
+        known,
+        dataclasses.replace(known, job=dataclasses.replace(known.job, workload=twin)),
+        Record(dataclasses.replace(known.job, workload=broken), "failed", "it raised"),
+    ):
+        store.write(record)
+    text = markdown.render(load(store))
+    assert text.startswith("## Models at their true size, planned")
+    assert text.index("| asking |") < text.index("## At a glance")
+    assert "3 rows, 2 different results." in text
+    glance = next(line for line in text.splitlines() if line.startswith(f"| {tmp_path.name} "))
+    cells = [cell.strip() for cell in glance.strip("|").split("|")]
+    titles = list(markdown.GLANCE_COLUMNS)
+    assert dict(zip(titles, cells)) | {"rows": "3", "distinct": "2", "failed": "1"} == dict(zip(titles, cells))
+
+
+@pytest.mark.parametrize("name", ["rows", "distinct", "failed"])
+def test_every_column_of_the_glance_is_explained(name):
+    assert markdown.GLANCE_COLUMNS[name]

@@ -1,0 +1,273 @@
+"""A search over single ops: its times are the plan's, its answer is brute force's, its certificate can be replayed."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import json
+import random
+
+import pytest
+import torch
+from planted import MODELS, _weighty
+from test_cause import chain
+from torch import nn
+
+import proveout
+from proveout.cause.explain import explain
+from proveout.check import compare_outputs, compare_steps
+from proveout.coding import from_json, to_json
+from proveout.errors import UsageError
+from proveout.tune.certificate import Certificate, read
+from proveout.tune.check import check
+from proveout.tune.model import Model, held_out
+from proveout.tune.search import Options, tune
+from proveout.tune.solve import Problem, solve
+from proveout.tune.space import Decision, Table, Times, decisions_of, settings_with
+from proveout.types import Settings
+
+START = Settings(precision="bfloat16", memory="dram", trace=True)
+
+
+def model_of(name: str, settings: Settings = START) -> Model:
+    torch.manual_seed(3)
+    kind, shape = MODELS[name]
+    module = _weighty(kind().eval())
+    return Model(module, ((torch.randn(shape),), {}), "sim:n150", settings)
+
+
+# ------------------------------------------------------------------------------------------- brute force
+
+
+def drawn(seed: int) -> Problem:
+    """A random graph of up to 12 decisions: ops whose time depends on their own values and their neighbours'."""
+    rng = random.Random(seed)
+    count = rng.randint(4, 12)
+    sizes = [rng.randint(2, 3 if count < 9 else 2) for _ in range(count)]
+    decisions = [Decision(f"op{d}", "result", (f"op{d}",), ("", "a", "b")[:n]) for d, n in enumerate(sizes)]
+    tables = []
+    for d in range(count):
+        scope = tuple(sorted({d, *rng.sample(range(count), rng.randint(0, 2))}))
+        rows = [
+            (values, rng.randint(100, 2000))
+            for values in itertools.product(*(range(sizes[i]) for i in scope))
+            if not any(values) or rng.random() > 0.1  # some combinations cannot be had
+        ]
+        tables.append(Table(scope, tuple(rows), rng.randint(1, 3), rng.random() < 0.2))
+    outputs = rng.randint(1, 2)
+    errors = {
+        (d, v): tuple(rng.choice([0.0, rng.uniform(-1e-4, 3e-3)]) for _ in range(outputs))
+        for d in range(count)
+        for v in range(1, sizes[d])
+    }
+    start = tuple(rng.uniform(0, 4e-3) for _ in range(outputs))
+    return Problem(decisions, tables, errors, start, 6e-3, rng.choice([1, 1, 2]))
+
+
+def every(problem: Problem):
+    """All assignments within the budget, with their times."""
+    times = Times(problem.decisions, Settings(queues=problem.queues), list(problem.tables))
+    for values in itertools.product(*(range(len(d.values)) for d in problem.decisions)):
+        assignment = {d: v for d, v in enumerate(values) if v}
+        ns = times.ns(assignment)
+        added = [sum(problem.errors[a][k] for a in assignment.items()) for k in range(len(problem.start))]
+        if ns is not None and all(s + a <= problem.budget for s, a in zip(problem.start, added)):
+            yield ns, assignment
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_solver_equals_brute_force(seed: int):
+    problem = drawn(seed)
+    within = list(every(problem))
+    found = solve(problem)
+    assert found.status == "optimal"
+    assert found.ns == min(ns for ns, _ in within)
+    assert found.bound == found.ns
+    fewest = solve(problem, goal="fewest")
+    assert (len(fewest.assignment), fewest.ns) == min((len(a), ns) for ns, a in within)
+    assert solve(problem, at_most_ns=found.ns - 1).status == "infeasible"
+
+
+def test_what_was_refuted_is_not_given_again_nor_anything_less_exact():
+    problem = drawn(1)
+    first = solve(problem)
+    second = solve(dataclasses.replace(problem, refuted=[first.assignment]))
+    better = [
+        d
+        for d in range(len(problem.decisions))
+        if sum(problem.errors.get((d, second.assignment.get(d, 0)), (0.0,)))
+        < sum(problem.errors.get((d, first.assignment.get(d, 0)), (0.0,)))
+    ]
+    assert better
+    assert second.ns >= first.ns
+    third = solve(dataclasses.replace(problem, excluded=[first.assignment]))
+    assert third.assignment != first.assignment
+
+
+# ------------------------------------------------------------------------------------- times and settings
+
+
+@pytest.mark.parametrize("name", ["transformer", "residual", "gated"])
+def test_tables_add_up_to_the_plan_of_the_compiled_model(name: str):
+    model = model_of(name, dataclasses.replace(START, memory="auto", products="configured", sharding="norms"))
+    graphs = model.planned(model.start)
+    decisions = decisions_of(graphs, model.chip, model.start)
+    rng = random.Random(0)
+    compared = 0
+    for _ in range(12):
+        some = rng.sample(decisions, 4)
+        times = Times.of(graphs, some, model.chip, model.start)
+        assert times.ns({}) == model.ns(model.start)
+        assignment = {d: rng.randrange(len(one.values)) for d, one in enumerate(some)}
+        told, ns = times.ns(assignment), model.ns(settings_with(model.start, some, assignment))
+        if told is not None and ns is not None:
+            assert told == ns
+            compared += 1
+    assert compared >= 6
+
+
+def test_equal_layers_are_one_decision():
+    model = model_of("transformer")
+    decisions = decisions_of(model.planned(START), model.chip, START)
+    up = [d for d in decisions if d.op == "blocks.*.qkv:ttnn.linear" and d.about == "weights"]
+    assert [d.ops for d in up] == [("blocks.0.qkv:ttnn.linear", "blocks.1.qkv:ttnn.linear")]
+
+
+def test_a_decision_changes_its_own_step_and_keeps_the_formats_after_it():
+    torch.manual_seed(0)
+    module, x = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64)).eval(), torch.randn(32, 64)
+    chosen = {"precision": "bfloat16", "per_op": [["0:ttnn.linear", "result", "bfloat8_b"]]}
+    compiled = proveout.compile(module, (x,), device="sim:n150", settings=chosen)
+    first, second = (s for s in compiled.program.body if s.kernel == "ttnn.linear")
+    assert compiled.program.specs[first.outputs[0]].dtype == "bfloat8_b"
+    assert compiled.program.specs[second.outputs[0]].dtype == "bfloat16"
+    assert compare_outputs(compiled(x), module(x), 0.99)[0].passed
+
+
+@pytest.mark.parametrize(
+    ("per_op", "words"),
+    [
+        ("weights", "takes a list of"),
+        ([["linear", "weights", "bfloat8_b"]], "module:kernel"),
+        ([[":ttnn.linear", "weight", "bfloat8_b"]], "weights"),
+        ([[":ttnn.linear", "fidelity", "HiFi5"]], "HiFi4"),
+    ],
+)
+def test_wrong_decisions_are_refused_with_a_sentence(per_op, words):
+    with pytest.raises(UsageError, match=words):
+        Settings.of({"per_op": per_op})
+
+
+# ------------------------------------------------------------------------------------------- certificates
+
+
+@functools.cache
+def certificate() -> Certificate:
+    found = tune(model_of("residual", dataclasses.replace(START, pcc=0.999)), Options())
+    return from_json(Certificate, json.loads(json.dumps(to_json(found))))
+
+
+def test_a_certificate_is_never_slower_than_greedy_and_holds():
+    found = certificate()
+    assert found.holds
+    assert found.greedy_ns is not None
+    assert found.floor_ns <= found.bound_ns <= found.verified_ns <= found.greedy_ns <= found.start_ns
+    assert found.predicted_ns == found.verified_ns
+    assert all(r.reason == "gain too small" or "PCC" in r.reason for r in found.rejected)
+    assert check(found, model_of("residual", found.start)) == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            lambda c: {
+                "verified_ns": c.verified_ns - 50,
+                "bound_ns": c.verified_ns + 1,
+                "verified_pcc": tuple(p + 1e-4 for p in c.verified_pcc),
+            },
+            ("a call takes", "less than the bound", "the PCC is"),
+        ),
+        (lambda c: {"settings": c.start, "pcc": 0.99999}, ("other Programs", "below the budget")),
+        (lambda c: {"data": "0" * 64}, ("weights or inputs",)),
+        (lambda c: {"decisions": _halved(c)}, ("to the error",)),
+    ],
+)
+def test_a_tampered_certificate_is_rejected_even_where_its_seal_is_made_again(change, words):
+    found = certificate()
+    tampered = dataclasses.replace(found, **change(found))
+    again = tampered.sealed()
+    said = " ".join(check(again, model_of("residual", again.start)))
+    assert all(word in said for word in words), said
+
+
+def _halved(c: Certificate):
+    return tuple(
+        dataclasses.replace(w, errors=tuple(e and tuple(x / 2 for x in e) for e in w.errors)) for w in c.decisions
+    )
+
+
+def test_a_changed_certificate_breaks_its_seal():
+    found = certificate()
+    other = dataclasses.replace(found, verified_ns=found.verified_ns - 1)
+    assert "changed after it was written" in check(other, model_of("residual", found.start))[0]
+
+
+def test_a_file_that_is_no_certificate_is_refused(tmp_path):
+    for text, words in (("[]", "schema None"), ('{"schema": 9}', "schema 9"), ("{", "cannot be read")):
+        (tmp_path / "c.json").write_text(text)
+        with pytest.raises(UsageError, match=words):
+            read(tmp_path / "c.json")
+    (tmp_path / "c.json").write_text('{"schema": 1, "goal": "slower"}')
+    with pytest.raises(UsageError, match="goal"):
+        read(tmp_path / "c.json")
+
+
+def test_measurements_are_kept_and_those_of_other_weights_are_not_used(tmp_path):
+    kept = tmp_path / "kept.json"
+    model = model_of("gated", dataclasses.replace(START, pcc=0.999))
+    first = tune(model, Options(kept=kept, greedy=False))
+    notes: list[str] = []
+    before = kept.read_text()
+    again = tune(model, Options(kept=kept, greedy=False, note=notes.append))
+    assert again == first
+    assert kept.read_text() == before
+    assert held_out(model.call, 0, 1)[0][0].equal(held_out(model.call, 0, 1)[0][0])
+    with torch.no_grad():
+        next(iter(model.module.parameters())).mul_(1.5)
+    seal = json.loads(before)["seal"]
+    tune(model, Options(kept=kept, greedy=False))
+    assert json.loads(kept.read_text())["seal"] != seal
+
+
+# -------------------------------------------------------------------------------------------------- cures
+
+
+def test_the_chain_that_fails_while_each_op_passes_is_explained_and_cured_by_the_fewest_changes():
+    module, x = chain()
+    chosen = Settings(precision="bfloat16", numerics="faithful")
+    compiled = proveout.compile(module, (x,), device="sim:n150", settings=chosen)
+    assert all(c.passed for c in compare_steps(compiled, (x,), {}))
+    assert not compare_outputs(compiled(x), module(x), 0.99)[0].passed
+    (graph,) = explain(compiled, ((x,), {})).graphs
+    assert "amplification" in " ".join(graph.said)
+
+    model = Model(module, ((x,), {}), "sim:n150", chosen)
+    found = tune(model, Options(goal="cure"))
+    assert found.holds
+    assert found.start_pcc < 0.99 <= min(found.verified_pcc)
+    assert {w.op for w in found.decisions if w.chosen} == {"conv:ttnn.conv2d"}
+    decisions = [Decision(w.op, w.about, w.ops, w.values) for w in found.decisions]
+    for fewer in range(found.changes):  # brute force: nothing smaller is a cure
+        for changed in itertools.combinations(range(len(decisions)), fewer):
+            for values in itertools.product(*(range(1, len(decisions[d].values)) for d in changed)):
+                settings = settings_with(chosen, decisions, dict(zip(changed, values)))
+                assert min(model.pcc(settings, n) for n in range(1)) < 0.99 or (
+                    min(model.pcc(settings, n) for n in range(1, 3)) < 0.99
+                )
+
+
+def test_a_model_that_passes_needs_no_cure():
+    with pytest.raises(UsageError, match="nothing to cure"):
+        tune(model_of("mlp"), Options(goal="cure"))
