@@ -91,10 +91,12 @@ def test_digits_on_a_wide_and_a_narrow_window(app, tab):
 
 def test_typed_text_survives_another_page_and_a_phone_shows_results_before_settings(app, tab):
     page = tab(f"{app}/text")
+    tokens = page.get_by_text(re.compile(r"Prompt: \d+ of"))
+    first = tokens.inner_text()
     prompt = page.get_by_label("Prompt")
     prompt.fill("My own words")
     prompt.press("Control+Enter")
-    page.get_by_text(re.compile(r"Prompt: \d+ of")).wait_for()
+    page.wait_for_function("([was]) => !document.body.innerText.includes(was)", arg=[first])  # the server has read it
     page.get_by_role("link", name="Digits").first.click()
     start(page)
     finished(page)
