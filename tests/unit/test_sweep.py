@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -324,6 +325,24 @@ def test_an_interruption_says_how_far_it_came_and_ends_the_workers(tmp_path: Pat
     with pytest.raises(Interrupted, match="1 of 2 done, 1 script not looked at yet, kept in"):
         sweep(asked(tmp_path), scripts("a", "b"), workers, Silent())
     assert workers.stopped
+
+
+class InterruptedWhenCollected:
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+        for _ in range(100):  # Python calls the handler in here, and drops what it raises
+            pass
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interruption_is_not_lost_where_python_drops_what_is_raised(tmp_path: Path) -> None:
+    class Collecting(Silent):
+        def done(self, what: str, result: Any, seconds: float) -> None:
+            InterruptedWhenCollected()
+
+    with pytest.raises(Interrupted, match="1 of 2 done"):
+        sweep(asked(tmp_path), scripts("a"), Hand(Store(tmp_path), 1, {"a": 2}), Collecting())
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 # ---------------------------------------------------------------------------------- what others see of it

@@ -7,13 +7,17 @@ is held grows by one flat row a Job.
 from __future__ import annotations
 
 import dataclasses
+import signal
+import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from proveout.capture import How
@@ -92,7 +96,8 @@ def sweep(plan: SweepPlan, scripts: Sequence[Script], workers: Workers, listener
     how: Literal["finished", "stopped", "failed"] = "failed"
     why = ""
     try:
-        results = state.run()
+        with _sigint_kept() as interrupted:
+            results = state.run(interrupted)
         how = "finished"
         return results
     except KeyboardInterrupt:
@@ -104,6 +109,27 @@ def sweep(plan: SweepPlan, scripts: Sequence[Script], workers: Workers, listener
     finally:
         workers.stop()
         noted.end(how, why)
+
+
+@contextmanager
+def _sigint_kept() -> Iterator[threading.Event]:
+    """Set once Ctrl-C came. It raises as usual, but Python drops what is raised inside of a destructor or a callback,
+    and the sweep would go on."""
+    interrupted = threading.Event()
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+        yield interrupted
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        interrupted.set()
+        signal.default_int_handler(number, frame)
+
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 Place = tuple[int, int]
@@ -130,7 +156,7 @@ class _Sweep:
         more = f", {counted(len(self.scripts), 'script')} not looked at yet" if self.scripts else ""
         return f": {len(self.results)} of {self.num_jobs} done{more}, kept in {self.plan.store.folder}"
 
-    def run(self) -> list[Result]:
+    def run(self, interrupted: threading.Event) -> list[Result]:
         while self.fill():
             done, _ = wait(self.running, return_when=FIRST_COMPLETED)
             for future in done:
@@ -143,6 +169,8 @@ class _Sweep:
                 else:
                     self.results[place] = answer
                     self.listener.done(task.name, answer, time.monotonic() - started)
+            if interrupted.is_set():
+                raise KeyboardInterrupt
         if self.missing:
             self.refuse()
         return [self.results[place] for place in sorted(self.results)]
