@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from proveout.clock.timing import judged
-from proveout.columns.table import row
-from proveout.columns.words import Row
+from proveout.columns.table import Row, row
 from proveout.errors import UsageError, unknown
-from proveout.store import Store, read_record
+from proveout.store import Store, on_machine, read_record
 from proveout.types import SCHEMA, Record
 
 REMADE = ("programs", "discoveries")
@@ -43,8 +42,11 @@ class Removed:
 
 def entries(store: Store) -> list[Entry]:
     """Every readable Record, by model and device; one is held at a time."""
-    listed = [Entry(path, _row(record, path), _bytes(_files(path))) for path, record in _readable(store)]
-    return sorted(listed, key=lambda e: tuple(str(e.row[k]) for k in ("model", "device", "did", "created", "key")))
+    listed = [
+        Entry(path, row(on_machine(record, path.parent.name)), _bytes(_files(path)))
+        for path, record in _readable(store)
+    ]
+    return sorted(listed, key=lambda e: (e.row.model, e.row.device, e.row.did, e.row.created, e.row.key))
 
 
 def chosen(store: Store, names: Sequence[str]) -> list[Entry]:
@@ -52,10 +54,10 @@ def chosen(store: Store, names: Sequence[str]) -> list[Entry]:
     everything = entries(store)
     picked = []
     for name in names:
-        hits = [e for e in everything if fnmatch.fnmatchcase(e.row["model"], name)]
-        hits = hits or [e for e in everything if len(name) >= 4 and e.row["key"].startswith(name)]
+        hits = [e for e in everything if fnmatch.fnmatchcase(e.row.model, name)]
+        hits = hits or [e for e in everything if len(name) >= 4 and e.row.key.startswith(name)]
         if not hits:
-            raise unknown(f"model or key in the cache {store.folder}:", name, {e.row["model"] for e in everything})
+            raise unknown(f"model or key in the cache {store.folder}:", name, {e.row.model for e in everything})
         picked += hits
     return list({entry.path: entry for entry in picked}.values())
 
@@ -100,10 +102,10 @@ def stats(store: Store) -> dict[str, Any]:
         "record_bytes": sum(entry.num_bytes for entry in listed),
         **{name: len(files) for name, files in remade.items()},
         **{f"{name}_bytes": _bytes(files) for name, files in remade.items()},
-        **{f"by_{key}": dict(Counter(str(e.row[key]) for e in listed)) for key in ("status", "device", "machine")},
-        "by_failure": dict(Counter(e.row["failure"] for e in listed if e.row["failure"])),
-        "oldest": min((e.row["created"] for e in listed), default=None),
-        "newest": max((e.row["created"] for e in listed), default=None),
+        **{f"by_{key}": dict(Counter(getattr(e.row, key) for e in listed)) for key in ("status", "device", "machine")},
+        "by_failure": dict(Counter(e.row.failure for e in listed if e.row.failure)),
+        "oldest": min((e.row.created for e in listed), default=None),
+        "newest": max((e.row.created for e in listed), default=None),
     }
 
 
@@ -113,11 +115,6 @@ def _readable(store: Store) -> Iterator[tuple[Path, Record]]:
             yield path, read_record(path)
         except (OSError, ValueError):
             continue
-
-
-def _row(record: Record, path: Path) -> Row:
-    flat = row(record)
-    return {**flat, "machine": flat["machine"] or path.parent.name}
 
 
 def _made(record: Record, path: Path) -> datetime:

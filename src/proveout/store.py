@@ -10,14 +10,14 @@ import platform
 import re
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from proveout.coding import from_json, read_json, to_json
+from proveout.columns.parts import PARTS
 from proveout.columns.table import COLUMNS, row
-from proveout.columns.words import Row
 from proveout.errors import EnvironmentFault, UsageError
 from proveout.folders import default_folder
 from proveout.types import SCHEMA, Job, Record, Timing
@@ -93,7 +93,7 @@ class Store:
         good, bad = [], []
         for path in sorted(self.folder.glob("*/*.json")):
             try:
-                good.append(_on_machine(read_record(path), path.parent.name))
+                good.append(on_machine(read_record(path), path.parent.name))
             except OSError as error:
                 bad.append((path, error.strerror or str(error)))
             except _BadRecord as error:
@@ -230,16 +230,16 @@ def _with_all_samples(record: Record, parquet: Path) -> Record:
     return dataclasses.replace(record, timings=tuple(whole))
 
 
-def _on_machine(record: Record, name: str) -> Record:
+def on_machine(record: Record, name: str) -> Record:
     """A Record that says where it was made, if only by the folder it lies in."""
-    if "machine" in dict(record.environment):
+    if dict(record.environment).get("machine"):
         return record
     return dataclasses.replace(record, environment=(*record.environment, ("machine", name)))
 
 
 def _order(record: Record) -> tuple[str, ...]:
     flat = row(record)
-    return tuple(str(flat[k]) for k in ("model", "device", "precision", "did", "script", "machine", "key"))
+    return (flat.model, flat.device, flat.precision, flat.did, flat.script, flat.machine, flat.key)
 
 
 def _first_line(error: BaseException) -> str:
@@ -249,116 +249,11 @@ def _first_line(error: BaseException) -> str:
 # --------------------------------------------------------------------------------------------- tables
 
 
-def op_rows(record: Record) -> list[Row]:
-    """What happened to the model's ATen ops: one row for each op, state and reason."""
-    counts: dict[tuple[str, str, str], int] = {}
-    for op in record.coverage.ops:
-        name = (op.aten, op.state, op.reason)
-        counts[name] = counts.get(name, 0) + 1
-    return [
-        {"aten": aten, "state": state, "reason": reason, "count": count}
-        for (aten, state, reason), count in sorted(counts.items())
-    ]
-
-
-def variation_rows(record: Record) -> list[Row]:
-    """The same for each way an op was called, with the lowest PCC of the Steps it became, where they were compared."""
-    pcc: dict[tuple[str, str, str], float] = {}
-    for c in record.comparisons:
-        if c.scope == "step" and c.pcc is not None:
-            step = (c.origin.node, c.origin.aten, c.origin.source)
-            pcc[step] = min(c.pcc, pcc.get(step, c.pcc))
-    rows: dict[tuple[str, str, str, str], list[float | None]] = {}
-    for op in record.coverage.ops:
-        ops = rows.setdefault((op.aten, op.state, op.reason, op.inputs), [])
-        ops.append(pcc.get((op.node, op.aten, op.source)))
-    return [
-        {
-            "aten": aten,
-            "state": state,
-            "reason": reason,
-            "inputs": inputs,
-            "count": len(ops),
-            "pcc": min((p for p in ops if p is not None), default=None),
-        }
-        for (aten, state, reason, inputs), ops in sorted(rows.items())
-    ]
-
-
-def timing_rows(record: Record) -> list[Row]:
-    """One row for each timing; measured and modelled ones are rows of their own. A modelled time is one value, not a
-    sample: it stands once, as the median."""
-    return [
-        {
-            "what": t.what,
-            "kind": t.kind,
-            "device": t.device,
-            "median_ns": t.median_ns if t.samples_ns else None,
-            "mean_ns": t.mean_ns if t.samples_ns and t.kind == "measured" else None,
-            "p95_ns": t.p95_ns if t.samples_ns else None,
-            "n": len(t.samples_ns),
-            "low_ns": t.interval_ns and t.interval_ns[0],
-            "high_ns": t.interval_ns and t.interval_ns[1],
-            "verdict": t.verdict,
-            "why": t.why,
-        }
-        for t in record.timings
-    ]
-
-
-def comparison_rows(record: Record) -> list[Row]:
-    """One row for each tensor that was compared with its reference."""
-    return [
-        {
-            "scope": c.scope,
-            "name": c.name,
-            "pcc": c.pcc,
-            "accumulated_pcc": c.accumulated_pcc,
-            "rel_l2": c.rel_l2,
-            "max_abs": c.max_abs,
-            "threshold": c.threshold,
-            "passed": c.passed,
-            "reason": c.reason,
-            "module": c.origin.module,
-            "source": c.origin.source,
-        }
-        for c in record.comparisons
-    ]
-
-
-def fallback_rows(record: Record) -> list[Row]:
-    """The fallback ledger, one row a line; `rank` 1 is the most worth changing. Times are modelled."""
-    return [{"rank": rank, **to_json(line)} for rank, line in enumerate(record.fallbacks, 1)]
-
-
-_COLUMNS = {
-    "ops": "key varchar, model varchar, aten varchar, state varchar, reason varchar, count bigint",
-    "variations": """key varchar, model varchar, aten varchar, state varchar, reason varchar, inputs varchar,
-        count bigint, pcc double""",
-    "timings": """key varchar, model varchar, what varchar, kind varchar, device varchar, median_ns double,
-        mean_ns double, p95_ns double, n bigint, low_ns double, high_ns double, verdict varchar, why varchar""",
-    "comparisons": """key varchar, model varchar, scope varchar, name varchar, pcc double,
-        accumulated_pcc double, rel_l2 double, max_abs double, threshold double, passed boolean,
-        reason varchar, module varchar, source varchar""",
-    "fallbacks": """key varchar, model varchar, rank bigint, aten varchar, reason varchar, count bigint, fix varchar,
-        nodes varchar[], modules varchar[], sources varchar[], num_transfers bigint, transfer_bytes bigint,
-        transfer_ns bigint, time_share double, transfer_share double, saved_transfers bigint, saved_ns bigint,
-        neighbours varchar[], together_transfers bigint, together_ns bigint""",
-}
 TABLES: dict[str, dict[str, str]] = {
     "records": {column.name: column.sql for column in COLUMNS},
-    **{table: dict(column.split() for column in text.split(",")) for table, text in _COLUMNS.items()},
+    **{name: {"key": "varchar", "model": "varchar", **table.columns} for name, table in PARTS.items()},
 }
 """The tables that `query` offers: each column with its type."""
-
-_ROWS: dict[str, Callable[[Record], list[Row]]] = {
-    "records": lambda record: [row(record)],
-    "ops": op_rows,
-    "variations": variation_rows,
-    "timings": timing_rows,
-    "comparisons": comparison_rows,
-    "fallbacks": fallback_rows,
-}
 
 
 def query(records: Sequence[Record], sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
@@ -432,11 +327,15 @@ def _what_there_is() -> str:
 
 
 def _fill(connection: Any, table: str, records: Sequence[Record]) -> None:
-    rows = [
-        {"key": record.job.key, "model": record.job.workload.name} | row
-        for record in records
-        for row in _ROWS[table](record)
-    ]
+    rows = (
+        [
+            {"key": record.job.key, "model": record.job.workload.name} | to_json(part)
+            for record in records
+            for part in PARTS[table].rows(record)
+        ]
+        if table in PARTS
+        else list(map(row, records))
+    )
     # One JSON text: row by row, and even column by column, DuckDB takes several times as long.
     values = [json.dumps(to_json(rows)), json.dumps([TABLES[table]])]
     connection.execute(f"insert into {table} select unnest(from_json(?::json, ?), recursive := true)", values)

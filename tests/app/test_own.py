@@ -108,7 +108,7 @@ def test_a_script_goes_all_the_way_to_the_explorer(page, tmp_path):
     assert not page.error, command.log()
     board = data.board(tmp_path / "store")
     (entry,) = board.entries
-    assert entry.row["status"] == "passed"
+    assert entry.row.status == "passed"
     assert data.recorded(board, entry), "the explorer has its Programs, though the sandbox kept nothing else"
     assert "--sandbox" in command.line.words
 

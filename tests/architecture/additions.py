@@ -97,10 +97,10 @@ FUSIONS = (Listed("formulas", 9, fuse_dummy),)
 
 COLUMN = {
     "columns/table.py": """
-    Column(
-        "seeds", "bigint", lambda r: 4200 + len(r.timings),
+    seeds: int = column(
+        lambda r: 4200 + len(r.timings),
         (Shown("Seeds sown", "Seeds", "How many seeds a test has sown."),),
-    ),
+    )
 """,
 }
-"""A row of the table that stands there."""
+"""A field of the row that stands there."""

@@ -39,10 +39,11 @@ def asks_by_name(source: Path = SOURCE) -> list[str]:
     ]
 
 
-def columns_read(source: Path = SOURCE) -> list[tuple[str, str]]:
-    """(`file:line`, name) of each column that code takes from a Record's flat row: `flat["x"]`, `entry.row["x"]`."""
+def columns_by_text(source: Path = SOURCE) -> list[str]:
+    """`file:line name` of each column that code takes from a Record's flat row by its name as text, which no type
+    checks: `flat["x"]`, `entry.row["x"]`."""
     return [
-        (f"{path.relative_to(source)}:{node.lineno}", node.slice.value)
+        f"{path.relative_to(source)}:{node.lineno} {node.slice.value}"
         for path, tree in _trees(source)
         for node in ast.walk(tree)
         if isinstance(node, ast.Subscript)

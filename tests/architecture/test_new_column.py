@@ -1,18 +1,19 @@
-"""A report column is one row of one table: SQL, every format of a report and the explorer's board show it."""
+"""A report column is one field of one class: SQL, every format of a report and the explorer's board show it."""
 
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 from typing import Any
 
 import pytest
 from additions import COLUMN
-from measures import SOURCE, columns_read
+from measures import SOURCE
 from test_additions import put, python
 
-from proveout.columns.table import COLUMNS
+from proveout.columns.table import COLUMNS, Row
 from record_stores import some
 
 pytest.importorskip("streamlit")
@@ -46,12 +47,12 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Every place, in a process whose table has one row more, as a person would type it."""
+    """Every place, in a process whose row has one field more, as a person would type it."""
     folder = tmp_path_factory.mktemp("column")
     ((file, new),) = COLUMN.items()
     before = (SOURCE / file).read_text(encoding="utf-8")
-    head, name, rest = before.partition("COLUMNS: tuple[Column, ...] = (\n")
-    put(folder, {file: head + name + new + rest})
+    head, first, rest = before.partition("    key: str = column(")
+    put(folder, {file: head + new + first + rest})
     return json.loads(python(PROGRAM, folder, some(folder / "store")))
 
 
@@ -64,14 +65,14 @@ def seeds(shown: dict[str, Any]) -> list[int]:
     return found
 
 
-def test_a_column_is_one_row_of_one_file() -> None:
+def test_a_column_is_one_field_of_one_file() -> None:
     assert len(COLUMN) == 1
 
 
-def test_code_takes_only_columns_of_the_table() -> None:
-    names, taken = {column.name for column in COLUMNS}, columns_read()
-    assert len(taken) > 150
-    assert [f"{where} {name}" for where, name in taken if name not in names] == []
+def test_the_type_of_a_column_is_that_of_its_field() -> None:
+    types = {column.name: column.sql for column in COLUMNS}
+    assert [types[name] for name in ("model", "graphs", "pcc", "fits")] == ["varchar", "bigint", "double", "boolean"]
+    assert list(types) == [field.name for field in dataclasses.fields(Row)]
 
 
 @pytest.mark.parametrize(("place", "heading"), [("terminal", "Seeds"), ("markdown", "Seeds sown"), ("html", "Seeds")])

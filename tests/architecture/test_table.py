@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from measures import asks_by_name, late_imports, vague_locals, vague_parameters
+from measures import asks_by_name, columns_by_text, late_imports, vague_locals, vague_parameters
 from table import MEASURES, Measure, render
 
 
@@ -24,6 +24,11 @@ def test_the_table_is_printed() -> None:
     text = render()
     print(f"\n{text}")
     assert all(m.what in text for m in MEASURES)
+
+
+def test_a_column_taken_by_text_is_found(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text('def f(flat, e, xs): return flat["pcc"], e.row["model"], flat.pcc, xs["a"]')
+    assert columns_by_text(tmp_path) == ["one.py:1 pcc", "one.py:1 model"]
 
 
 def test_what_is_imported_late_is_found(tmp_path: Path) -> None:

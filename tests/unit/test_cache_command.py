@@ -47,7 +47,7 @@ def test_list_tells_every_record_and_its_size(store: Store, capsys: pytest.Captu
 def test_print_takes_a_model_or_the_beginning_of_a_key(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     (whole,) = answer(capsys, store, "print", "bert")["records"]
     assert whole["coverage"]["num_transfers"] == 3
-    key = cache.chosen(store, ["bert"])[0].row["key"]
+    key = cache.chosen(store, ["bert"])[0].row.key
     assert answer(capsys, store, "print", key[:6])["records"] == [whole]
     assert cli.main(["cache", "print", "linear", "--cache-dir", str(store.folder)]) == 0
     assert "numerics" in capsys.readouterr().out

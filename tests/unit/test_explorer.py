@@ -23,6 +23,7 @@ from proveout.app import (  # noqa: E402
     tables,
 )
 from proveout.app.tables import Column  # noqa: E402
+from proveout.columns.parts import OpRow  # noqa: E402
 from record_stores import many, real, some, varied, write  # noqa: E402
 
 PAGES = (
@@ -80,7 +81,7 @@ def test_a_file_is_read_again_only_when_it_changed(monkeypatch, tmp_path):
     assert data.board(tmp_path).entries[0] is before
     write(tmp_path, varied(real("conv"), 2, "renamed"), "conv")
     os.utime(path, ns=(1, 1))
-    assert data.board(tmp_path).entries[0].row["model"] == "renamed"
+    assert data.board(tmp_path).entries[0].row.model == "renamed"
 
 
 def test_measured_and_modelled_times_have_columns_of_their_own(monkeypatch, tmp_path):
@@ -112,7 +113,7 @@ def test_one_model_in_two_corpora_is_two_subjects(tmp_path):
 def test_the_board_filters_and_sorts(tmp_path):
     board = data.board(many(tmp_path, 48))
     wanted = explorer_models.Wanted(text="ATTENTION", devices=("cpu",), latest=False)
-    assert {e.row["device"] for e in explorer_models.chosen(board, wanted)} == {"cpu"}
+    assert {e.row.device for e in explorer_models.chosen(board, wanted)} == {"cpu"}
     slow = explorer_models.chosen(board, explorer_models.Wanted(sort="slowest, modelled", latest=False))
     times = [e.latency_ms("modelled") for e in slow]
     known = [t for t in times if t is not None]
@@ -167,7 +168,7 @@ def standing(document, verdict="steady"):
 
 def test_a_ratio_of_two_kinds_says_so(tmp_path):
     left, right, ratios = compared(tmp_path, standing(real("conv")), standing(varied(real("conv"), 8, "conv")))
-    assert (left["compiled_kind"], right["compiled_kind"]) == ("modelled", "measured")
+    assert (left.compiled_kind, right.compiled_kind) == ("modelled", "measured")
     assert ratios["Compiled, ms"].endswith("measured ÷ modelled: not of one kind")
     assert ratios["Original on eager CPU, ms"].endswith("× measured")
 
@@ -193,9 +194,9 @@ def test_a_comparison_shows_differences_first(monkeypatch, tmp_path):
 
 
 def test_a_comparison_starts_with_two_results_of_one_model_and_whole_numbers_are_whole(monkeypatch, tmp_path):
-    newest = sorted(data.board(many(tmp_path, 9)).entries, key=lambda e: e.row["created"], reverse=True)
+    newest = sorted(data.board(many(tmp_path, 9)).entries, key=lambda e: e.row.created, reverse=True)
     left, right = explorer_compare.first_pair(newest)
-    assert left.row["model"] == right.row["model"]
+    assert left.row.model == right.row.model
     assert left is not right
     shown_as = {f.name: f.show(left.row) for f in explorer_compare.FIGURES}
     assert shown_as["ATen ops"].isdigit()
@@ -203,8 +204,8 @@ def test_a_comparison_starts_with_two_results_of_one_model_and_whole_numbers_are
 
 
 def test_the_chart_of_ops_has_those_on_the_host_however_rare_they_are(monkeypatch):
-    rows = [{"aten": f"aten.op{n}.default", "state": "converted", "count": 100 + n} for n in range(40)]
-    rows.append({"aten": "aten.sort.default", "state": "host", "count": 1})
+    rows = [OpRow(f"aten.op{n}.default", "converted", "", 100 + n) for n in range(40)]
+    rows.append(OpRow("aten.sort.default", "host", "", 1))
     drawn = []
     monkeypatch.setattr(explorer_charts.theme, "chart", lambda figure, **_: drawn.append(figure))
     explorer_charts.show_op_states(rows)

@@ -37,7 +37,7 @@ def fill(folder):
 def test_the_page_tells_kinds_apart(monkeypatch, tmp_path):
     board = data.board(fill(tmp_path))
     assert board.unreadable == ()
-    rows = {entry.row["device"]: explorer_generation.row(entry) for entry in board.entries}
+    rows = {entry.row.device: explorer_generation.row(entry) for entry in board.entries}
     assert (rows["endpoint"]["kind"], rows["sim:n150"]["kind"]) == ("measured", "modelled")
     assert rows["sim:n150"]["per_user"] == 125.0
     assert rows["sim:n150"]["tokens_per_s"] == 32 * 125.0
@@ -46,7 +46,7 @@ def test_the_page_tells_kinds_apart(monkeypatch, tmp_path):
 @pytest.mark.parametrize(("device", "words"), [("endpoint", "Kept the limits"), ("sim:n150", "Longest context")])
 def test_a_link_shows_one_record(monkeypatch, tmp_path, device, words):
     board = data.board(fill(tmp_path))
-    [entry] = [e for e in board.entries if e.row["device"] == device]
+    [entry] = [e for e in board.entries if e.row.device == device]
     said = text_of(shown("explorer_generation", monkeypatch, tmp_path, record=entry.id))
     assert words in said
     assert f"on {device}" in said

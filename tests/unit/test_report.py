@@ -284,8 +284,8 @@ def test_a_model_s_page_tells_its_variations_comparisons_and_timings() -> None:
 
 def test_a_script_below_this_folder_is_named_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert script_name({"script": str(tmp_path / "corpora/bert.py")}) == "corpora/bert.py"
-    assert script_name({"script": "/elsewhere/bert.py"}) == "/elsewhere/bert.py"
+    assert script_name(str(tmp_path / "corpora/bert.py")) == "corpora/bert.py"
+    assert script_name("/elsewhere/bert.py") == "/elsewhere/bert.py"
 
 
 def test_a_model_s_name_says_what_its_script_was_given() -> None:
@@ -327,13 +327,13 @@ def test_at_a_glance_counts_by_corpus_and_device() -> None:
 def test_variations_over_all_models_count_their_nodes_and_callers() -> None:
     other = make_record("other")
     ways = corpus_ops.variations((make_record(), make_record("linear", "cpu"), other), "sort")
-    assert [(w["count"], w["models"], w["state"]) for w in ways] == [(3, ["linear", "other"], "host")]
+    assert [(w.count, w.models, w.state) for w in ways] == [(3, ("linear", "other"), "host")]
 
 
 def test_the_op_table_begins_with_what_most_models_have_on_the_host() -> None:
     first, *rest = corpus_ops.summary((make_record(), make_record("other")))
-    assert (first["aten"], first["host"], first["host_models"], first["models"]) == ("aten.sort.default", 2, 2, 2)
-    assert {row["host"] for row in rest} == {0}
+    assert (first.aten, first.host, first.host_models, first.models) == ("aten.sort.default", 2, 2, 2)
+    assert {row.host for row in rest} == {0}
 
 
 def test_ops_csv_has_every_variation_and_markdown_the_most_frequent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,7 +82,7 @@ def test_timers_are_kept_as_well() -> None:
 def test_each_configuration_is_a_record_of_its_own_and_a_second_run_replaces_it() -> None:
     for _ in range(2):
         served(workers_per_model=[1, 2])
-    assert sorted(str(row(r)["load"]) for r in kept()) == ["b4 n1 w1", "b4 n1 w2"]
+    assert sorted(str(row(r).load) for r in kept()) == ["b4 n1 w1", "b4 n1 w2"]
 
 
 def test_a_cache_that_cannot_be_written_costs_no_result(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -12,10 +12,11 @@ import pytest
 
 from proveout import store as store_module
 from proveout.cache import upgrade
+from proveout.columns.parts import op_rows
 from proveout.columns.table import row
 from proveout.errors import EnvironmentFault, UsageError
 from proveout.folders import default_folder
-from proveout.store import TABLES, Store, op_rows
+from proveout.store import TABLES, Store
 from proveout.types import (
     Comparison,
     Coverage,
@@ -93,7 +94,7 @@ def test_records_learn_their_machine_from_the_folder(tmp_path: Path) -> None:
     path.rename(tmp_path / "box-7" / path.name)
     (record,), bad = store.records()
     assert bad == []
-    assert row(record)["machine"] == "box-7"
+    assert row(record).machine == "box-7"
 
 
 def test_a_job_without_a_record_gives_none(tmp_path: Path) -> None:
@@ -276,21 +277,21 @@ def test_cache_variable_moves_the_default_folder(monkeypatch: pytest.MonkeyPatch
 
 def test_row_says_which_times_are_modelled() -> None:
     flat = row(make_record())
-    assert (flat["original_ms"], flat["original_kind"]) == (0.4095, "measured")
-    assert (flat["compiled_ms"], flat["compiled_kind"]) == (0.042, "modelled")
-    assert flat["host_ms"] == 9.1
-    assert (flat["ops_before"], flat["ops_remain"], flat["transfers"]) == (4, 1, 3)
+    assert (flat.original_ms, flat.original_kind) == (0.4095, "measured")
+    assert (flat.compiled_ms, flat.compiled_kind) == (0.042, "modelled")
+    assert flat.host_ms == 9.1
+    assert (flat.ops_before, flat.ops_remain, flat.transfers) == (4, 1, 3)
 
 
 def test_row_leaves_unknown_what_nothing_was_learnt_about() -> None:
     empty = make_record(coverage=Coverage(), memory=MemoryUse(), timings=(), comparisons=(), status="failed")
     flat = row(empty)
     unknown = ("ops_before", "transfers", "original_ms", "compiled_kind", "l1_peak_bytes", "fits", "pcc")
-    assert [flat[name] for name in unknown] == [None] * 7
+    assert [getattr(flat, name) for name in unknown] == [None] * 7
 
 
 def test_row_has_the_columns_of_the_records_table() -> None:
-    assert list(row(make_record())) == list(TABLES["records"])
+    assert list(vars(row(make_record()))) == list(TABLES["records"])
 
 
 def test_op_rows_keep_states_and_reasons_apart() -> None:
@@ -299,7 +300,7 @@ def test_op_rows_keep_states_and_reasons_apart() -> None:
         OpStatus("b", "aten.add.Tensor", "host", "int64 has no kernel"),
         OpStatus("c", "aten.add.Tensor", "host", "int64 has no kernel"),
     )
-    assert [(o["state"], o["reason"], o["count"]) for o in op_rows(make_record(coverage=Coverage(ops)))] == [
+    assert [(o.state, o.reason, o.count) for o in op_rows(make_record(coverage=Coverage(ops)))] == [
         ("converted", "", 1),
         ("host", "int64 has no kernel", 2),
     ]

@@ -274,7 +274,7 @@ def test_a_scripts_jobs_start_before_the_next_script_is_looked_at(tmp_path: Path
     workers = Hand(Store(tmp_path), 1, {"a": 2, "b": 0, "c": 1})
     results = sweep(asked(tmp_path), scripts("a", "b", "c"), workers, Silent())
     assert workers.started == ["a", "a0@sim", "a1@sim", "b", "c", "c0@sim"]
-    assert [(r.row["model"], r.row["status"]) for r in results] == [
+    assert [(r.row.model, r.row.status) for r in results] == [
         ("a0", "passed"), ("a1", "passed"), ("b", "failed"), ("c0", "passed")
     ]  # fmt: skip
     assert workers.stopped

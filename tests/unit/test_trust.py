@@ -155,7 +155,7 @@ def test_a_faithful_check_leaves_its_verdict_in_the_record(tmp_path):
     assert seen.faithful_pcc == record.pcc
     assert seen.fast_pcc != seen.faithful_pcc
     assert {g.place for g in record.trust.steps} >= {"1", "2"}  # the first is fused with its GELU
-    assert row(record)["fast_trusted"] is True
+    assert row(record).fast_trusted is True
     again = from_json(Record, json.loads(json.dumps(to_json(record))))
     assert again.trust == record.trust
     assert of_record(record)[0].startswith("model: fast's PCC can be trusted for this model: ")
@@ -164,7 +164,7 @@ def test_a_faithful_check_leaves_its_verdict_in_the_record(tmp_path):
 def test_a_fast_check_says_nothing_of_it_and_old_records_have_none(tmp_path):
     record = proven(tmp_path, replace(FAITHFUL, numerics="fast"))
     assert record.trust is None
-    assert row(record)["fast_trusted"] is None
+    assert row(record).fast_trusted is None
     assert of_record(record) == []
     old = to_json(record)
     del old["trust"]

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proveout import recording
-from proveout.columns.table import row
-from proveout.columns.words import Row, latency_ms, numbers, off_host
+from proveout.columns.table import Row, row
+from proveout.columns.words import latency_ms, numbers, off_host
 from proveout.devices.registry import describe, find
 from proveout.errors import ProveoutError
 from proveout.kernels.accept import load_program
-from proveout.store import read_record
+from proveout.store import on_machine, read_record
 from proveout.types import Record
 
 if TYPE_CHECKING:
@@ -42,21 +42,21 @@ class Entry:
     @property
     def title(self) -> str:
         """`bert on sim:n150, bfloat16 fast`."""
-        return f"{self.row['model']} on {self.row['device']}, {numbers(self.row)}"
+        return f"{self.row.model} on {self.row.device}, {numbers(self.row)}"
 
     @functools.cached_property
     def subject(self) -> tuple[str, ...]:
         """What Records must share to be points of one trend: the model with its shapes, its script (by folder and
         name: stores travel), the device, the numbers, the machine and what was done."""
         flat = self.row
-        script = "/".join(flat["script"].split("/")[-2:])
-        what = (flat["model"], script, flat["selector"], flat["device"], flat["load"] or "")
-        return (*what, numbers(flat), flat["did"], flat["machine"])
+        script = "/".join(flat.script.split("/")[-2:])
+        what = (flat.model, script, flat.selector, flat.device, flat.load or "")
+        return (*what, numbers(flat), flat.did, flat.machine)
 
     @property
     def run(self) -> tuple[object, ...]:
         """What was run, where and how: Records that share it have the same modelled time and memory."""
-        return (self.programs, self.row["device"], self.row["settings"])
+        return (self.programs, self.row.device, self.row.settings)
 
     @property
     def coverage(self) -> float | None:
@@ -80,7 +80,7 @@ class Board:
     def find(self, name: str) -> Entry | None:
         """The Record of a deep link: its id, its key alone, or a model's name for the newest Record of it."""
         exact = [e for e in self.entries if name in (e.id, e.path.stem)]
-        named = sorted((e for e in self.entries if e.row["model"] == name), key=lambda e: e.row["created"])
+        named = sorted((e for e in self.entries if e.row.model == name), key=lambda e: e.row.created)
         return exact[0] if exact else named[-1] if named else None
 
     def history(self, entry: Entry) -> tuple[Entry, ...]:
@@ -90,7 +90,7 @@ class Board:
     @functools.cached_property
     def _subjects(self) -> dict[tuple[str, ...], tuple[Entry, ...]]:
         by_subject: dict[tuple[str, ...], list[Entry]] = {}
-        for entry in sorted(self.entries, key=lambda e: (e.row["created"], e.id)):
+        for entry in sorted(self.entries, key=lambda e: (e.row.created, e.id)):
             by_subject.setdefault(entry.subject, []).append(entry)
         return {subject: tuple(entries) for subject, entries in by_subject.items()}
 
@@ -113,9 +113,7 @@ def board(folder: Path) -> Board:
                 entries.append(entry)
             else:
                 unreadable.append((path.relative_to(folder).as_posix(), entry))
-    return Board(
-        folder, tuple(sorted(entries, key=lambda e: (e.row["model"].lower(), e.id))), tuple(sorted(unreadable))
-    )
+    return Board(folder, tuple(sorted(entries, key=lambda e: (e.row.model.lower(), e.id))), tuple(sorted(unreadable)))
 
 
 _KNOWN: dict[Path, tuple[Stamp, Entry | str]] = {}
@@ -141,8 +139,7 @@ def _read(path: Path) -> Entry | str:
         record = read_record(path)
     except ValueError as error:
         return str(error)
-    flat = row(record)
-    flat["machine"] = flat["machine"] or path.parent.name
+    flat = row(on_machine(record, path.parent.name))
     programs = tuple(fingerprint for fingerprint, _ in record.programs)
     return Entry(f"{path.parent.name}/{path.stem}", path, flat, programs, record.job.artifacts)
 
@@ -212,4 +209,4 @@ def sheet(entry: Entry, programs: Sequence[Recorded]) -> Sheet:
     """The perf sheet of a Record's Programs: modelled again, nothing runs."""
     from proveout.report.perf.sheet import make_sheet
 
-    return make_sheet(entry.row["model"], programs)
+    return make_sheet(entry.row.model, programs)

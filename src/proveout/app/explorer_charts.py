@@ -11,7 +11,8 @@ import streamlit as st
 
 from proveout.app import theme
 from proveout.app.data import Entry
-from proveout.columns.words import Row
+from proveout.app.tables import Cells
+from proveout.columns.parts import OpRow
 
 if TYPE_CHECKING:
     from proveout.kernels.cost import MemoryAt
@@ -26,8 +27,8 @@ SHADES = [theme.MODELLED, "#5b6fd8", "#a05fd0", "#8f86c9", "#4f8fd6", "#b48ad9",
 
 def show_latencies(entries: Sequence[Entry], kind: theme.Tone) -> None:
     """The slowest models of one kind. Drawn without a library: the board is there before Plotly would be."""
-    shown = sorted(entries, key=lambda e: -e.row["compiled_ms"])[:MOST_BARS]
-    times = [e.row["compiled_ms"] for e in shown]
+    shown = sorted(entries, key=lambda e: -(e.row.compiled_ms or 0.0))[:MOST_BARS]
+    times = [e.row.compiled_ms or 0.0 for e in shown]
     most, is_log = times[0], times[0] / times[-1] > 50
     low = math.log(times[-1]) - 1 if is_log else 0.0
     shares = [(math.log(t) - low) / (math.log(most) - low) if is_log else t / most for t in times]
@@ -44,20 +45,20 @@ def show_latencies(entries: Sequence[Entry], kind: theme.Tone) -> None:
 
 def _label(entry: Entry, shown: Sequence[Entry]) -> str:
     """The model, and what tells it apart where two bars share a name."""
-    name = entry.row["model"]
-    alike = [e for e in shown if e.row["model"] == name]
-    label = name if len(alike) == 1 else f"{name} · {entry.row['device']} · {entry.path.stem[:4]}"
+    name = entry.row.model
+    alike = [e for e in shown if e.row.model == name]
+    label = name if len(alike) == 1 else f"{name} · {entry.row.device} · {entry.path.stem[:4]}"
     return label if len(label) <= 28 else f"{label[:13]}…{label[-14:]}"
 
 
 def show_trend(history: Sequence[Entry]) -> None:
     """Latency of each kind and PCC of one subject over time, a chart each."""
-    when = [e.row["created"] for e in history]
+    when = [e.row.created for e in history]
     charts: list[tuple[str, str, list[float | None], str]] = [
         (f"Time of a call, {kind}", "ms", [e.latency_ms(kind) for e in history], kind)
         for kind in ("modelled", "measured")
     ]
-    charts.append(("PCC, lowest of the outputs", "", [e.row["pcc"] for e in history], "good"))
+    charts.append(("PCC, lowest of the outputs", "", [e.row.pcc for e in history], "good"))
     charts.append(
         ("Ops off the host", "%", [None if e.coverage is None else 100 * e.coverage for e in history], "warn")
     )
@@ -83,17 +84,17 @@ def _range(values: Sequence[float]) -> list[float]:
     return [low - room, high + room]
 
 
-def show_op_states(rows: Sequence[Row]) -> None:
+def show_op_states(rows: Sequence[OpRow]) -> None:
     """The ATen ops that stay on the host and the most frequent others, by what became of them."""
     totals: dict[str, int] = {}
     for row in rows:
-        totals[row["aten"]] = totals.get(row["aten"], 0) + row["count"]
-    host = {row["aten"] for row in rows if row["state"] == "host"}
+        totals[row.aten] = totals.get(row.aten, 0) + row.count
+    host = {row.aten for row in rows if row.state == "host"}
     ranked = sorted(totals, key=lambda name: (name in host, totals[name]))[-MOST_BARS:]  # what stays is never left out
     names = sorted(ranked, key=lambda name: totals[name])
     figure = go.Figure()
     for state, colour in STATES.items():
-        counts = {n: sum(r["count"] for r in rows if r["aten"] == n and r["state"] == state) for n in names}
+        counts = {n: sum(r.count for r in rows if r.aten == n and r.state == state) for n in names}
         if any(counts.values()):
             short = [n.removeprefix("aten.").removesuffix(".default") for n in names]
             figure.add_bar(
@@ -104,7 +105,7 @@ def show_op_states(rows: Sequence[Row]) -> None:
     theme.chart(figure, height=90 + 24 * len(names), key="op states")
 
 
-def show_module_pcc(modules: Sequence[Row], threshold: float) -> None:
+def show_module_pcc(modules: Sequence[Cells], threshold: float) -> None:
     """The lowest PCC of each module's Steps as 1 − PCC on a log scale, where differences near 1 can be seen."""
     shown = list(modules)[:24][::-1]
     figure = go.Figure()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import plotly.graph_objects as go
 import streamlit as st
@@ -12,10 +14,11 @@ import streamlit as st
 from proveout.app import data, explorer_charts, links, tables, theme
 from proveout.app.data import Board, Entry
 from proveout.app.options import store, typed
-from proveout.app.tables import Column
-from proveout.columns.words import Row, count, number, numbers, pcc_text, status_words, weakness
-from proveout.store import op_rows
-from proveout.types import Record
+from proveout.app.tables import Cells, Column
+from proveout.columns.parts import op_rows
+from proveout.columns.table import Row
+from proveout.columns.words import number, numbers, pcc_text, plain, status_words, weakness
+from proveout.types import OpState, Record
 from proveout.words import counted
 
 
@@ -24,48 +27,51 @@ class Figure:
     """One line of the comparison."""
 
     name: str
-    key: str
-    show: Callable[[Row], str | None]
-    kind: str = ""
-    """The column that says which kind of time it is, or the kind itself."""
+    value: Callable[[Row], float | str | None]
+    kind: Callable[[Row], str | None] = lambda flat: None
+    """Which kind of time it is."""
     ratio: bool = True
     what: str = ""
     """For a time: which of a Record's timings it is, whose verdict decides on a ratio."""
 
-    def kind_of(self, flat: Row) -> str:
-        return (flat.get(self.kind) or "") if self.kind.endswith("_kind") else self.kind
+    def show(self, flat: Row) -> str | None:
+        return plain(self.value(flat))
 
 
-def _plain(key: str, factor: float = 1.0) -> Callable[[Row], str | None]:
-    return lambda flat: None if flat[key] is None else number(flat[key] * factor)
+def _modelled(flat: Row) -> str:
+    return "modelled"
 
 
-def _whole(key: str) -> Callable[[Row], str | None]:
-    return lambda flat: count(flat[key])
+def _measured(flat: Row) -> str:
+    return "measured"
+
+
+def _megabytes(size: int | None) -> float | None:
+    return None if size is None else size / 1e6
 
 
 FIGURES = (
-    Figure("Status", "status", lambda r: f"{status_words(r).mark} {status_words(r).words}", ratio=False),
-    Figure("Compiled, ms", "compiled_ms", _plain("compiled_ms"), "compiled_kind", what="compiled"),
-    Figure("Original on eager CPU, ms", "original_ms", _plain("original_ms"), "original_kind", what="eager"),
-    Figure("Simulation on this host, ms", "host_ms", _plain("host_ms"), "measured", what="simulation"),
-    Figure("PCC", "pcc", lambda r: pcc_text(r["pcc"]), ratio=False),
-    Figure("Accuracy, %", "accuracy", _plain("accuracy"), ratio=False),
-    Figure("ATen ops", "ops_before", _whole("ops_before"), ratio=False),
-    Figure("Ops on the host", "ops_remain", _whole("ops_remain"), ratio=False),
-    Figure("Transfers", "transfers", _whole("transfers")),
-    Figure("Peak SRAM, MB", "l1_peak_bytes", _plain("l1_peak_bytes", 1e-6), "modelled"),
-    Figure("Peak DRAM, MB", "dram_peak_bytes", _plain("dram_peak_bytes", 1e-6), "modelled"),
-    Figure("Weights on the device, MB", "weight_bytes", _plain("weight_bytes", 1e-6), "modelled"),
-    Figure("Compile, s", "compile_s", _plain("compile_s"), "measured", ratio=False),
-    Figure("Parameters", "parameters", _whole("parameters"), ratio=False),
-    Figure("Model", "model", lambda r: r["model"], ratio=False),
-    Figure("Device", "device", lambda r: r["device"], ratio=False),
-    Figure("Numbers", "numbers", numbers, ratio=False),
-    Figure("Did", "did", lambda r: r["did"], ratio=False),
-    Figure("Machine", "machine", lambda r: r["machine"], ratio=False),
-    Figure("Made", "created", lambda r: r["created"], ratio=False),
-    Figure("Reason", "reason", lambda r: r["reason"] or None, ratio=False),
+    Figure("Status", lambda r: f"{status_words(r).mark} {status_words(r).words}", ratio=False),
+    Figure("Compiled, ms", lambda r: r.compiled_ms, lambda r: r.compiled_kind, what="compiled"),
+    Figure("Original on eager CPU, ms", lambda r: r.original_ms, lambda r: r.original_kind, what="eager"),
+    Figure("Simulation on this host, ms", lambda r: r.host_ms, _measured, what="simulation"),
+    Figure("PCC", lambda r: pcc_text(r.pcc), ratio=False),
+    Figure("Accuracy, %", lambda r: r.accuracy, ratio=False),
+    Figure("ATen ops", lambda r: r.ops_before, ratio=False),
+    Figure("Ops on the host", lambda r: r.ops_remain, ratio=False),
+    Figure("Transfers", lambda r: r.transfers),
+    Figure("Peak SRAM, MB", lambda r: _megabytes(r.l1_peak_bytes), _modelled),
+    Figure("Peak DRAM, MB", lambda r: _megabytes(r.dram_peak_bytes), _modelled),
+    Figure("Weights on the device, MB", lambda r: _megabytes(r.weight_bytes), _modelled),
+    Figure("Compile, s", lambda r: r.compile_s, _measured, ratio=False),
+    Figure("Parameters", lambda r: r.parameters, ratio=False),
+    Figure("Model", lambda r: r.model, ratio=False),
+    Figure("Device", lambda r: r.device, ratio=False),
+    Figure("Numbers", numbers, ratio=False),
+    Figure("Did", lambda r: r.did, ratio=False),
+    Figure("Machine", lambda r: r.machine, ratio=False),
+    Figure("Made", lambda r: r.created, ratio=False),
+    Figure("Reason", lambda r: r.reason, ratio=False),
 )
 
 
@@ -106,13 +112,13 @@ def page() -> None:
         tables.lines(same, columns, "compare-same")
 
 
-def differences(left: Row, right: Row, a: Record, b: Record) -> list[Row]:
+def differences(left: Row, right: Row, a: Record, b: Record) -> list[Cells]:
     """One line for each figure that either has, with its kinds; a ratio only of times that stand, and of one kind, or
     one that names both."""
-    lines = []
+    lines: list[Cells] = []
     for figure in FIGURES:
         shown = [figure.show(flat) for flat in (left, right)]
-        kinds = [figure.kind_of(flat) for flat in (left, right)]
+        kinds = [figure.kind(flat) or "" for flat in (left, right)]
         if any(shown):
             texts = [f"{text} ({kind})" if text and kind else text or "–" for text, kind in zip(shown, kinds)]
             lines.append(
@@ -137,10 +143,11 @@ def weak(what: str, *records: Record) -> str:
 
 
 def _ratio(figure: Figure, left: Row, right: Row) -> str:
-    if not figure.ratio or not left[figure.key] or right[figure.key] is None:
+    a, b = figure.value(left), figure.value(right)
+    if not figure.ratio or not a or b is None or isinstance(a, str) or isinstance(b, str):
         return ""
-    value = f"{right[figure.key] / left[figure.key]:.3g} ×"
-    kinds = figure.kind_of(left), figure.kind_of(right)
+    value = f"{b / a:.3g} ×"
+    kinds = figure.kind(left) or "", figure.kind(right) or ""
     if not any(kinds):
         return value
     return f"{value} {kinds[0]}" if kinds[0] == kinds[1] else f"{value} {kinds[1]} ÷ {kinds[0]}: not of one kind"
@@ -148,7 +155,7 @@ def _ratio(figure: Figure, left: Row, right: Row) -> str:
 
 def _chosen(board: Board) -> tuple[Entry | None, Entry | None]:
     """The two Records of the address; choosing another opens its address."""
-    newest = sorted(board.entries, key=lambda e: e.row["created"], reverse=True)
+    newest = sorted(board.entries, key=lambda e: e.row.created, reverse=True)
     sides = {side: board.find(links.given(side)) if links.given(side) else None for side in ("left", "right")}
     if not any(links.given(side) for side in sides):
         sides = dict(zip(("left", "right"), first_pair(newest)))
@@ -159,7 +166,7 @@ def _chosen(board: Board) -> tuple[Entry | None, Entry | None]:
             side.capitalize(),
             newest,
             newest.index(start) if start else None,
-            format_func=lambda e: f"{e.title} · {e.row['did']} · {e.row['created'][:16]} · {e.path.stem[:6]}",
+            format_func=lambda e: f"{e.title} · {e.row.did} · {e.row.created[:16]} · {e.path.stem[:6]}",
             key=f"{side} of {start.id if start else 'none'}",
             placeholder="choose a Record",
         )
@@ -172,9 +179,9 @@ def _chosen(board: Board) -> tuple[Entry | None, Entry | None]:
 def first_pair(newest: Sequence[Entry]) -> tuple[Entry, Entry]:
     """What to start with: the newest result with another of the same model, and that one; else the newest two."""
     for position, entry in enumerate(newest):
-        same = [e for e in newest[position + 1 :] if e.row["model"] == entry.row["model"]]
+        same = [e for e in newest[position + 1 :] if e.row.model == entry.row.model]
         if same:
-            return max(same, key=lambda e: (e.row["did"] == entry.row["did"], e.row["created"])), entry
+            return max(same, key=lambda e: (e.row.did == entry.row.did, e.row.created)), entry
     return newest[1], newest[0]
 
 
@@ -183,10 +190,10 @@ def _verdict(left: Entry, right: Entry, *records: Record) -> None:
     with st.container(horizontal=True):
         for entry in (left, right):
             links.link(entry.title, "model", icon=":material/search_insights:", record=entry.id)
-    a, b = left.row["compiled_ms"], right.row["compiled_ms"]
+    a, b = left.row.compiled_ms, right.row.compiled_ms
     if not a or not b:
         return
-    kinds = left.row["compiled_kind"], right.row["compiled_kind"]
+    kinds = left.row.compiled_kind, right.row.compiled_kind
     if why := weak("compiled", *records):
         st.warning(
             f"{number(a)} ms ({kinds[0]}) → {number(b)} ms ({kinds[1]}): which one is quicker is {why}.",
@@ -207,7 +214,7 @@ def _verdict(left: Entry, right: Entry, *records: Record) -> None:
 
 
 def _settings(left: Entry, right: Entry) -> None:
-    a, b = (json.loads(entry.row["settings"]) for entry in (left, right))
+    a, b = (json.loads(entry.row.settings) for entry in (left, right))
     rows = [
         {"setting": key, "left": str(a.get(key)), "right": str(b.get(key))}
         for key in sorted({*a, *b})
@@ -221,13 +228,16 @@ def _settings(left: Entry, right: Entry) -> None:
 
 def _ops(left: Record, right: Record) -> None:
     """Ops whose number in a state differs."""
-    counts = [{(r["aten"], r["state"]): r["count"] for r in _summed(record)} for record in (left, right)]
-    rows = [
+    counts = [Counter[tuple[str, OpState]]() for _ in range(2)]
+    for counter, record in zip(counts, (left, right)):
+        for op in op_rows(record):
+            counter[op.aten, op.state] += op.count
+    rows: list[dict[str, Any]] = [
         {
             "aten": aten,
             "state": state,
-            "left": counts[0].get((aten, state), 0),
-            "right": counts[1].get((aten, state), 0),
+            "left": counts[0][aten, state],
+            "right": counts[1][aten, state],
         }
         for aten, state in sorted({*counts[0], *counts[1]})
     ]
@@ -243,13 +253,6 @@ def _ops(left: Record, right: Record) -> None:
         Column("change", "Change", "number", "%+d"),
     ]
     tables.show(sorted(changed, key=lambda r: -abs(r["change"])), columns, "compare-ops")
-
-
-def _summed(record: Record) -> list[Row]:
-    totals: dict[tuple[str, str], int] = {}
-    for r in op_rows(record):
-        totals[r["aten"], r["state"]] = totals.get((r["aten"], r["state"]), 0) + r["count"]
-    return [{"aten": aten, "state": state, "count": n} for (aten, state), n in totals.items()]
 
 
 def _pcc(left: Entry, right: Entry, a: Record, b: Record) -> None:

@@ -11,9 +11,9 @@ import streamlit as st
 from proveout.app import data, links, tables, theme
 from proveout.app.data import Entry
 from proveout.app.options import store
-from proveout.app.tables import Column
+from proveout.app.tables import Cells, Column
 from proveout.clock.timing import FIRST_TOKEN, PER_TOKEN, TOKEN_GAP
-from proveout.columns.words import Row, called
+from proveout.columns.words import called
 from proveout.types import Record, Timing
 
 COLUMNS = (
@@ -40,7 +40,7 @@ def page() -> None:
     theme.head(
         "Generation", "Time to first token, time per token and tokens per second: planned, measured, under load."
     )
-    entries = [e for e in data.board(store().folder).entries if e.row["first_token_ms"] is not None]
+    entries = [e for e in data.board(store().folder).entries if e.row.first_token_ms is not None]
     if not entries:
         theme.empty(
             "No generation yet",
@@ -48,7 +48,7 @@ def page() -> None:
             "proveout tokens transformers/gpt2 --small",
         )
         return
-    entries.sort(key=lambda e: e.row["created"], reverse=True)
+    entries.sort(key=lambda e: e.row.created, reverse=True)
     st.caption("Newest first. Tick one to see it below; times of different kinds never share a chart.")
     selected = tables.show([row(e) for e in entries], COLUMNS, "generation", select=("single-row",), key="generation")
     ticked = [entries[i] for i in getattr(getattr(selected, "selection", None), "rows", ()) if i < len(entries)]
@@ -56,23 +56,24 @@ def page() -> None:
     _one((ticked or linked or entries)[0])
 
 
-def row(entry: Entry) -> Row:
+def row(entry: Entry) -> Cells:
     """A Record as this page's table has it."""
     flat = entry.row
-    per_token = flat["per_token_ms"]
+    per_token = flat.per_token_ms
     return {
-        **flat,
-        "name": " ".join(filter(None, (flat["model"], flat["script_args"]))),
-        "kind": flat["first_token_kind"],
+        **vars(flat),
+        "name": " ".join(filter(None, (flat.model, flat.script_args))),
+        "kind": flat.first_token_kind,
         "per_user": 1e3 / per_token if per_token else None,
-        "created": flat["created"][:16].replace("T", " "),
+        "created": flat.created[:16].replace("T", " "),
     }
 
 
 def _one(entry: Entry) -> None:
     record = data.record(entry)
     report = record.report or {}
-    kind = entry.row["first_token_kind"]
+    kind = entry.row.first_token_kind
+    assert kind is not None
     st.subheader(called(entry.row), anchor="one")
     theme.row(theme.badge(f"{kind} on {record.job.device}", kind), *_verdict(report))
     links.link("Look inside", "model", icon=":material/search_insights:", record=entry.id)
@@ -93,7 +94,7 @@ def _one(entry: Entry) -> None:
         _percentiles(report)
 
 
-def _verdict(report: Row) -> list[str]:
+def _verdict(report: Cells) -> list[str]:
     if not report.get("verdict"):
         return []
     return [theme.badge(report["verdict"], "good" if report["verdict"] == "VALID" else "warn")]
@@ -140,7 +141,7 @@ def distribution(timings: Sequence[Timing]) -> go.Figure:
     return figure
 
 
-def over_time(series: Sequence[Row]) -> go.Figure:
+def over_time(series: Sequence[Cells]) -> go.Figure:
     """What those felt that were due in each window: a stall shows where it began."""
     middles = [(w["from_s"] + w["to_s"]) / 2 for w in series]
     figure = go.Figure()
@@ -151,7 +152,7 @@ def over_time(series: Sequence[Row]) -> go.Figure:
     return figure
 
 
-def _percentiles(report: Row) -> None:
+def _percentiles(report: Cells) -> None:
     names = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "latency": "Response", "late": "Sent late"}
     rows = [
         {"what": title, **{f"p{p}": report.get(f"{name}_ms_p{p}") for p in PERCENTS},

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import streamlit as st
 
 from proveout.app import data, explorer_charts, explorer_program, links, tables, theme
 from proveout.app.data import Board, Entry
+from proveout.app.figures import TONES, call_tiles
 from proveout.app.options import store, typed
-from proveout.app.tables import Column
-from proveout.columns.words import Row, called, count, number, numbers, pcc_text, status_words
+from proveout.app.tables import Cells, Column
+from proveout.columns.parts import (
+    ComparisonRow,
+    comparison_rows,
+    fallback_rows,
+    lowest,
+    op_rows,
+    timing_rows,
+    variation_rows,
+)
+from proveout.columns.words import called, count, number, numbers, status_words
 from proveout.report.tables import ledger
-from proveout.store import comparison_rows, fallback_rows, op_rows, timing_rows, variation_rows
 from proveout.types import PROMISED, Kind, Record
 from proveout.words import counted
-
-TONES: dict[str, theme.Tone] = {"passed": "good", "failed": "bad", "expected_failure": "warn", "partial": "warn"}
 
 
 def page() -> None:
@@ -53,38 +61,38 @@ def _chosen(board: Board) -> Entry | None:
     key = links.given("record")
     if key:
         return board.find(key)
-    newest = sorted(board.entries, key=lambda e: e.row["created"], reverse=True)
-    return st.selectbox("Record", newest, format_func=lambda e: f"{e.title} · {e.row['did']} · {e.row['created'][:16]}")
+    newest = sorted(board.entries, key=lambda e: e.row.created, reverse=True)
+    return st.selectbox("Record", newest, format_func=lambda e: f"{e.title} · {e.row.did} · {e.row.created[:16]}")
 
 
 def _heading(board: Board, entry: Entry) -> None:
     flat, words = entry.row, status_words(entry.row)
-    theme.head(called(flat), flat["class_name"] or flat["script"])
+    theme.head(called(flat), flat.class_name or flat.script)
     parts = [
-        theme.badge(f"{words.mark} {words.words}", TONES[flat["status"]]),
-        theme.badge(flat["device"]),
+        theme.badge(f"{words.mark} {words.words}", TONES[flat.status]),
+        theme.badge(flat.device),
         theme.badge(numbers(flat), title="precision, the weights' format, numerics"),
     ]
-    if flat["compiled_kind"]:
-        parts.append(theme.badge(f"time {flat['compiled_kind']}", flat["compiled_kind"]))
+    if flat.compiled_kind:
+        parts.append(theme.badge(f"time {flat.compiled_kind}", flat.compiled_kind))
     if entry.programs:
         short = ", ".join(f[:12] for f in entry.programs[:2]) + (" …" if len(entry.programs) > 2 else "")
         parts.append(theme.badge(f"Program {short}", title="fingerprints of what ran"))
-    if flat["random_weights"]:
-        parts.append(theme.badge("random weights", "warn", title=flat["random_weights"]))
+    if flat.random_weights:
+        parts.append(theme.badge("random weights", "warn", title=flat.random_weights))
     theme.row(*parts)
-    if flat["reason"]:
-        (st.error if flat["status"] == "failed" else st.warning)(flat["reason"], icon=":material/report:")
-    others = [e for e in board.entries if e.row["model"] == flat["model"] and e.id != entry.id]
+    if flat.reason:
+        (st.error if flat.status == "failed" else st.warning)(flat.reason, icon=":material/report:")
+    others = [e for e in board.entries if e.row.model == flat.model and e.id != entry.id]
     with st.container(horizontal=True, vertical_alignment="center"):
         links.link("All models", "models", icon=":material/arrow_back:")
         if others:
-            nearest = max(others, key=lambda e: (e.row["did"] == flat["did"], e.row["created"]))
+            nearest = max(others, key=lambda e: (e.row.did == flat.did, e.row.created))
             links.link("Compare", "compare", icon=":material/compare_arrows:", left=nearest.id, right=entry.id)
             with st.popover(f"{len(others)} more of this model", type="tertiary"):
                 for other in others[:20]:
                     seen = other.row
-                    facts = (seen["device"], numbers(seen), seen["did"], seen["created"][:16])
+                    facts = (seen.device, numbers(seen), seen.did, seen.created[:16])
                     links.link(" · ".join(facts), "model", record=other.id)
 
 
@@ -93,28 +101,20 @@ def _heading(board: Board, entry: Entry) -> None:
 
 def _overview(board: Board, entry: Entry, record: Record) -> None:
     flat = entry.row
-    parts = []
-    for what, key in (("Compiled", "compiled"), ("Original, eager CPU", "original")):
-        if flat[f"{key}_ms"] is not None:
-            kind = flat[f"{key}_kind"]
-            parts.append(theme.Tile(what, number(flat[f"{key}_ms"]) or "", "ms", f"a call, median; {kind}", kind))
-    if flat["pcc"] is not None:
-        parts.append(
-            theme.Tile("PCC", pcc_text(flat["pcc"]) or "", note="lowest of the outputs", tone=TONES[flat["status"]])
-        )
-    if flat["accuracy"] is not None:
-        eager = f"eager {flat['accuracy_eager']:.2f} %" if flat["accuracy_eager"] is not None else ""
-        parts.append(theme.Tile("Accuracy", f"{flat['accuracy']:.2f}", "%", eager))
+    parts = list(call_tiles(flat, "Original, eager CPU"))
+    if flat.accuracy is not None:
+        eager = f"eager {flat.accuracy_eager:.2f} %" if flat.accuracy_eager is not None else ""
+        parts.append(theme.Tile("Accuracy", f"{flat.accuracy:.2f}", "%", eager))
     if entry.coverage is not None:
-        note = f"{flat['ops_remain']} of {flat['ops_before']} ops stay; {counted(flat['transfers'], 'transfer')}"
+        note = f"{flat.ops_remain} of {flat.ops_before} ops stay; {counted(flat.transfers or 0, 'transfer')}"
         parts.append(theme.Tile("Off the host", f"{100 * entry.coverage:.1f}", "%", note))
-    if flat["l1_peak_bytes"] is not None:
-        fits = "fits" if flat["fits"] else "does not fit"
+    if flat.l1_peak_bytes is not None:
+        fits = "fits" if flat.fits else "does not fit"
         parts.append(
-            theme.Tile("Peak SRAM", number(flat["l1_peak_bytes"] / 1e6) or "", "MB", f"{fits}; modelled", "modelled")
+            theme.Tile("Peak SRAM", number(flat.l1_peak_bytes / 1e6) or "", "MB", f"{fits}; modelled", "modelled")
         )
-    if flat["compile_s"] is not None:
-        parts.append(theme.Tile("Compile", number(flat["compile_s"]) or "", "s", "all stages; measured", "measured"))
+    if flat.compile_s is not None:
+        parts.append(theme.Tile("Compile", number(flat.compile_s) or "", "s", "all stages; measured", "measured"))
     theme.tiles(parts)
     history = board.history(entry)
     if len(history) > 1:
@@ -134,22 +134,22 @@ def _facts(entry: Entry, record: Record) -> dict[str, str | None]:
     flat, workload = entry.row, record.job.workload
     stages = ", ".join(f"{stage} {number(seconds)} s" for stage, seconds in record.compile_s)
     return {
-        "Script": flat["script"],
-        "Arguments": flat["script_args"],
-        "Selector": flat["selector"],
+        "Script": flat.script,
+        "Arguments": flat.script_args,
+        "Selector": flat.selector,
         "Inputs": ", ".join(f"{name}: {spec}" for name, spec in workload.inputs),
-        "Parameters": count(flat["parameters"]),
+        "Parameters": count(flat.parameters),
         "Labels": ", ".join(f"{key}: {' '.join(values)}" for key, values in workload.labels),
-        "Did": flat["did"].replace("+", ", "),
-        "Graphs": count(flat["graphs"]),
+        "Did": flat.did.replace("+", ", "),
+        "Graphs": count(flat.graphs),
         "Graph breaks": "; ".join(record.coverage.graph_breaks),
         "Chips": "; ".join(record.coverage.parallel),
         "Programs": ", ".join(f"{fingerprint[:16]} ({steps} Steps)" for fingerprint, steps in record.programs),
         "Compile stages": stages,
-        "Settings": flat["settings"],
-        "Failure": flat["failure"],
+        "Settings": flat.settings,
+        "Failure": flat.failure,
         "Machine": ", ".join(f"{name} {value}" for name, value in record.environment),
-        "Made": flat["created"],
+        "Made": flat.created,
         "Record": entry.id,
     }
 
@@ -164,7 +164,7 @@ def _ops(board: Board, entry: Entry, record: Record) -> None:
         st.markdown("**What happened to the model's ATen ops**")
         explorer_charts.show_op_states(rows)
     with text:
-        totals = {s: sum(r["count"] for r in rows if r["state"] == s) for s in ("converted", "removed", "host")}
+        totals = {s: sum(r.count for r in rows if r.state == s) for s in ("converted", "removed", "host")}
         theme.tiles(
             [
                 theme.Tile("Converted", f"{totals['converted']:,}", note="to calls of the device", tone="good"),
@@ -173,7 +173,7 @@ def _ops(board: Board, entry: Entry, record: Record) -> None:
             ]
         )
     tables.show(
-        variation_rows(record),
+        list(map(vars, variation_rows(record))),
         [
             Column("aten", "ATen op", width="medium"),
             Column("state", "State", width="small"),
@@ -223,18 +223,16 @@ def _accuracy(board: Board, entry: Entry, record: Record) -> None:
         Column("source", "Line"),
         Column("reason", "Reason", width="large"),
     ]
-    for compared in rows:
-        compared["verdict"] = "✓ close" if compared["passed"] else "✘ off"
     st.subheader("Outputs")
-    tables.show([r for r in rows if r["scope"] == "output"], columns, _name(entry, "outputs"))
-    steps = [r for r in rows if r["scope"] == "step"]
+    tables.show([_compared(r) for r in rows if r.scope == "output"], columns, _name(entry, "outputs"))
+    steps = [r for r in rows if r.scope == "step"]
     if not steps:
         _none("No Steps were compared", "This Record is of a run that compared outputs only.", entry, "check")
         return
     with st.container(border=True):
         st.markdown("**PCC per module**")
         modules = by_module(steps)
-        explorer_charts.show_module_pcc(modules, steps[0]["threshold"])
+        explorer_charts.show_module_pcc(modules, steps[0].threshold)
         more = f" The lowest 24 of {len(modules)} modules." if len(modules) > 24 else ""
         st.caption(f"The lowest of each module's Steps.{more}")
     tables.show(
@@ -243,24 +241,27 @@ def _accuracy(board: Board, entry: Entry, record: Record) -> None:
         _name(entry, "modules"),
     )
     st.subheader("Steps")
-    tables.show(sorted(steps, key=lambda r: (r["pcc"] is not None, r["pcc"] or 0)), columns, _name(entry, "steps"))
+    lowest_first = sorted(steps, key=lambda r: (r.pcc is not None, r.pcc or 0))
+    tables.show(list(map(_compared, lowest_first)), columns, _name(entry, "steps"))
 
 
-def by_module(steps: Sequence[Row]) -> list[Row]:
+def _compared(compared: ComparisonRow) -> Cells:
+    return {**vars(compared), "verdict": "✓ close" if compared.passed else "✘ off"}
+
+
+def by_module(steps: Sequence[ComparisonRow]) -> list[Cells]:
     """The lowest PCC of the Steps of each module, the lowest module first."""
-    groups: dict[str, list[Row]] = {}
+    groups: dict[str, list[ComparisonRow]] = {}
     for step in steps:
-        groups.setdefault(step["module"], []).append(step)
-    rows = [
+        groups.setdefault(step.module, []).append(step)
+    rows: list[Cells] = [
         {
             "module": module,
-            "steps": len(found),
-            **{
-                key: min((r[key] for r in found if r[key] is not None), default=None)
-                for key in ("pcc", "accumulated_pcc")
-            },
+            "steps": len(compared),
+            "pcc": lowest(step.pcc for step in compared),
+            "accumulated_pcc": lowest(step.accumulated_pcc for step in compared),
         }
-        for module, found in groups.items()
+        for module, compared in groups.items()
     ]
     return sorted(rows, key=lambda r: (r["pcc"] is not None, r["pcc"] or 0))
 
@@ -295,9 +296,9 @@ def _timings(board: Board, entry: Entry, record: Record) -> None:
             "benchmark",
         )
         return
-    rows = [
-        {**flat, "conditions": ", ".join(f"{name} {value}" for name, value in timing.conditions)}
-        for flat, timing in zip(timing_rows(record), record.timings, strict=True)
+    rows: list[dict[str, Any]] = [
+        {**vars(figures), "conditions": ", ".join(f"{name} {value}" for name, value in timing.conditions)}
+        for figures, timing in zip(timing_rows(record), record.timings, strict=True)
     ]
     for kind in KINDS:
         some = [
@@ -328,7 +329,7 @@ def _none(title: str, text: str, entry: Entry, verb: str = "benchmark") -> None:
 
 
 def _name(entry: Entry, what: str) -> str:
-    return f"{entry.row['model']}-{what}"
+    return f"{entry.row.model}-{what}"
 
 
 SECTIONS: dict[str, Callable[[Board, Entry, Record], None]] = {

@@ -12,10 +12,10 @@ import streamlit as st
 from proveout.app import data, explorer_charts, links, tables, theme
 from proveout.app.data import Board, Entry
 from proveout.app.options import store, typed
-from proveout.app.tables import Column
+from proveout.app.tables import Cells, Column
 from proveout.columns.column import OnBoard
 from proveout.columns.table import on_board
-from proveout.columns.words import STATUS, Row, pcc_text
+from proveout.columns.words import STATUS, pcc_text
 from proveout.types import Kind
 from proveout.words import counted
 
@@ -59,14 +59,13 @@ class Wanted:
 
     def takes(self, entry: Entry) -> bool:
         flat = entry.row
-        text = " ".join(
-            str(flat[k]) for k in ("model", "script", "class_name", "labels", "reason", "failure", "machine")
-        )
+        words = (flat.model, flat.script, flat.class_name, flat.labels, flat.reason, flat.failure, flat.machine)
+        text = " ".join(words)
         return (
             all(word in text.lower() for word in self.text.lower().split())
-            and (not self.statuses or flat["status"] in self.statuses)
-            and (not self.devices or flat["device"] in self.devices)
-            and (not self.kind or flat["compiled_kind"] == self.kind)
+            and (not self.statuses or flat.status in self.statuses)
+            and (not self.devices or flat.device in self.devices)
+            and (not self.kind or flat.compiled_kind == self.kind)
         )
 
 
@@ -109,15 +108,15 @@ def chosen(board: Board, wanted: Wanted) -> list[Entry]:
 def _sort_value(entry: Entry, key: str) -> float | str | None:
     if key.endswith("_ms"):
         return entry.latency_ms(key.removesuffix("_ms"))
-    value: float | str | None = entry.coverage if key == "coverage" else entry.row[key]
+    value: float | str | None = entry.coverage if key == "coverage" else getattr(entry.row, key)
     return value.lower() if isinstance(value, str) else value
 
 
-def _row(board: Board, entry: Entry) -> Row:
+def _row(board: Board, entry: Entry) -> Cells:
     flat, history = entry.row, board.history(entry)
     trends = {f"{kind}_trend": [t for e in history if (t := e.latency_ms(kind)) is not None] for kind in KINDS}
     return {
-        **flat,
+        **vars(flat),
         **{c.key: c.value(flat) for c in FLAT if c.value},
         **{name: values if len(values) > 1 else None for name, values in trends.items()},
         "id": entry.id,
@@ -126,10 +125,10 @@ def _row(board: Board, entry: Entry) -> Row:
 
 def _tiles(board: Board) -> None:
     rows = [e.row for e in board.entries]
-    counts = {status: sum(r["status"] == status for r in rows) for status in STATUS}
-    before, remain = (sum(r[key] or 0 for r in rows) for key in ("ops_before", "ops_remain"))
-    lowest = min((r["pcc"] for r in rows if r["pcc"] is not None), default=None)
-    models = len({(r["model"], r["script"]) for r in rows})
+    counts = {status: sum(r.status == status for r in rows) for status in STATUS}
+    before, remain = sum(r.ops_before or 0 for r in rows), sum(r.ops_remain or 0 for r in rows)
+    lowest = min((r.pcc for r in rows if r.pcc is not None), default=None)
+    models = len({(r.model, r.script) for r in rows})
     tiles = [
         theme.Tile("Models", f"{models:,}", note=counted(len(rows), "Record")),
         theme.Tile("Passed", f"{counts['passed']:,}", tone="good"),
@@ -158,9 +157,9 @@ def _unreadable(board: Board) -> None:
 def _filter(board: Board) -> Wanted:
     """The filter's widgets. Each is bound to the parameter of its key, so every view has an address."""
     rows = [e.row for e in board.entries]
-    statuses = [words.words for s, words in STATUS.items() if any(r["status"] == s for r in rows)]
-    devices = sorted({r["device"] for r in rows})
-    kinds = [k for k in KINDS if any(r["compiled_kind"] == k for r in rows)]
+    statuses = [words.words for s, words in STATUS.items() if any(r.status == s for r in rows)]
+    devices = sorted({r.device for r in rows})
+    kinds = [k for k in KINDS if any(r.compiled_kind == k for r in rows)]
     bound = links.BOUND
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         text = st.text_input(
@@ -195,7 +194,7 @@ def _follow(selected: object, entries: Sequence[Entry]) -> None:
             left, right = ticked
             links.link("Compare the two", "compare", icon=":material/compare_arrows:", left=left.id, right=right.id)
         for entry in ticked[:4]:
-            links.link(entry.row["model"], "model", icon=":material/search_insights:", record=entry.id)
+            links.link(entry.row.model, "model", icon=":material/search_insights:", record=entry.id)
 
 
 def _latencies(entries: Sequence[Entry]) -> None:

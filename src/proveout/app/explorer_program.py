@@ -34,16 +34,16 @@ MOST_BOXES = 1500
 def command(verb: str, entry: Entry) -> str:
     """What to type for a Record of the same model, device and settings; empty for a model of no script."""
     flat = entry.row
-    if not flat["script"]:
+    if not flat.script:
         return ""
-    picked = f"{flat['script']}::{flat['selector']}" if flat["selector"] else flat["script"]
-    info = describe(flat["device"])
+    picked = f"{flat.script}::{flat.selector}" if flat.selector else flat.script
+    info = describe(flat.device)
     usual = to_json(settings_for(info.name) if info is not None else Settings())
     changed = [
         f"{k}={v}" for k, v in _settings(entry).items() if v != usual.get(k) and isinstance(v, (str, int, float))
     ]
-    words = ["proveout", verb, picked, "--device", flat["device"]]
-    words += ["--script-args", flat["script_args"]] if flat["script_args"] else []
+    words = ["proveout", verb, picked, "--device", flat.device]
+    words += ["--script-args", flat.script_args] if flat.script_args else []
     words += ["--weights", weights] if (weights := data.record(entry).job.workload.weights) else []
     words += [
         word for text in changed for word in ("--set", text.replace("=True", "=true").replace("=False", "=false"))
@@ -51,12 +51,12 @@ def command(verb: str, entry: Entry) -> str:
     if options().cache_dir:
         words += ["--cache-dir", str(options().cache_dir)]
     if verb == "perf":
-        words += ["-o", f"perf/{flat['model'].replace('::', '.')}"]
+        words += ["-o", f"perf/{flat.model.replace('::', '.')}"]
     return shlex.join(words)
 
 
 def _settings(entry: Entry) -> dict[str, object]:
-    values: dict[str, object] = json.loads(entry.row["settings"])
+    values: dict[str, object] = json.loads(entry.row.settings)
     return values
 
 
@@ -68,8 +68,8 @@ def _programs(board: Board, entry: Entry) -> list[Recorded]:
         return programs
     if not entry.programs:
         theme.empty("There is no Program", "This run compiled nothing for a chip: it failed before, or ran elsewhere.")
-    elif (info := describe(entry.row["device"])) is None or info.times != "modelled":
-        theme.empty("No modelled chip", f"{entry.row['device']} has no model of time and memory. Use a sim device.")
+    elif (info := describe(entry.row.device)) is None or info.times != "modelled":
+        theme.empty("No modelled chip", f"{entry.row.device} has no model of time and memory. Use a sim device.")
     else:
         again = command("perf", entry)
         says = (
@@ -84,7 +84,7 @@ def _programs(board: Board, entry: Entry) -> list[Recorded]:
 def memory(board: Board, entry: Entry, record: Record) -> None:
     """Peaks from the Record; what lies where at every Step from its Programs."""
     use, flat = record.memory, entry.row
-    if flat["l1_peak_bytes"] is not None:
+    if flat.l1_peak_bytes is not None:
         share = use.l1_peak_per_core_bytes / use.l1_per_core_bytes if use.l1_per_core_bytes else 0.0
         theme.tiles(
             [
@@ -127,7 +127,7 @@ def memory(board: Board, entry: Entry, record: Record) -> None:
         Column("dram_bytes", "DRAM, B", "number", "localized"),
         Column("refused", "Does not fit", width="large"),
     ]
-    tables.show(rows, columns, f"{flat['model']}-memory")
+    tables.show(rows, columns, f"{flat.model}-memory")
 
 
 def performance(board: Board, entry: Entry, record: Record) -> None:
@@ -187,9 +187,9 @@ def performance(board: Board, entry: Entry, record: Record) -> None:
         for row in document["rows"]
     ]
     rows.sort(key=lambda row: -(row["us"] or 0))
-    tables.show(rows, columns, f"{entry.row['model']}-perf")
+    tables.show(rows, columns, f"{entry.row.model}-perf")
     tables.download(
-        "As tt-perf-report reads it", render_csv(sheet), f"{entry.row['model']}-ops_perf_results.csv", "text/csv"
+        "As tt-perf-report reads it", render_csv(sheet), f"{entry.row.model}-ops_perf_results.csv", "text/csv"
     )
     st.subheader("What would save time")
     if not document["advice"]:
@@ -214,7 +214,7 @@ def performance(board: Board, entry: Entry, record: Record) -> None:
             Column("how", "How", width="large"),
             Column("places", "Where", width="large"),
         ],
-        f"{entry.row['model']}-advice",
+        f"{entry.row.model}-advice",
     )
 
 
@@ -227,11 +227,11 @@ def graph(board: Board, entry: Entry, record: Record) -> None:
 
     one = _picked(programs)
     nodes = program_nodes(one.program)
-    svg = draw(nodes, f"{entry.row['model']} on {one.device}")
+    svg = draw(nodes, f"{entry.row.model} on {one.device}")
     st.caption(f"{counted(len(nodes), 'box', 'boxes')}. Hover over one for its call, its module and the model's line.")
     with st.container(horizontal=True):
-        tables.download("Download SVG", svg, f"{entry.row['model']}-graph.svg", "image/svg+xml")
-        tables.download("Program as text", str(one.program), f"{entry.row['model']}-program.txt", "text/plain")
+        tables.download("Download SVG", svg, f"{entry.row.model}-graph.svg", "image/svg+xml")
+        tables.download("Program as text", str(one.program), f"{entry.row.model}-program.txt", "text/plain")
     if len(nodes) > MOST_BOXES:
         theme.empty("A large graph", f"{len(nodes):,} boxes are more than a page draws well: download the SVG.")
         return

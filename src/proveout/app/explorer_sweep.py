@@ -108,13 +108,13 @@ def _over_time(state: State) -> None:
     board = data.board(store().folder)
     until = state.updated if state.ended else "9"
     finished = sorted(
-        (e for e in board.entries if state.started <= e.row["created"] <= until), key=lambda e: e.row["created"]
+        (e for e in board.entries if state.started <= e.row.created <= until), key=lambda e: e.row.created
     )
     if len(finished) < 2:
         return
     figure = go.Figure()
     for status, name, colour in (("passed", "passed", theme.GOOD), ("failed", "failed", theme.BAD)):
-        some = [e.row["created"] for e in finished if (e.row["status"] == "passed") == (status == "passed")]
+        some = [e.row.created for e in finished if (e.row.status == "passed") == (status == "passed")]
         if some:
             counts = list(range(1, len(some) + 1))
             line = {"color": colour, "shape": "hv"}

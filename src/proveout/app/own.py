@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -17,10 +18,12 @@ import streamlit as st
 from proveout.app import links, tables, theme
 from proveout.app.children import Children
 from proveout.app.commands import Command, CommandLine
+from proveout.app.figures import TONES, call_tiles
 from proveout.app.options import store
 from proveout.app.tables import Column
 from proveout.capture.scripts import corpora_folder
-from proveout.columns.words import count, number, pcc_text, status_words
+from proveout.columns.table import Row, row_of
+from proveout.columns.words import count, status_words
 from proveout.devices.registry import devices, find
 from proveout.errors import EnvironmentFault
 from proveout.folders import file_name
@@ -33,7 +36,6 @@ LARGEST_SCRIPT = 2 << 20
 """Bytes of an uploaded script."""
 PROCESSES = 256
 """At most, while a script is searched for models; as on the command line."""
-TONES: dict[str, theme.Tone] = {"passed": "good", "failed": "bad", "expected_failure": "warn", "partial": "warn"}
 
 
 @dataclass(frozen=True)
@@ -341,35 +343,30 @@ def _picked(workloads: list[dict[str, Any]]) -> list[str]:
 def _results(records: list[dict[str, Any]]) -> None:
     """Each model's figures, and the way into the explorer."""
     for outcome in records:
-        flat, path = outcome, Path(outcome["file"])
+        flat, path = row_of(outcome), Path(outcome["file"])
         words = status_words(flat)
         with st.container(border=True):
             theme.row(
-                f"<b>{escape(flat['model'])}</b>",
-                theme.badge(f"{words.mark} {words.words}", TONES.get(flat["status"], "plain")),
-                theme.badge(flat["device"]),
+                f"<b>{escape(flat.model)}</b>",
+                theme.badge(f"{words.mark} {words.words}", TONES[flat.status]),
+                theme.badge(flat.device),
             )
-            if flat["reason"]:
-                (st.error if flat["status"] == "failed" else st.warning)(flat["reason"], icon=":material/report:")
+            if flat.reason:
+                (st.error if flat.status == "failed" else st.warning)(flat.reason, icon=":material/report:")
             theme.tiles(list(_tiles(flat)))
             place = f"{path.parent.name}/{path.stem}"
             with st.container(horizontal=True):
                 links.link("Open in the explorer", "model", icon=":material/search_insights:", record=place)
-                if flat["l1_peak_bytes"] is not None:
+                if flat.l1_peak_bytes is not None:
                     links.link("Its time", "model", icon=":material/timer:", record=place, section="Performance")
                     links.link("Its graph", "model", icon=":material/account_tree:", record=place, section="Graph")
 
 
-def _tiles(flat: dict[str, Any]) -> Any:
-    for name, key in (("Compiled", "compiled"), ("CPU, eager mode", "original")):
-        if flat[f"{key}_ms"] is not None:
-            kind = flat[f"{key}_kind"]
-            yield theme.Tile(name, number(flat[f"{key}_ms"]) or "", "ms", f"a call, median; {kind}", kind)
-    if flat["pcc"] is not None:
-        yield theme.Tile("PCC", pcc_text(flat["pcc"]) or "", note="lowest of the outputs", tone=TONES[flat["status"]])
-    if flat["ops_before"]:
-        left = flat["ops_remain"]
-        note = f"of {counted(flat['ops_before'], 'ATen op')}"
+def _tiles(flat: Row) -> Iterator[theme.Tile]:
+    yield from call_tiles(flat, "CPU, eager mode")
+    if flat.ops_before:
+        left = flat.ops_remain
+        note = f"of {counted(flat.ops_before, 'ATen op')}"
         yield theme.Tile("On the host", f"{left}", note=note, tone="warn" if left else "good")
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import streamlit as st
 
 from proveout.columns.column import Shape
-from proveout.columns.words import NOT_RUN, STATUS, Row
+from proveout.columns.words import NOT_RUN, STATUS
 from proveout.folders import file_name
 from proveout.report.cells import render
 
@@ -23,6 +23,10 @@ STATUS_COLOURS = {f"{w.mark} {w.words}": COLOURS.get(status, "gray") for status,
     f"{NOT_RUN.mark} {NOT_RUN.words}": "blue"
 }
 """A status as the board writes it, and its colour."""
+
+
+Cells = Mapping[str, Any]
+"""One line of a table: its values by the columns' keys."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ class Column:
 
 
 def show(
-    rows: Sequence[Row], columns: Sequence[Column], name: str, *, select: tuple[str, ...] = (), key: str | None = None
+    rows: Sequence[Cells], columns: Sequence[Column], name: str, *, select: tuple[str, ...] = (), key: str | None = None
 ) -> Any:
     """Draw a table above its download button; columns that say nothing are left out. With `select` (Streamlit's
     selection modes), gives what is selected."""
@@ -60,7 +64,7 @@ def show(
     return chosen
 
 
-def lines(rows: Sequence[Row], columns: Sequence[Column], name: str) -> None:
+def lines(rows: Sequence[Cells], columns: Sequence[Column], name: str) -> None:
     """A short table that is read, not sorted: it wraps instead of scrolling, so that a phone shows every column."""
     head = "".join(f"<th>{escape(c.title)}</th>" for c in columns)
     cells = [[escape(str(flat.get(c.key) or "–")) for c in columns] for flat in rows]
@@ -77,7 +81,7 @@ def download(label: str, text: str | bytes, name: str, mime: str) -> None:
     )
 
 
-def render_csv(rows: Sequence[Row], columns: Sequence[Column]) -> str:
+def render_csv(rows: Sequence[Cells], columns: Sequence[Column]) -> str:
     """All columns and all digits; lists with spaces between."""
     return render([[c.key for c in columns], *([_plain(flat.get(c.key)) for c in columns] for flat in rows)])
 

@@ -9,11 +9,12 @@ from pathlib import Path
 from proveout.cli.output import colour, emit, emit_json, note
 from proveout.cli.progress import Progress
 from proveout.cli.request import Request, check, chosen_scripts
+from proveout.columns.parts import fallback_rows
 from proveout.devices.registry import DEFAULT, HOST, find
 from proveout.errors import EnvironmentFault, UsageError
 from proveout.report.tables import terminal
 from proveout.runtimes import check_runtime
-from proveout.store import Store, fallback_rows
+from proveout.store import Store
 from proveout.sweep import Local, Result, Workers, sweep
 from proveout.sweep.cluster import Cluster
 from proveout.types import Do, Explain, Record, Runtime, Sequenced, Tune
@@ -75,7 +76,7 @@ def present(
     failed = sum(result.failed for result in results)
     if request.as_json:
         records = [
-            {**r.row, "file": str(r.path), "from_cache": r.from_cache, "fallbacks": fallback_rows(r.record)}
+            {**vars(r.row), "file": str(r.path), "from_cache": r.from_cache, "fallbacks": fallback_rows(r.record)}
             | ({"trust": r.record.trust} if r.record.trust else {})
             for r in results
         ]
@@ -86,7 +87,7 @@ def present(
         emit("\n".join([terminal.table(rows, colour=colour()), *terminal.reasons(rows), *lines]))
         old = sum(result.from_cache for result in results)
         again = " (run again with --rebuild always)" if old else ""
-        for made_up in sorted({row["random_weights"] for row in rows if row["random_weights"]}):
+        for made_up in sorted({row.random_weights for row in rows if row.random_weights}):
             note(f"{made_up}: random weights, not the published ones")
         note(f"cache {store.folder}: {len(results) - old} new, {old} read{again}")
     return 1 if failed else 0

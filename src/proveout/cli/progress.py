@@ -64,8 +64,8 @@ class Progress:
 
     def done(self, what: str, result: Result, seconds: float) -> None:
         how = "from the cache" if result.from_cache else f"{seconds:.1f} s"
-        line = f"{result.row['model']} on {result.row['device']}: {status_words(result.row).words} ({how})"
-        self.step(what, f"{line}: {result.row['reason']}" if result.row["reason"] else line)
+        line = f"{result.row.model} on {result.row.device}: {status_words(result.row).words} ({how})"
+        self.step(what, f"{line}: {result.row.reason}" if result.row.reason else line)
 
     def _end(self, what: str, line: str) -> None:
         if what in self._now:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
-from proveout.columns.words import NOTHING, Row, plain
+from proveout.columns.words import NOTHING, plain
 from proveout.types import Record
+
+if TYPE_CHECKING:
+    from proveout.columns.table import Row
+
+T = TypeVar("T")
 
 Place = Literal["terminal", "markdown", "html"]
 Shape = Literal["text", "name", "status", "number", "pcc", "share", "trend"]
@@ -40,7 +47,7 @@ class Shown:
 
     def value(self, flat: Row) -> str:
         """The value alone, or what stands for none."""
-        return (self.show(flat) if self.show else plain(flat[self.key])) or self.empty
+        return (self.show(flat) if self.show else plain(getattr(flat, self.key))) or self.empty
 
     def text(self, flat: Row) -> str:
         """The value with its kind: `0.42 (modelled)`."""
@@ -49,8 +56,8 @@ class Shown:
 
     def kind_words(self, flat: Row) -> str:
         """Where the value comes from; a modelled chip's host is measured, where it has a part in a call."""
-        both = self.kind == "compiled_kind" and flat.get("host_part_ms") is not None
-        return "modelled + measured host" if both else flat[self.kind]
+        both = self.kind == "compiled_kind" and flat.host_part_ms is not None
+        return "modelled + measured host" if both else str(getattr(flat, self.kind))
 
 
 @dataclass(frozen=True)
@@ -75,12 +82,27 @@ class OnBoard:
 class Column:
     """One flat column of a Record."""
 
-    name: str
-    sql: str
-    """Its type in the SQL table `records`."""
     read: Callable[[Record], Any]
     """None is unknown."""
     shown: tuple[Shown, ...] = ()
     """Its columns in the table of models; SQL, CSV and JSON have it in any case."""
     board: tuple[OnBoard, ...] | None = None
     """Its columns on the explorer's board; None shows there what the table of models shows."""
+    name: str = ""
+    sql: str = ""
+    """Its type in the SQL table `records`; the field of `Row` says both."""
+
+
+def column(read: Callable[[Record], T], shown: tuple[Shown, ...] = (), board: tuple[OnBoard, ...] | None = None) -> T:
+    """A field of `Row` with its Column; typed as what it reads, as `dataclasses.field` is."""
+    return cast(T, dataclasses.field(metadata={"column": Column(read, shown, board)}))
+
+
+SQL: dict[Any, str] = {str: "varchar", int: "bigint", float: "double", bool: "boolean", tuple[str, ...]: "varchar[]"}
+
+
+def sql_type(hint: Any) -> str:
+    """A field's type in SQL, where every column may be unknown."""
+    if get_origin(hint) in (Union, types.UnionType):
+        (hint,) = (kind for kind in get_args(hint) if kind is not type(None))
+    return "varchar" if get_origin(hint) is Literal else SQL[hint]

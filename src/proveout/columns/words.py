@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING
 
 from proveout.types import Record, Status, Timing
 
-Row = dict[str, Any]
-"""A Record's flat columns by name; None is unknown."""
+if TYPE_CHECKING:
+    from proveout.columns.table import Row
 
 NOTHING = "N/A"
 
@@ -59,7 +59,7 @@ def weakness(record: Record, timing: Timing) -> str:
 
 def status_words(flat: Row) -> StatusWords:
     """How a Record's status is shown."""
-    return NOT_RUN if flat["status"] == "passed" and flat["did"] == "compile" else STATUS[flat["status"]]
+    return NOT_RUN if flat.status == "passed" and flat.did == "compile" else STATUS[flat.status]
 
 
 def number(value: float | None, digits: int = 3) -> str | None:
@@ -94,27 +94,26 @@ def pcc_text(value: float | None) -> str | None:
 def called(flat: Row) -> str:
     """A model's name, what its script was given, which may be another size, and how it was served: `bert --small`,
     `Net b8 n1 w2`."""
-    return " ".join(filter(None, (flat["model"], flat["script_args"], flat["load"])))
+    return " ".join(filter(None, (flat.model, flat.script_args, flat.load)))
 
 
 def corpus(flat: Row) -> str:
     """The folder that a model's script lies in."""
-    return PurePath(flat["script"]).parent.name
+    return PurePath(flat.script).parent.name
 
 
 def numbers(flat: Row) -> str:
     """What was chosen about numbers: `bfloat16 fast`, `bfloat16 bfloat8_b weights faithful`."""
-    weights = f"{flat['weights']} weights" if flat["weights"] != "same" else None
-    runtime = flat["runtime"] if flat["runtime"] != "proveout" else None
-    return " ".join(filter(None, (flat["precision"], weights, flat["numerics"], runtime)))
+    weights = f"{flat.weights} weights" if flat.weights != "same" else None
+    runtime = flat.runtime if flat.runtime != "proveout" else None
+    return " ".join(filter(None, (flat.precision, weights, flat.numerics, runtime)))
 
 
 def off_host(flat: Row) -> float | None:
     """Share of ATen ops that are off the host."""
-    before, remain = flat["ops_before"], flat["ops_remain"]
-    return (before - remain) / before if before else None
+    return (flat.ops_before - (flat.ops_remain or 0)) / flat.ops_before if flat.ops_before else None
 
 
 def latency_ms(flat: Row, kind: str) -> float | None:
     """Median time of a call of the compiled model, where it is of this kind."""
-    return flat["compiled_ms"] if flat["compiled_kind"] == kind else None
+    return flat.compiled_ms if flat.compiled_kind == kind else None

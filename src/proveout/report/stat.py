@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from proveout.columns.words import Row
 from proveout.errors import EnvironmentFault
 from proveout.report.cells import render
 from proveout.report.drawing.histogram import histogram
@@ -45,7 +44,7 @@ def write_reports(dumps: Sequence[Dump], folder: Path) -> list[Path]:
     return list(texts)
 
 
-def node_counts(dumps: Iterable[Dump], phase: Phase) -> list[Row]:
+def node_counts(dumps: Iterable[Dump], phase: Phase) -> list[dict[str, object]]:
     """How many nodes each op has, and in how many models; the most frequent first."""
     counts: Counter[str] = Counter()
     models: Counter[str] = Counter()
@@ -70,7 +69,7 @@ def _nodes(dump: Dump, phase: Phase) -> Iterator[Node]:
     return (node for graph in dump.graphs if graph.phase == phase for node in graph.nodes)
 
 
-def _csv(columns: Sequence[str], rows: Iterable[Row]) -> str:
+def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
     return render([list(columns), *([row[name] for name in columns] for row in rows)])
 
 

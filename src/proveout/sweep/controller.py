@@ -232,7 +232,7 @@ class _Sweep:
     def failed(self, job: Job, discovery: Discovery) -> Result:
         """The Record of a script that gave no model: the one that is there, where nothing was run again."""
         old = known(self.plan.store, job, self.plan.rebuild, self.workers.anywhere) if discovery.from_cache else None
-        if old is not None and old.row["reason"] == discovery.error:
+        if old is not None and old.row.reason == discovery.error:
             return old
         return keep(self.plan.store, _script_failure(job, discovery))
 

@@ -92,10 +92,10 @@ def as_asked(answer: Any, task: Task) -> Any:
     if isinstance(answer, Discovery) and answer.script != script:
         workloads = tuple(dataclasses.replace(w, script=script) for w in answer.workloads)
         return dataclasses.replace(answer, script=script, workloads=workloads)
-    if isinstance(answer, Result) and isinstance(task, Prove) and answer.row["script"] != script:
+    if isinstance(answer, Result) and isinstance(task, Prove) and answer.row.script != script:
         record = dataclasses.replace(read_record(answer.path), job=task.job)
         Store(task.store).write_at(answer.path, record)
-        return dataclasses.replace(answer, row={**answer.row, "script": script})
+        return dataclasses.replace(answer, row=dataclasses.replace(answer.row, script=script))
     return answer
 
 

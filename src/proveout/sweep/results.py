@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from proveout.columns.table import row
-from proveout.columns.words import Row
+from proveout.columns.table import Row, row
 from proveout.prove import settle
 from proveout.store import Store, read_record
 from proveout.types import Job, Record
@@ -28,7 +27,7 @@ class Result:
 
     @property
     def failed(self) -> bool:
-        return self.row["status"] in ("failed", "partial")
+        return self.row.status in ("failed", "partial")
 
     @property
     def record(self) -> Record:

@@ -125,9 +125,9 @@ class Noted:
     def done(self, what: str, result: Result, seconds: float) -> None:
         state, flat = self.state, result.row
         failures = state.failures
-        if flat["status"] != "passed" and len(failures) < MOST_FAILURES:
+        if flat.status != "passed" and len(failures) < MOST_FAILURES:
             place = f"{result.path.parent.name}/{result.path.stem}"
-            failures = (*failures, Failure(flat["model"], flat["device"], flat["status"], flat["reason"], place))
+            failures = (*failures, Failure(flat.model, flat.device, flat.status, flat.reason, place))
         self._change(
             running=_without(state.running, what),
             num_done=state.num_done + 1,

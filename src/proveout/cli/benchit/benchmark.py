@@ -189,7 +189,7 @@ def _opset(opset: int | None) -> int | None:
 
 def _resumed(request: Request) -> Request:
     """The scripts that no Record in the cache is of."""
-    tried = {entry.row["script"] for entry in entries(Store(request.cache_dir))}
+    tried = {entry.row.script for entry in entries(Store(request.cache_dir))}
     chosen = chosen_scripts(request.scripts, request.search_dir, request.all_scripts, request.labels)
     left = [
         f"{script}{'::' + ','.join(hashes) if hashes else ''}" for script, hashes in chosen if str(script) not in tried

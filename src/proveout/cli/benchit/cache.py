@@ -15,6 +15,7 @@ from proveout.cli.options import Json
 from proveout.cli.output import emit, emit_json, note
 from proveout.cli.verbs import cache as ours
 from proveout.coding import to_json
+from proveout.columns.table import row
 from proveout.columns.words import status_words
 from proveout.errors import UsageError
 from proveout.store import Store
@@ -131,7 +132,7 @@ def _in_full(build: str, records: list[Record]) -> str:
 
 
 def _status(record: Record) -> str:
-    words = status_words({"status": record.status, "did": "+".join(record.job.do)}).words
+    words = status_words(row(record)).words
     return f"successful_build ({words})" if record.status in ("passed", "expected_failure") else f"failed ({words})"
 
 

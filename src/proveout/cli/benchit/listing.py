@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from proveout.columns.table import row
 from proveout.columns.words import status_words
 from proveout.devices.registry import HOST
 from proveout.store import read_record
@@ -64,7 +65,7 @@ def _outcome(record: Record) -> list[str]:
         return [f"Status:\t\tModel successfully built! (compiled{f': {files}' if files else ''})"]
     timing = record.timing("eager" if job.runtime == "eager" else "compiled")
     timing = timing or record.timing("eager" if job.runtime == "eager" else "simulation")
-    words = status_words({"status": record.status, "did": "+".join(job.do)}).words
+    words = status_words(row(record)).words
     if timing is None:
         return [f"Status:\t\t{words} on {job.device}"]
     facts = dict(record.environment)
@@ -98,4 +99,4 @@ def of_results(results: Sequence[Result]) -> list[tuple[Workload, Record | None]
 
 
 def documents(results: Sequence[Result]) -> list[dict[str, Any]]:
-    return [{**r.row, "file": str(r.path), "from_cache": r.from_cache} for r in results]
+    return [{**vars(r.row), "file": str(r.path), "from_cache": r.from_cache} for r in results]

@@ -116,17 +116,17 @@ def _submit(sbatch: str, job: Path, name: str, timeout_s: float, folder: Path) -
 
 def _show(request: Request, store: Store, scripts: Sequence[str], started: float, refused: Sequence[str]) -> int:
     """The Records of these scripts: those made since then, or else those that were there."""
-    listed = [entry for entry in entries(store) if entry.row["script"] in scripts]
+    listed = [entry for entry in entries(store) if entry.row.script in scripts]
     fresh = [entry for entry in listed if entry.path.stat().st_mtime >= started - 1]
     shown = fresh or listed
-    failed = len(refused) + sum(entry.row["status"] in ("failed", "partial") for entry in shown)
+    failed = len(refused) + sum(entry.row.status in ("failed", "partial") for entry in shown)
     if request.as_json:
-        rows = [{**entry.row, "file": str(entry.path)} for entry in shown]
+        rows = [{**vars(entry.row), "file": str(entry.path)} for entry in shown]
         emit_json({"verb": "benchmark", "cache": str(store.folder), "failed": failed, "records": rows})
     else:
         records = [read_record(entry.path) for entry in shown]
         emit(listing([(record.job.workload, record) for record in records], store.folder))
-    missing = sorted({Path(s).name for s in scripts} - {Path(entry.row["script"]).name for entry in listed})
+    missing = sorted({Path(s).name for s in scripts} - {Path(entry.row.script).name for entry in listed})
     if missing:
         note(
             f"no Record yet of {', '.join(missing)} in {store.folder}: its jobs' output is in {store.folder / 'slurm'};"

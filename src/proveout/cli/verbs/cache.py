@@ -79,16 +79,19 @@ def _list(store: Store, names: list[str], as_json: bool, request: dict[str, Any]
         titles = ("Model", "Device", "Did", "Status", "Made", "Machine", "Size", "Key")
         lines = [
             (
-                *(e.row[k] for k in ("model", "device", "did")),
+                e.row.model,
+                e.row.device,
+                e.row.did,
                 status_words(e.row).words,
-                *(e.row[k] for k in ("created", "machine")),
+                e.row.created,
+                e.row.machine,
                 _size(e.num_bytes),
-                e.row["key"],
+                e.row.key,
             )
             for e in listed
         ]
         emit(grid(titles, lines, colour()) if lines else "No Records.")
-    return {"records": [{**e.row, "file": str(e.path), "bytes": e.num_bytes} for e in listed]}
+    return {"records": [{**vars(e.row), "file": str(e.path), "bytes": e.num_bytes} for e in listed]}
 
 
 def _print(store: Store, names: list[str], as_json: bool, request: dict[str, Any]) -> dict[str, Any]:
@@ -103,8 +106,8 @@ def _print(store: Store, names: list[str], as_json: bool, request: dict[str, Any
 
 def _in_full(entry: Entry) -> str:
     record = record_of(entry)
-    lines = [f"{key:18}{value}" for key, value in entry.row.items() if value not in (None, "")]
-    lines += [f"{name:18}{value}" for name, value in record.environment if name not in entry.row]
+    lines = [f"{key:18}{value}" for key, value in vars(entry.row).items() if value not in (None, "")]
+    lines += [f"{name:18}{value}" for name, value in record.environment if name not in vars(entry.row)]
     lines.append(f"{'file':18}{entry.path}")
     if record.log:
         lines += ["log", *(f"  {line}" for line in record.log.splitlines())]

@@ -245,9 +245,9 @@ def run_once(job: Job) -> Record:
 
 def _kept(name: str, text: str, request: Request) -> Competitor | None:
     """A result of the cache, by its key or by its name as reports print it: `Net b8 n1 w2`."""
-    kept = [e for e in entries(Store(request.cache_dir)) if text in (e.row["key"], called(e.row))]
+    kept = [e for e in entries(Store(request.cache_dir)) if text in (e.row.key, called(e.row))]
     if len(kept) > 1:
-        keys = ", ".join(f"{e.row['key']} ({e.row['device']})" for e in kept)
+        keys = ", ".join(f"{e.row.key} ({e.row.device})" for e in kept)
         raise UsageError(f"{text!r} is {len(kept)} results of the cache; choose one by its key: {keys}.")
     if not kept:
         return None

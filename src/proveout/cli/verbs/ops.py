@@ -66,10 +66,7 @@ def _called(name: str, cache_dir: str | None, as_json: bool) -> int:
         emit_json({"cache": str(store.folder), "variations": rows})
     else:
         titles = ("ATen op", "Called with", "State", "Count", "Models", "PCC", "Reason")
-        cells = [
-            (r["aten"], r["inputs"], r["state"], r["count"], len(r["models"]), pcc_text(r["pcc"]), r["reason"])
-            for r in rows
-        ]
+        cells = [(r.aten, r.inputs, r.state, r.count, len(r.models), pcc_text(r.pcc), r.reason) for r in rows]
         emit(grid(titles, cells, colour()))
         note(f"cache {store.folder}: {len(rows)} variations")
     return 0

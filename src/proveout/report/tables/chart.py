@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from proveout.columns.words import Row, called, number
+from proveout.columns.table import Row
+from proveout.columns.words import called, number
 from proveout.report.drawing.element import Html, el, join
 from proveout.types import Kind
 
@@ -25,11 +26,11 @@ LINEAR_UP_TO = 50.0
 
 def bars(rows: Sequence[Row]) -> Html:
     """The slowest models of each kind, measured ones first; empty when no model has a compiled time."""
-    timed = sorted((r for r in rows if r["compiled_ms"]), key=lambda r: (-r["compiled_ms"], r["model"], r["key"]))
-    shown = [r for kind in KINDS for r in [r for r in timed if r["compiled_kind"] == kind][:MOST_BARS]]
+    timed = sorted((r for r in rows if r.compiled_ms), key=lambda r: (-_ms(r), r.model, r.key))
+    shown = [r for kind in KINDS for r in [r for r in timed if r.compiled_kind == kind][:MOST_BARS]]
     if not shown:
         return Html("")
-    share = _scale([r["compiled_ms"] for r in shown])
+    share = _scale([_ms(r) for r in shown])
     notes = ["Median time of one call, in ms."]
     if share.logarithmic:
         notes.append("Logarithmic scale.")
@@ -40,7 +41,7 @@ def bars(rows: Sequence[Row]) -> Html:
         "svg",
         el("defs", _hatch()),
         *(_grid_line(decade, share, height) for decade in (_decades(shown) if share.logarithmic else ())),
-        *(_bar(flat, LINE * index, share(flat["compiled_ms"])) for index, flat in enumerate(shown)),
+        *(_bar(flat, LINE * index, share(_ms(flat))) for index, flat in enumerate(shown)),
         width="100%",
         height=height + AXIS,
         role="img",
@@ -55,6 +56,11 @@ def bars(rows: Sequence[Row]) -> Html:
         class_="card",
         id="chart",
     )
+
+
+def _ms(flat: Row) -> float:
+    """Its bar's length: only timed rows have one."""
+    return flat.compiled_ms or 0.0
 
 
 def _scale(values: Sequence[float]) -> _Share:
@@ -78,7 +84,7 @@ class _Share:
 
 
 def _decades(rows: Sequence[Row]) -> list[float]:
-    exponents = [math.log10(r["compiled_ms"]) for r in rows]
+    exponents = [math.log10(_ms(r)) for r in rows]
     return [10.0**e for e in range(math.floor(min(exponents)), math.floor(max(exponents)) + 1)]
 
 
@@ -89,12 +95,12 @@ def _grid_line(value: float, share: _Share, height: int) -> Html:
 
 
 def _bar(flat: Row, y: int, width: float) -> Html:
-    kind = flat["compiled_kind"]
-    label = f"{number(flat['compiled_ms'])} ms {kind}"
+    kind = flat.compiled_kind
+    label = f"{number(flat.compiled_ms)} ms {kind}"
     return el(
         "g",
-        el("title", f"{called(flat)} on {flat['device']}: {label}"),
-        el("text", called(flat), el("tspan", f"  {flat['device']}", class_="dim"), x=0, y=y + 14),
+        el("title", f"{called(flat)} on {flat.device}: {label}"),
+        el("text", called(flat), el("tspan", f"  {flat.device}", class_="dim"), x=0, y=y + 14),
         el("rect", x=0, y=y + 19, width=f"{width:.2f}%", height=14, rx=3, class_=f"bar {kind}"),
         el("text", label, x=f"{width:.2f}%", dx=6, y=y + 30, class_="value"),
     )

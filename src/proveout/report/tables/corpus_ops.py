@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from proveout.columns.words import Row, count, pcc_text
+from proveout.columns.parts import VariationRow, lowest, variation_rows
+from proveout.columns.words import count, pcc_text
 from proveout.report.tables.rows import OP_STATE, Report
 from proveout.report.tables.text import escape, table
-from proveout.store import variation_rows
-from proveout.types import Record
+from proveout.types import OpState, Record
 
 SUMMARY_COLUMNS = {
     "aten op": "The ATen op, with its overload.",
@@ -35,41 +37,73 @@ MOST_VARIATIONS = 20
 """Of one op in Markdown, most called first; the CSV has them all."""
 
 
-def variations(records: Iterable[Record], name: str = "") -> list[Row]:
+@dataclass(frozen=True)
+class CorpusVariation(VariationRow):
+    """One way in which models call an op."""
+
+    models: tuple[str, ...]
+    """By name."""
+
+
+@dataclass(frozen=True)
+class CorpusOp:
+    """What became of an op's nodes over all models."""
+
+    aten: str
+    converted: int
+    removed: int
+    host: int
+    models: int
+    host_models: int
+    variations: int
+    pcc: float | None
+
+    @property
+    def figures(self) -> tuple[int, ...]:
+        """In the order of the columns."""
+        return (self.converted, self.removed, self.host, self.models, self.variations)
+
+
+def variations(records: Iterable[Record], name: str = "") -> list[CorpusVariation]:
     """Every way in which an op with `name` in its own name is called, by op, then by how often."""
-    merged: dict[tuple[str, ...], Row] = {}
+    ways: dict[tuple[str, OpState, str, str], list[tuple[VariationRow, str]]] = {}
     for record in records:
         for row in variation_rows(record):
-            if name in row["aten"]:
-                key = tuple(row[k] for k in ("aten", "state", "reason", "inputs"))
-                seen = merged.setdefault(key, {**row, "count": 0, "pcc": None, "models": set()})
-                seen["count"] += row["count"]
-                seen["models"].add(record.job.workload.name)
-                seen["pcc"] = _lowest((seen["pcc"], row["pcc"]))
-    rows = sorted(merged.values(), key=lambda r: (r["aten"], -r["count"], r["inputs"], r["state"], r["reason"]))
-    return [{**row, "models": sorted(row["models"])} for row in rows]
+            if name in row.aten:
+                way = (row.aten, row.state, row.reason, row.inputs)
+                ways.setdefault(way, []).append((row, record.job.workload.name))
+    rows = [
+        CorpusVariation(
+            *way,
+            sum(row.count for row, _ in calls),
+            lowest(row.pcc for row, _ in calls),
+            tuple(sorted({model for _, model in calls})),
+        )
+        for way, calls in ways.items()
+    ]
+    return sorted(rows, key=lambda r: (r.aten, -r.count, r.inputs, r.state, r.reason))
 
 
-def summary(records: Sequence[Record]) -> list[Row]:
+def summary(records: Sequence[Record]) -> list[CorpusOp]:
     """One row an op; those that most models have on the host come first."""
-    by_op: dict[str, Row] = {}
+    by_op: dict[str, list[VariationRow]] = {}
+    models, host_models = Counter[str](), Counter[str]()
     for record in records:
-        callers: set[str] = set()
-        for row in variation_rows(record):
-            seen = by_op.setdefault(
-                row["aten"],
-                {"aten": row["aten"], **dict.fromkeys(OP_STATE, 0), "models": 0, "host_models": 0, "variations": set(),
-                 "pcc": None},
-            )  # fmt: skip
-            seen[row["state"]] += row["count"]
-            seen["variations"].add(row["inputs"])
-            seen["pcc"] = _lowest((seen["pcc"], row["pcc"]))
-            seen["models"] += row["aten"] not in callers
-            callers.add(row["aten"])
-        for aten in {op.aten for op in record.coverage.on_host}:
-            by_op[aten]["host_models"] += 1
-    rows = [{**row, "variations": len(row["variations"] - {""})} for row in by_op.values()]
-    return sorted(rows, key=lambda r: (-r["host_models"], -r["host"], -r["models"], r["aten"]))
+        rows = variation_rows(record)
+        for row in rows:
+            by_op.setdefault(row.aten, []).append(row)
+        models.update({row.aten for row in rows})
+        host_models.update({op.aten for op in record.coverage.on_host})
+    ops = [_op(aten, rows, models[aten], host_models[aten]) for aten, rows in by_op.items()]
+    return sorted(ops, key=lambda op: (-op.host_models, -op.host, -op.models, op.aten))
+
+
+def _op(aten: str, rows: Sequence[VariationRow], models: int, host_models: int) -> CorpusOp:
+    nodes = Counter[OpState]()
+    for row in rows:
+        nodes[row.state] += row.count
+    ways, pcc = {row.inputs for row in rows} - {""}, lowest(row.pcc for row in rows)
+    return CorpusOp(aten, nodes["converted"], nodes["removed"], nodes["host"], models, host_models, len(ways), pcc)
 
 
 def render_csv(report: Report) -> str:
@@ -78,17 +112,17 @@ def render_csv(report: Report) -> str:
     writer = csv.DictWriter(out, list(VARIATION_COLUMNS), lineterminator="\n")
     writer.writeheader()
     for row in variations(report.records):
-        writer.writerow({**row, "models": len(row["models"]), "first_model": row["models"][0]})
+        writer.writerow({**vars(row), "models": len(row.models), "first_model": row.models[0]})
     return out.getvalue()
 
 
 def render_markdown(report: Report) -> str:
     """The op table over all models, then each op's most frequent variations, folded."""
     rows = summary(report.records)
-    called: dict[str, list[Row]] = {}
+    called: dict[str, list[CorpusVariation]] = {}
     for row in variations(report.records):
-        if row["inputs"]:
-            called.setdefault(row["aten"], []).append(row)
+        if row.inputs:
+            called.setdefault(row.aten, []).append(row)
     parts = [
         "## Ops over all models",
         "Those that most models have on the host come first.",
@@ -97,32 +131,27 @@ def render_markdown(report: Report) -> str:
         "\n".join(f"**{name}**: {explain}  " for name, explain in SUMMARY_COLUMNS.items()),
         "## Input variations per op",
         f"At most the {MOST_VARIATIONS} most frequent of each op; `ops.csv` has all of them.",
-        *(_variations(row["aten"], called[row["aten"]]) for row in rows if row["aten"] in called),
+        *(_variations(row.aten, called[row.aten]) for row in rows if row.aten in called),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _cells(row: Row) -> list[str]:
-    figures = (*(row[state] for state in ("converted", "removed", "host")), row["models"], row["variations"])
-    return [f"`{row['aten']}`", *(count(n) or "" for n in figures), pcc_text(row["pcc"]) or ""]
+def _cells(op: CorpusOp) -> list[str]:
+    return [f"`{op.aten}`", *(count(n) or "" for n in op.figures), pcc_text(op.pcc) or ""]
 
 
-def _variations(aten: str, rows: Sequence[Row]) -> str:
+def _variations(aten: str, rows: Sequence[CorpusVariation]) -> str:
     cells = [
         [
-            escape(row["inputs"]),
-            OP_STATE[row["state"]].symbol,
-            str(row["count"]),
-            str(len(row["models"])),
-            pcc_text(row["pcc"]) or "",
-            escape(row["reason"]),
+            escape(row.inputs),
+            OP_STATE[row.state].symbol,
+            str(row.count),
+            str(len(row.models)),
+            pcc_text(row.pcc) or "",
+            escape(row.reason),
         ]
         for row in rows[:MOST_VARIATIONS]
     ]
     titles = ["called with", "status", "count", "models", "PCC", "reason"]
     body = table(titles, cells, [False, False, True, True, True, False])
     return f"<details><summary><code>{aten}</code>: {len(rows):,}</summary>\n\n{body}\n\n</details>"
-
-
-def _lowest(values: Iterable[float | None]) -> float | None:
-    return min((value for value in values if value is not None), default=None)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 from proveout.coding import digest, to_json
+from proveout.columns.parts import comparison_rows, fallback_rows, op_rows, timing_rows, variation_rows
 from proveout.folders import file_name
 from proveout.report.cells import render
 from proveout.report.tables.rows import Report
-from proveout.store import TABLES, comparison_rows, fallback_rows, op_rows, timing_rows, variation_rows
+from proveout.store import TABLES
 from proveout.types import SCHEMA, Record
 
 
@@ -16,7 +17,7 @@ def render_csv(report: Report) -> str:
     """Flat columns; a file that could not be read is a row with the status `unreadable`."""
     columns = list(TABLES["records"])
     bad = [{"key": path, "status": "unreadable", "reason": reason} for path, reason in report.unreadable]
-    return render([columns, *([row.get(name) for name in columns] for row in (*report.rows, *bad))])
+    return render([columns, *([row.get(name) for name in columns] for row in (*map(vars, report.rows), *bad))])
 
 
 OP_COLUMNS = {
@@ -32,7 +33,7 @@ OP_COLUMNS = {
 
 def render_ops_csv(record: Record) -> str:
     """The op report of one model: a row for each op, state, reason and input variation."""
-    return render([list(OP_COLUMNS), *([row[name] for name in OP_COLUMNS] for row in variation_rows(record))])
+    return render([list(OP_COLUMNS), *([getattr(row, name) for name in OP_COLUMNS] for row in variation_rows(record))])
 
 
 def page_name(record: Record) -> str:
@@ -47,7 +48,7 @@ def render_json(report: Report) -> str:
         "schema": SCHEMA,
         "records": [
             {
-                **flat,
+                **vars(flat),
                 "ops": op_rows(record),
                 "variations": variation_rows(record),
                 "timings": timing_rows(record),

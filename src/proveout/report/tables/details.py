@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proveout.columns.words import NOTHING, Row, called, count, number, numbers, pcc_text, status_words
+from proveout.columns.parts import VariationRow, comparison_rows, op_rows, timing_rows, variation_rows
+from proveout.columns.table import Row
+from proveout.columns.words import NOTHING, called, count, number, numbers, pcc_text, status_words
 from proveout.report.drawing.element import Html, el, join
 from proveout.report.tables.data import page_name
 from proveout.report.tables.ledger import caveat, figures, heading, sentences
 from proveout.report.tables.rows import OP_STATE, Report, promised, script_name
-from proveout.store import comparison_rows, op_rows, timing_rows, variation_rows
 from proveout.types import Record
 
 LOWEST_STEPS = 10
@@ -36,18 +37,18 @@ def badge(kind: str, words: str | None = None) -> Html:
 def status_chip(flat: Row) -> Html:
     """A status in a symbol, a word and a colour."""
     words = status_words(flat)
-    return el("span", f"{words.mark} {words.words}", class_=f"status {flat['status']}")
+    return el("span", f"{words.mark} {words.words}", class_=f"status {flat.status}")
 
 
 def _model(record: Record, flat: Row, anchor: str) -> Html:
     summary = el(
         "summary",
         el("b", called(flat)),
-        el("span", f"{flat['device']} · {numbers(flat)}", class_="hint"),
+        el("span", f"{flat.device} · {numbers(flat)}", class_="hint"),
         status_chip(flat),
     )
     content = join(
-        el("p", flat["reason"], class_=f"reason {flat['status']}") if flat["reason"] else "",
+        el("p", flat.reason, class_=f"reason {flat.status}") if flat.reason else "",
         _facts(record, flat),
         _section("Op conversion", _ops(record)),
         _section("Fallback ledger", _ledger(record)),
@@ -71,21 +72,21 @@ def _section(title: str, content: Html) -> Html:
 
 def _facts(record: Record, flat: Row) -> Html:
     facts = {
-        "Script": script_name(flat),
-        "Class": flat["class_name"],
-        "Selector": flat["selector"],
+        "Script": script_name(flat.script),
+        "Class": flat.class_name,
+        "Selector": flat.selector,
         "Inputs": ", ".join(f"{name}: {spec}" for name, spec in record.job.workload.inputs),
         "Labels": ", ".join(f"{key}: {' '.join(values)}" for key, values in record.job.workload.labels),
-        "Parameters": count(flat["parameters"]),
-        "Did": flat["did"].replace("+", ", "),
-        "Graphs": count(flat["graphs"]),
-        "Compile time": f"{number(flat['compile_s'])} s" if flat["compile_s"] is not None else None,
-        "DRAM peak (modelled)": _megabytes(flat["dram_peak_bytes"]),
-        "Weights on the device (modelled)": _megabytes(flat["weight_bytes"]),
-        "Fits in memory (modelled)": None if flat["fits"] is None else ("yes" if flat["fits"] else "no"),
-        "Failure class": flat["failure"],
-        "Machine": flat["machine"],
-        "Made": flat["created"],
+        "Parameters": count(flat.parameters),
+        "Did": flat.did.replace("+", ", "),
+        "Graphs": count(flat.graphs),
+        "Compile time": f"{number(flat.compile_s)} s" if flat.compile_s is not None else None,
+        "DRAM peak (modelled)": _megabytes(flat.dram_peak_bytes),
+        "Weights on the device (modelled)": _megabytes(flat.weight_bytes),
+        "Fits in memory (modelled)": None if flat.fits is None else ("yes" if flat.fits else "no"),
+        "Failure class": flat.failure,
+        "Machine": flat.machine,
+        "Made": flat.created,
     }
     return el(
         "dl",
@@ -99,39 +100,39 @@ def _megabytes(value: int | None) -> str | None:
 
 
 def _ops(record: Record) -> Html:
-    called: dict[tuple[str, ...], list[Row]] = {}
+    called: dict[tuple[str, ...], list[VariationRow]] = {}
     for variation in variation_rows(record):
-        called.setdefault((variation["aten"], variation["state"], variation["reason"]), []).append(variation)
+        called.setdefault((variation.aten, variation.state, variation.reason), []).append(variation)
     return _grid(
         ["ATen op", "Status", "Count", "Reason", "Input variations"],
         [
             [
-                el("code", op["aten"]),
+                el("code", op.aten),
                 el(
                     "span",
-                    f"{OP_STATE[op['state']].mark} {OP_STATE[op['state']].words}",
-                    class_=f"op {op['state']}",
+                    f"{OP_STATE[op.state].mark} {OP_STATE[op.state].words}",
+                    class_=f"op {op.state}",
                 ),
-                str(op["count"]),
-                op["reason"],
-                _variations(called[op["aten"], op["state"], op["reason"]]),
+                str(op.count),
+                op.reason,
+                _variations(called[op.aten, op.state, op.reason]),
             ]
             for op in op_rows(record)
         ],
     )
 
 
-def _variations(rows: Sequence[Row]) -> Html:
+def _variations(rows: Sequence[VariationRow]) -> Html:
     """How many ways an op was called; unfolded, each with its count and lowest PCC."""
     lines = [
         el(
             "li",
-            f"{v['count']} × ",
-            el("code", v["inputs"]),
-            f" PCC {pcc_text(v['pcc'])}" if v["pcc"] is not None else "",
+            f"{v.count} × ",
+            el("code", v.inputs),
+            f" PCC {pcc_text(v.pcc)}" if v.pcc is not None else "",
         )
         for v in rows
-        if v["inputs"]
+        if v.inputs
     ]
     return el("details", el("summary", str(len(lines))), el("ul", *lines)) if lines else Html("")
 
@@ -154,27 +155,27 @@ def _said(word: str, text: str) -> Html:
 
 def _comparisons(record: Record) -> Html:
     comparisons = comparison_rows(record)
-    outputs = [c for c in comparisons if c["scope"] == "output"]
+    outputs = [c for c in comparisons if c.scope == "output"]
     steps = sorted(
-        (c for c in comparisons if c["scope"] == "step"),
-        key=lambda c: (c["pcc"] is not None, c["pcc"] or 0, c["name"]),
+        (c for c in comparisons if c.scope == "step"),
+        key=lambda c: (c.pcc is not None, c.pcc or 0, c.name),
     )
     shown = outputs + steps[:LOWEST_STEPS]
     table = _grid(
         ["Tensor", "Verdict", "PCC", "At least", "Relative L2", "Max |Δ|", "Reason"],
         [
             [
-                join(f"{c['scope']} ", el("code", c["name"])),
+                join(f"{c.scope} ", el("code", c.name)),
                 el(
                     "span",
-                    "✓ close" if c["passed"] else "✘ off",
-                    class_=f"op {'converted' if c['passed'] else 'host'}",
+                    "✓ close" if c.passed else "✘ off",
+                    class_=f"op {'converted' if c.passed else 'host'}",
                 ),
-                pcc_text(c["pcc"]) or NOTHING,
-                number(c["threshold"]) or "0",
-                number(c["rel_l2"]) or NOTHING,
-                number(c["max_abs"]) or NOTHING,
-                c["reason"],
+                pcc_text(c.pcc) or NOTHING,
+                number(c.threshold) or "0",
+                number(c.rel_l2) or NOTHING,
+                number(c.max_abs) or NOTHING,
+                c.reason,
             ]
             for c in shown
         ],
@@ -199,19 +200,16 @@ def _timings(record: Record) -> Html:
         ],
         [
             [
-                figures["what"],
-                badge(figures["kind"]),
-                figures["device"],
-                *(
-                    number(figures[k] / 1e6) if figures[k] is not None else NOTHING
-                    for k in ("median_ns", "mean_ns", "p95_ns")
-                ),
+                row.what,
+                badge(row.kind),
+                row.device,
+                *(NOTHING if ns is None else number(ns / 1e6) for ns in (row.median_ns, row.mean_ns, row.p95_ns)),
                 promised(timing),
-                str(figures["n"]),
+                str(row.n),
                 f"{timing.verdict}: {timing.why}" if timing.why else timing.verdict,
                 ", ".join(f"{name} {value}" for name, value in timing.conditions),
             ]
-            for figures, timing in zip(timing_rows(record), record.timings, strict=True)
+            for row, timing in zip(timing_rows(record), record.timings, strict=True)
         ],
     )
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath
 
 from proveout.columns.column import Shown
-from proveout.columns.words import NOTHING, STATUS, Row, called, numbers, pcc_text
+from proveout.columns.table import Row
+from proveout.columns.words import NOTHING, STATUS, called, numbers, pcc_text
 from proveout.report.drawing.assets import SCRIPT, STYLE
 from proveout.report.drawing.element import Html, el, join
 from proveout.report.tables.chart import bars
@@ -15,9 +16,6 @@ from proveout.report.tables.details import badge, details, status_chip
 from proveout.report.tables.ops_section import ops
 from proveout.report.tables.rows import COLUMNS, Report, columns_for, counts, unreadable_lines
 from proveout.words import counted
-
-FOUND_BY = ("script", "selector", "labels", "failure", "did", "machine")
-"""What the filter finds a row by, beside what it shows."""
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 """The browser itself refuses any request that this page could make."""
@@ -55,7 +53,9 @@ def render(report: Report) -> str:
 
 
 def _subtitle(rows: Sequence[Row]) -> str:
-    models, devices, machines = (sorted({str(r[key]) for r in rows} - {""}) for key in ("model", "device", "machine"))
+    models, devices, machines = (
+        sorted(names - {""}) for names in ({r.model for r in rows}, {r.device for r in rows}, {r.machine for r in rows})
+    )
     parts = [counted(len(models), "model"), ", ".join(devices)]
     return " · ".join([*(part for part in parts if part), *([f"made on {', '.join(machines)}"] if machines else [])])
 
@@ -66,11 +66,11 @@ def _summary(report: Report) -> Html:
         for status, n in counts(report).items()
         if n or status in ("passed", "failed")
     ]
-    before = sum(r["ops_before"] or 0 for r in report.rows)
+    before = sum(r.ops_before or 0 for r in report.rows)
     if before:
-        remain = sum(r["ops_remain"] or 0 for r in report.rows)
+        remain = sum(r.ops_remain or 0 for r in report.rows)
         tiles.append(_tile(f"{100 * (before - remain) / before:.1f} %", "of ops off the host", "plain"))
-    lowest = min((r["pcc"] for r in report.rows if r["pcc"] is not None), default=None)
+    lowest = min((r.pcc for r in report.rows if r.pcc is not None), default=None)
     if lowest is not None:
         tiles.append(_tile(pcc_text(lowest) or "", "lowest PCC", "plain"))
     if report.unreadable:
@@ -101,11 +101,11 @@ def _models(report: Report) -> Html:
         el(
             "tr",
             *(_cell(column, flat, page) for column in columns),
-            data_status=flat["status"],
-            data_device=flat["device"],
-            data_kind=flat["compiled_kind"] or "none",
+            data_status=flat.status,
+            data_device=flat.device,
+            data_kind=flat.compiled_kind or "none",
             data_model=page,
-            data_find=" ".join(str(flat[key]) for key in FOUND_BY),
+            data_find=" ".join((flat.script, flat.selector, flat.labels, flat.failure, flat.did, flat.machine)),
         )
         for page, flat in zip(map(page_name, report.records), rows, strict=True)
     ]
@@ -119,8 +119,8 @@ def _models(report: Report) -> Html:
 
 
 def _toolbar(rows: Sequence[Row], columns: Sequence[Shown]) -> Html:
-    choices = {name: sorted({str(r[name]) for r in rows if r[name]}) for name in ("status", "device", "compiled_kind")}
-    statuses = [(status, words.words) for status, words in STATUS.items() if status in choices["status"]]
+    statuses = [(status, words.words) for status, words in STATUS.items() if status in {r.status for r in rows}]
+    devices, kinds = {r.device for r in rows if r.device}, {r.compiled_kind for r in rows if r.compiled_kind}
     return el(
         "div",
         el(
@@ -131,8 +131,8 @@ def _toolbar(rows: Sequence[Row], columns: Sequence[Shown]) -> Html:
             aria_label="Filter",
         ),
         _choice("status", "All statuses", statuses),
-        _choice("device", "All devices", [(d, d) for d in choices["device"]]),
-        _choice("kind", "Measured and modelled", [(k, f"Only {k}") for k in choices["compiled_kind"]]),
+        _choice("device", "All devices", [(d, d) for d in sorted(devices)]),
+        _choice("kind", "Measured and modelled", [(k, f"Only {k}") for k in sorted(kinds)]),
         _choice("sort", "Sort by …", [(str(i), c.short) for i, c in enumerate(columns)]),
         el("output", id="shown"),
         class_="toolbar",
@@ -154,8 +154,8 @@ def _heading(column: Shown) -> Html:
 
 
 def _cell(column: Shown, flat: Row, page: str) -> Html:
-    value = column.value(flat)
-    kind = flat[column.kind] if column.kind else None
+    value, raw = column.value(flat), getattr(flat, column.key)
+    kind = getattr(flat, column.kind) if column.kind else None
     if column.key in RICH_CELLS:
         content = RICH_CELLS[column.key](flat, page)
     else:
@@ -166,7 +166,7 @@ def _cell(column: Shown, flat: Row, page: str) -> Html:
         content,
         class_=" ".join(filter(None, (_align(column), "none" if value == NOTHING else "", f"col-{column.key}"))),
         data_label=column.short,
-        data_sort="" if flat[column.key] is None else flat[column.key],
+        data_sort="" if raw is None else raw,
         data_group=kind,
     )
 
@@ -174,16 +174,16 @@ def _cell(column: Shown, flat: Row, page: str) -> Html:
 def _model_cell(flat: Row, page: str) -> Html:
     lines = [
         el("a", called(flat), href=f"#{page}"),
-        el("small", flat["class_name"] or PurePath(flat["script"]).name),
+        el("small", flat.class_name or PurePath(flat.script).name),
     ]
-    if flat["reason"]:
-        lines.append(el("small", flat["reason"], class_=f"reason {flat['status']}"))
+    if flat.reason:
+        lines.append(el("small", flat.reason, class_=f"reason {flat.status}"))
     return join(*lines)
 
 
 RICH_CELLS: dict[str, Callable[[Row, str], Html]] = {
     "model": _model_cell,
-    "device": lambda flat, _: join(flat["device"], el("small", numbers(flat))),
+    "device": lambda flat, _: join(flat.device, el("small", numbers(flat))),
     "status": lambda flat, _: status_chip(flat),
 }
 """The columns that show more than their text, by key."""

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from proveout.columns.words import NOTHING, Row, called, corpus, count, number, numbers, pcc_text, status_words
+from proveout.columns.parts import comparison_rows, op_rows, timing_rows, variation_rows
+from proveout.columns.table import Row
+from proveout.columns.words import NOTHING, called, corpus, count, number, numbers, pcc_text, status_words
 from proveout.report.tables.data import OP_COLUMNS, page_name
 from proveout.report.tables.ledger import caveat, figures, heading
 from proveout.report.tables.rows import OP_STATE, Report, columns_for, interval, promised, script_name, unreadable_lines
 from proveout.report.tables.text import escape, table
-from proveout.store import comparison_rows, op_rows, timing_rows, variation_rows
 from proveout.types import META, Record
 from proveout.words import counted
 
@@ -60,15 +61,15 @@ def planned_models(report: Report) -> list[str]:
     rows = []
     for record, flat in zip(report.records, report.rows, strict=True):
         compiled = next((t for t in record.timings if t.kind == "modelled"), None)
-        megabytes = [_megabytes(flat[key]) for key in ("weight_bytes", "dram_peak_bytes", "l1_peak_bytes")]
-        known = flat["ops_before"] is not None and flat["status"] == "passed"
-        fits = ("yes" if flat["fits"] else "no") if known and flat["l1_peak_bytes"] is not None else ""
-        figures = [count(flat[key]) or "" if known else "" for key in ("ops_before", "ops_remain", "transfers")]
+        megabytes = [_megabytes(size) for size in (flat.weight_bytes, flat.dram_peak_bytes, flat.l1_peak_bytes)]
+        known = flat.ops_before is not None and flat.status == "passed"
+        fits = ("yes" if flat.fits else "no") if known and flat.l1_peak_bytes is not None else ""
+        figures = [count(n) or "" if known else "" for n in (flat.ops_before, flat.ops_remain, flat.transfers)]
         times = [number(compiled.median_ns / 1e6) or "", interval(compiled) or ""] if compiled else ["", ""]
-        names = [escape(called(flat)), escape(corpus(flat)), escape(flat["device"]), count(flat["parameters"]) or ""]
-        rows.append([*names, *figures, *megabytes, fits, *times, escape(flat["reason"])])
+        names = [escape(called(flat)), escape(corpus(flat)), escape(flat.device), count(flat.parameters) or ""]
+        rows.append([*names, *figures, *megabytes, fits, *times, escape(flat.reason)])
     numeric = [name not in ("Model", "Corpus", "Device", "Fits", "Reason") for name in PLANNED_COLUMNS]
-    done = sum(flat["status"] == "passed" for flat in report.rows)
+    done = sum(flat.status == "passed" for flat in report.rows)
     return [
         "## Models at their true size, planned",
         f"{done} of {counted(len(rows), 'model')} planned from shapes alone (`compile --dry-run --weights meta`): "
@@ -102,17 +103,18 @@ def at_a_glance(report: Report) -> list[str]:
     groups: dict[tuple[str, str], list[Row]] = {}
     results: dict[tuple[str, str], set[object]] = {}
     for record, flat in zip(report.records, report.rows, strict=True):
-        groups.setdefault((corpus(flat), flat["device"]), []).append(flat)
-        results.setdefault((corpus(flat), flat["device"]), set()).add(result_of(record, flat))
+        groups.setdefault((corpus(flat), flat.device), []).append(flat)
+        results.setdefault((corpus(flat), flat.device), set()).add(result_of(record, flat))
     rows = []
     for (folder, device), rows_of_group in sorted(groups.items()):
-        ran = [flat for flat in rows_of_group if flat["status"] == "passed" and flat["did"] != "compile"]
-        pcc = min((flat["pcc"] for flat in ran if flat["pcc"] is not None), default=None)
-        before, remain = (sum(flat[key] or 0 for flat in rows_of_group) for key in ("ops_before", "ops_remain"))
-        expected = sum(flat["status"] == "expected_failure" for flat in rows_of_group)
-        compiled = sum(flat["status"] == "passed" for flat in rows_of_group) - len(ran)
+        ran = [flat for flat in rows_of_group if flat.status == "passed" and flat.did != "compile"]
+        pcc = min((flat.pcc for flat in ran if flat.pcc is not None), default=None)
+        before = sum(flat.ops_before or 0 for flat in rows_of_group)
+        remain = sum(flat.ops_remain or 0 for flat in rows_of_group)
+        expected = sum(flat.status == "expected_failure" for flat in rows_of_group)
+        compiled = sum(flat.status == "passed" for flat in rows_of_group) - len(ran)
         share = f"{100 * (before - remain) / before:.1f}" if before else ""
-        failed = sum(flat["status"] in ("failed", "partial") for flat in rows_of_group)
+        failed = sum(flat.status in ("failed", "partial") for flat in rows_of_group)
         numbers_ = (len(rows_of_group), len(results[folder, device]), len(ran), failed, expected, compiled)
         counts = [count(n) or "0" for n in numbers_]
         rows.append([escape(folder), escape(device), *counts, pcc_text(pcc) or "", share])
@@ -135,7 +137,7 @@ def result_of(record: Record, flat: Row) -> object:
     """What makes a result another one: the Programs that ran, the device and the settings; of a model without a
     Program, the model."""
     programs = tuple(fingerprint for fingerprint, _ in record.programs)
-    return programs or (flat["model"], flat["script"]), flat["device"], flat["settings"], flat["did"]
+    return programs or (flat.model, flat.script), flat.device, flat.settings, flat.did
 
 
 def supported_models(report: Report, pages: str) -> list[str]:
@@ -171,22 +173,22 @@ def op_status(report: Report, pages: str) -> list[str]:
     if pages:
         parts.append("\n".join(f"**{name}**: {explain}  " for name, explain in OP_COLUMNS.items()))
     for record, flat in zip(report.records, report.rows, strict=True):
-        parts += [f"#### {_link(record, flat, pages)} on {escape(flat['device'])}", _ops(record)]
+        parts += [f"#### {_link(record, flat, pages)} on {escape(flat.device)}", _ops(record)]
     return parts
 
 
 def render_model(record: Record, flat: Row) -> str:
     """The page of one model."""
     facts = {
-        "Status": f"{status_words(flat).symbol} {flat['reason']}",
-        "Device": f"{flat['device']} {numbers(flat)}",
-        "Script": script_name(flat),
-        "Class": flat["class_name"],
+        "Status": f"{status_words(flat).symbol} {flat.reason}",
+        "Device": f"{flat.device} {numbers(flat)}",
+        "Script": script_name(flat.script),
+        "Class": flat.class_name,
         "Inputs": ", ".join(f"{name}: {spec}" for name, spec in record.job.workload.inputs),
         "Labels": ", ".join(f"{key}: {' '.join(values)}" for key, values in record.job.workload.labels),
-        "Parameters": count(flat["parameters"]),
-        "Machine": flat["machine"],
-        "Made": flat["created"],
+        "Parameters": count(flat.parameters),
+        "Machine": flat.machine,
+        "Made": flat.created,
     }
     columns = [c for c in columns_for("markdown", [flat]) if c.key not in ("model", "device", "status", "reason")]
     rows = [[name, escape(value.strip())] for name, value in facts.items() if value]
@@ -216,14 +218,14 @@ def _section(title: str, content: str) -> list[str]:
 
 
 def _ops(record: Record) -> str:
-    ways = Counter((v["aten"], v["state"], v["reason"]) for v in variation_rows(record) if v["inputs"])
+    ways = Counter((v.aten, v.state, v.reason) for v in variation_rows(record) if v.inputs)
     cells = [
         [
-            f"`{op['aten']}`",
-            OP_STATE[op["state"]].symbol,
-            str(op["count"]),
-            str(ways[op["aten"], op["state"], op["reason"]] or ""),
-            escape(op["reason"]),
+            f"`{op.aten}`",
+            OP_STATE[op.state].symbol,
+            str(op.count),
+            str(ways[op.aten, op.state, op.reason] or ""),
+            escape(op.reason),
         ]
         for op in op_rows(record)
     ]
@@ -233,9 +235,9 @@ def _ops(record: Record) -> str:
 
 def _variations(record: Record) -> str:
     cells = [
-        [f"`{v['aten']}`", escape(v["inputs"]), OP_STATE[v["state"]].symbol, str(v["count"]), pcc_text(v["pcc"]) or ""]
+        [f"`{v.aten}`", escape(v.inputs), OP_STATE[v.state].symbol, str(v.count), pcc_text(v.pcc) or ""]
         for v in variation_rows(record)
-        if v["inputs"]
+        if v.inputs
     ]
     titles = ["aten op", "called with", "status", "count", "PCC"]
     return table(titles, cells, [False, False, False, True, True]) if cells else ""
@@ -244,16 +246,16 @@ def _variations(record: Record) -> str:
 def _outputs(record: Record) -> str:
     cells = [
         [
-            escape(c["name"]),
-            "✅" if c["passed"] else "✘",
-            pcc_text(c["pcc"]) or NOTHING,
-            number(c["threshold"]) or "0",
-            number(c["rel_l2"]) or NOTHING,
-            number(c["max_abs"]) or NOTHING,
-            escape(c["reason"]),
+            escape(c.name),
+            "✅" if c.passed else "✘",
+            pcc_text(c.pcc) or NOTHING,
+            number(c.threshold) or "0",
+            number(c.rel_l2) or NOTHING,
+            number(c.max_abs) or NOTHING,
+            escape(c.reason),
         ]
         for c in comparison_rows(record)
-        if c["scope"] == "output"
+        if c.scope == "output"
     ]
     titles = ["output", "close", "PCC", "at least", "relative L2", "max abs", "reason"]
     return table(titles, cells, [False, False, True, True, True, True, False]) if cells else ""
@@ -262,13 +264,13 @@ def _outputs(record: Record) -> str:
 def _timings(record: Record) -> str:
     cells = [
         [
-            t["what"],
-            t["kind"],
-            t["device"],
-            *(number(t[k] / 1e6) or "" if t[k] is not None else NOTHING for k in ("median_ns", "mean_ns", "p95_ns")),
+            t.what,
+            t.kind,
+            t.device,
+            *(NOTHING if ns is None else number(ns / 1e6) or "" for ns in (t.median_ns, t.mean_ns, t.p95_ns)),
             promised(timing) or NOTHING,
-            str(t["n"]),
-            escape(f"{t['verdict']}: {t['why']}" if t["why"] else t["verdict"]),
+            str(t.n),
+            escape(f"{t.verdict}: {t.why}" if t.why else t.verdict),
         ]
         for t, timing in zip(timing_rows(record), record.timings, strict=True)
     ]

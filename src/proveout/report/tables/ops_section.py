@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proveout.columns.words import Row, count, pcc_text
+from proveout.columns.words import count, pcc_text
 from proveout.report.drawing.element import Html, el
-from proveout.report.tables.corpus_ops import SUMMARY_COLUMNS, summary
+from proveout.report.tables.corpus_ops import SUMMARY_COLUMNS, CorpusOp, summary
 from proveout.report.tables.rows import Report
 from proveout.words import counted
 
@@ -21,7 +21,7 @@ def ops(report: Report) -> Html:
     rows = summary(report.records)
     if not rows:
         return Html("")
-    on_host = [row for row in rows if row["host"]]
+    on_host = [row for row in rows if row.host]
     return el(
         "section",
         el("h2", "Ops over all models"),
@@ -32,13 +32,13 @@ def ops(report: Report) -> Html:
     )
 
 
-def _chart(rows: Sequence[Row], total: int) -> Html:
+def _chart(rows: Sequence[CorpusOp], total: int) -> Html:
     shown = rows[:MOST_BARS]
     rest = f" {len(rows) - len(shown)} more are in the table below." if len(rows) > len(shown) else ""
-    most = max(row["host_models"] for row in shown)
+    most = max(row.host_models for row in shown)
     picture = el(
         "svg",
-        *(_bar(row, LINE * index, WIDEST * row["host_models"] / most) for index, row in enumerate(shown)),
+        *(_bar(row, LINE * index, WIDEST * row.host_models / most) for index, row in enumerate(shown)),
         width="100%",
         height=LINE * len(shown),
         role="img",
@@ -48,27 +48,26 @@ def _chart(rows: Sequence[Row], total: int) -> Html:
     return el("figure", el("p", said, class_="hint"), picture)
 
 
-def _bar(row: Row, y: int, width: float) -> Html:
-    models = counted(row["host_models"], "row")
-    label = f"{models}, {counted(row['host'], 'node')}"
+def _bar(row: CorpusOp, y: int, width: float) -> Html:
+    models = counted(row.host_models, "row")
+    label = f"{models}, {counted(row.host, 'node')}"
     return el(
         "g",
-        el("title", f"{row['aten']}: {label}"),
-        el("text", row["aten"], x=0, y=y + 14),
+        el("title", f"{row.aten}: {label}"),
+        el("text", row.aten, x=0, y=y + 14),
         el("rect", x=0, y=y + 19, width=f"{width:.2f}%", height=14, rx=3, class_="bar host"),
         el("text", label, x=f"{width:.2f}%", dx=6, y=y + 30, class_="value"),
     )
 
 
-def _table(rows: Sequence[Row]) -> Html:
+def _table(rows: Sequence[CorpusOp]) -> Html:
     head = el("tr", *(el("th", name, scope="col", title=explain) for name, explain in SUMMARY_COLUMNS.items()))
-    keys = ("converted", "removed", "host", "models", "variations")
     body = [
         el(
             "tr",
-            el("td", el("code", row["aten"])),
-            *(el("td", count(row[key]) or "") for key in keys),
-            el("td", pcc_text(row["pcc"]) or ""),
+            el("td", el("code", row.aten)),
+            *(el("td", count(n) or "") for n in row.figures),
+            el("td", pcc_text(row.pcc) or ""),
         )
         for row in rows
     ]

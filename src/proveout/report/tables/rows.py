@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from proveout.columns.column import Place, Shown
-from proveout.columns.table import row, shown
-from proveout.columns.words import NOTHING, STATUS, Row, StatusWords, number
+from proveout.columns.table import Row, row, shown
+from proveout.columns.words import NOTHING, STATUS, StatusWords, number
 from proveout.errors import UsageError
 from proveout.store import Store
 from proveout.types import PROMISED, OpState, Record, Status, Timing
@@ -50,9 +50,9 @@ def promised(timing: Timing) -> str | None:
     return f"{interval(timing)} ({PROMISED[timing.kind] * 100:.0f} %)" if timing.interval_ns else None
 
 
-def script_name(flat: Row) -> str:
+def script_name(path: str) -> str:
     """A script as seen from the folder the report is made in, where it lies below it: reports travel."""
-    script = PurePath(flat["script"])
+    script = PurePath(path)
     return script.relative_to(Path.cwd()).as_posix() if script.is_relative_to(Path.cwd()) else str(script)
 
 

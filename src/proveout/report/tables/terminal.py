@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from proveout.columns.column import Shown
-from proveout.columns.words import NOTHING, STATUS, Row, number, status_words
+from proveout.columns.table import Row
+from proveout.columns.words import NOTHING, STATUS, number, status_words
 from proveout.report.tables.ledger import caveat, figures, heading, sentences
 from proveout.report.tables.rows import Report, columns_for, interval, unreadable_lines
 from proveout.types import Record
@@ -54,11 +55,7 @@ def table(rows: Sequence[Row], width: int | None = None, colour: bool = False) -
 
 def reasons(rows: Sequence[Row]) -> list[str]:
     """Why each Record that did not simply pass is as it is."""
-    return [
-        f"{STATUS[flat['status']].mark} {flat['model']} on {flat['device']}: {flat['reason']}"
-        for flat in rows
-        if flat["reason"]
-    ]
+    return [f"{STATUS[flat.status].mark} {flat.model} on {flat.device}: {flat.reason}" for flat in rows if flat.reason]
 
 
 def modelled_time(record: Record) -> list[str]:
@@ -155,7 +152,7 @@ def _cell(column: Shown, flat: Row) -> Text:
     from rich.text import Text
 
     if column.key == "status":
-        return Text(status_words(flat).words, style=COLOURS[flat["status"]])
+        return Text(status_words(flat).words, style=COLOURS[flat.status])
     text = column.text(flat)
     return Text(text, style="dim" if text == NOTHING else "")
 

@@ -1,0 +1,21 @@
+"""The figures of one result as tiles: times of a call with their kinds, and the PCC."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from proveout.app import theme
+from proveout.columns.table import Row
+from proveout.columns.words import number, pcc_text
+
+TONES: dict[str, theme.Tone] = {"passed": "good", "failed": "bad", "expected_failure": "warn", "partial": "warn"}
+
+
+def call_tiles(flat: Row, eager: str) -> Iterator[theme.Tile]:
+    """`eager` names the time of the original model."""
+    times = (("Compiled", flat.compiled_ms, flat.compiled_kind), (eager, flat.original_ms, flat.original_kind))
+    for name, ms, kind in times:
+        if ms is not None and kind is not None:
+            yield theme.Tile(name, number(ms) or "", "ms", f"a call, median; {kind}", kind)
+    if flat.pcc is not None:
+        yield theme.Tile("PCC", pcc_text(flat.pcc) or "", note="lowest of the outputs", tone=TONES[flat.status])
