@@ -5,7 +5,7 @@ Sizes of https://huggingface.co/meta-llama/Llama-3.2-3B; paper https://arxiv.org
 Plan it without its weights: proveout generate llm/llama_3_2_3b --dry-run
 """
 
-from proveout.parser import parse
+from proveout.parser import parse, smaller
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -30,15 +30,7 @@ PUBLISHED = dict(
     },
     tie_word_embeddings=True,
 )
-SMALL = dict(
-    vocab_size=1000,
-    hidden_size=128,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    intermediate_size=256,
-    num_key_value_heads=2,
-    head_dim=32,
-)
+SMALL = smaller(PUBLISHED)
 
 torch.manual_seed(0)
 

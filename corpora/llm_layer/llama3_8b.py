@@ -5,7 +5,7 @@ Twice: prefill, on max_seq_length tokens, and decoding, on one token after them.
 Sizes of https://huggingface.co/meta-llama/Meta-Llama-3-8B; paper https://arxiv.org/abs/2407.21783
 """
 
-from proveout.parser import parse
+from proveout.parser import parse, smaller
 
 import torch
 from _layer import ONE_LAYER, DecoderLayer
@@ -20,12 +20,7 @@ PUBLISHED = dict(
     rope_parameters={"rope_type": "default", "rope_theta": 500000.0},
     max_position_embeddings=8192,
 )
-SMALL = dict(
-    hidden_size=128,
-    intermediate_size=256,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-)
+SMALL = smaller(PUBLISHED)
 
 torch.manual_seed(0)
 

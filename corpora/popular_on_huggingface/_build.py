@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from proveout.parser import Arguments
+from proveout.parser import Arguments, smaller
 
 import torch
 import transformers
@@ -36,96 +36,59 @@ def _folder(weights: str, hub_id: str) -> Path:
 
 
 def _config(config_class: type[PretrainedConfig], sizes: dict[str, Any], small: bool) -> PretrainedConfig:
-    if not small:
-        return config_class(**sizes)
-    smaller = dict(SMALL[config_class.__name__])
-    for part in ("text_config", "vision_config"):  # keep what is not a size: the activation, the patch
-        if part in smaller:
-            smaller[part] = sizes.get(part, {}) | smaller[part]
-    return config_class(**sizes | smaller)
+    return config_class(**(small_sizes(config_class.__name__, sizes) if small else sizes))
+
+
+def small_sizes(architecture: str, sizes: dict[str, Any]) -> dict[str, Any]:
+    """A checkpoint's sizes under --small: scaled by the rule for all, then what the architecture needs besides."""
+    small = _merged(_merged(sizes, smaller(sizes)), SMALL[architecture])
+    if "attention_types" in small:  # one kind for each layer, by turns
+        kinds = [["global"], ["local"]]
+        small["attention_types"] = [[kinds[layer % 2], 1] for layer in range(small["num_layers"])]
+    if architecture in ("CLIPConfig", "SiglipConfig"):  # a text's end is the vocabulary's last token
+        small["text_config"]["eos_token_id"] = small["text_config"]["vocab_size"] - 1
+    return small
+
+
+def _merged(sizes: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
+    """The second before the first; configs within them are merged too."""
+    return sizes | {k: _merged(sizes.get(k, {}), v) if isinstance(v, dict) else v for k, v in others.items()}
 
 
 _TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-_VOCABULARY = {"vocab_size": 1000}
-_LAYERS = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 256}
-_ENCODER = {**_VOCABULARY, **_LAYERS}
-_DECODER = {**_ENCODER, **_TOKENS, "num_key_value_heads": 2}
-_HEADS_OF_32 = {**_DECODER, "head_dim": 32}
-_GPT = {
-    **_VOCABULARY,
-    "n_embd": 128,
-    "n_layer": 2,
-    "n_head": 4,
-    "n_positions": 64,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
-_BART = {
-    **_VOCABULARY,
-    "d_model": 128,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_ffn_dim": 256,
-    "decoder_ffn_dim": 256,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 4,
-}
-_SOUND = {**_LAYERS, "conv_dim": [32] * 7, "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4}
+_GPT = {"n_positions": 64, "bos_token_id": 1, "eos_token_id": 2}
+_SOUND = {"conv_dim": [32] * 7, "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4}
 _STAGES = {"embed_dim": 32, "depths": [2, 2], "num_heads": [1, 2]}
-_CLIP_TEXT = {**_ENCODER, "max_position_embeddings": 16, "bos_token_id": 998, "eos_token_id": 999, "pad_token_id": 1}
-_CLIP_IMAGE = {**_LAYERS, "image_size": 64}
+_CLIP_TEXT = {"max_position_embeddings": 16, "bos_token_id": 2, "pad_token_id": 1}
+_IMAGE = {"image_size": 64}
 
 SMALL: dict[str, dict[str, Any]] = {
-    "BertConfig": _ENCODER,
-    "RobertaConfig": _ENCODER,
-    "XLMRobertaConfig": _ENCODER,
-    "MPNetConfig": _ENCODER,
-    "AlbertConfig": {**_ENCODER, "embedding_size": 64},
-    "ElectraConfig": {**_ENCODER, "embedding_size": 64},
-    "DebertaV2Config": {**_ENCODER, "position_buckets": 16, "max_position_embeddings": 64},
-    "DistilBertConfig": {**_VOCABULARY, "dim": 128, "n_layers": 2, "n_heads": 4, "hidden_dim": 256},
-    "EsmConfig": _LAYERS,
+    "BertConfig": {},
+    "RobertaConfig": {},
+    "XLMRobertaConfig": {},
+    "MPNetConfig": {},
+    "AlbertConfig": {},
+    "ElectraConfig": {},
+    "DebertaV2Config": {"position_buckets": 16, "max_position_embeddings": 64},
+    "DistilBertConfig": {},
+    "EsmConfig": {},
     "GPT2Config": _GPT,
-    "CodeGenConfig": {**_GPT, "n_ctx": 64, "rotary_dim": 16},
-    "GPTNeoConfig": {
-        **_VOCABULARY,
-        **_TOKENS,
-        "hidden_size": 128,
-        "num_layers": 2,
-        "num_heads": 4,
-        "attention_types": [[["global", "local"], 1]],
-        "window_size": 16,
-    },
-    "GPTNeoXConfig": _ENCODER,
-    "OPTConfig": {
-        **_VOCABULARY,
-        "hidden_size": 128,
-        "num_hidden_layers": 2,
-        "ffn_dim": 256,
-        "num_attention_heads": 4,
-        "word_embed_proj_dim": 64,
-        "max_position_embeddings": 64,
-    },
-    "BloomConfig": {**_VOCABULARY, "hidden_size": 128, "n_layer": 2, "n_head": 4},
-    "LlamaConfig": _HEADS_OF_32,
-    "Qwen2Config": _DECODER,
-    "Qwen3Config": _HEADS_OF_32,
-    "PhiConfig": {**_ENCODER, **_TOKENS, "num_key_value_heads": 4},
-    "T5Config": {
-        **_VOCABULARY,
-        "d_model": 128,
-        "d_kv": 32,
-        "d_ff": 256,
-        "num_layers": 2,
-        "num_decoder_layers": 2,
-        "num_heads": 4,
-    },
-    "BartConfig": _BART,
-    "MarianConfig": {**_BART, "decoder_vocab_size": 1000, "pad_token_id": 1, "decoder_start_token_id": 1},
-    "M2M100Config": _BART,
-    "ViTConfig": {**_LAYERS, "image_size": 64},
-    "BeitConfig": {**_LAYERS, "image_size": 64},
-    "Dinov2Config": {**_LAYERS, "mlp_ratio": 2, "image_size": 56},
+    "CodeGenConfig": {**_GPT, "n_ctx": 64, "n_embd": 128, "n_head": 4},  # its heads come in fours
+    "GPTNeoConfig": {**_TOKENS, "window_size": 16},
+    "GPTNeoXConfig": {},
+    "OPTConfig": {"max_position_embeddings": 64},
+    "BloomConfig": {},
+    "LlamaConfig": _TOKENS,
+    "Qwen2Config": _TOKENS,
+    "Qwen3Config": _TOKENS,
+    "PhiConfig": _TOKENS,
+    "T5Config": {},
+    "BartConfig": {},
+    "MarianConfig": {"pad_token_id": 1, "decoder_start_token_id": 1},
+    "M2M100Config": {},
+    "ViTConfig": _IMAGE,
+    "BeitConfig": _IMAGE,
+    "Dinov2Config": {"mlp_ratio": 2, "image_size": 56},
     "SwinConfig": {**_STAGES, "image_size": 56},
     "ResNetConfig": {"embedding_size": 32, "hidden_sizes": [32, 64, 96, 128], "depths": [1, 1, 1, 1]},
     "ConvNextConfig": {"hidden_sizes": [32, 64, 96, 128], "depths": [1, 1, 2, 1]},
@@ -136,9 +99,8 @@ SMALL: dict[str, dict[str, Any]] = {
         "num_attention_heads": [1, 2, 3, 4],
         "decoder_hidden_size": 64,
     },
-    "YolosConfig": {**_LAYERS, "image_size": [64, 96], "num_detection_tokens": 10},
+    "YolosConfig": {"image_size": [64, 96], "num_detection_tokens": 10},
     "WhisperConfig": {
-        **_BART,
         **_TOKENS,
         "num_mel_bins": 20,
         "max_source_positions": 50,
@@ -148,16 +110,12 @@ SMALL: dict[str, dict[str, Any]] = {
     "Wav2Vec2Config": _SOUND,
     "HubertConfig": _SOUND,
     "WavLMConfig": _SOUND,
-    "ASTConfig": {**_LAYERS, "max_length": 64, "num_mel_bins": 32},
-    "CLIPConfig": {"text_config": _CLIP_TEXT, "vision_config": _CLIP_IMAGE, "projection_dim": 64},
-    "SiglipConfig": {"text_config": {**_CLIP_TEXT, "projection_size": 128}, "vision_config": _CLIP_IMAGE},
-    "BlipConfig": {
-        "text_config": {**_ENCODER, **_TOKENS, "sep_token_id": 2, "encoder_hidden_size": 128},
-        "vision_config": _CLIP_IMAGE,
-        "projection_dim": 64,
-    },
+    "ASTConfig": {"max_length": 64, "num_mel_bins": 32},
+    "CLIPConfig": {"text_config": _CLIP_TEXT, "vision_config": _IMAGE},
+    "SiglipConfig": {"text_config": _CLIP_TEXT, "vision_config": _IMAGE},
+    "BlipConfig": {"text_config": {**_TOKENS, "sep_token_id": 2}, "vision_config": _IMAGE},
 }
-"""What each architecture's config is under --small: a few narrow layers; what is no size stays as published."""
+"""What an architecture needs under --small beside scaled sizes: shorter inputs, and tokens within the vocabulary."""
 
 
 def _tokens(vocabulary: int, *shape: int) -> Tensor:

@@ -4,7 +4,7 @@
 Sizes of https://huggingface.co/albert/albert-large-v2; paper https://arxiv.org/abs/1909.11942
 """
 
-from proveout.parser import parse
+from proveout.parser import parse, smaller
 
 import torch
 from transformers import AlbertConfig, AlbertForMaskedLM
@@ -17,14 +17,7 @@ PUBLISHED = dict(
     num_attention_heads=16,
     intermediate_size=4096,
 )
-SMALL = dict(
-    vocab_size=1000,
-    hidden_size=128,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    intermediate_size=256,
-    embedding_size=64,
-)
+SMALL = smaller(PUBLISHED)
 
 torch.manual_seed(0)
 

@@ -4,7 +4,7 @@
 Sizes of https://huggingface.co/almanach/camembert-base; paper https://arxiv.org/abs/1911.03894
 """
 
-from proveout.parser import parse
+from proveout.parser import parse, smaller
 
 import torch
 from transformers import CamembertConfig, CamembertForMaskedLM
@@ -19,13 +19,7 @@ PUBLISHED = dict(
     type_vocab_size=1,
     layer_norm_eps=1e-05,
 )
-SMALL = dict(
-    vocab_size=1000,
-    hidden_size=128,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    intermediate_size=256,
-)
+SMALL = smaller(PUBLISHED)
 
 torch.manual_seed(0)
 

@@ -138,3 +138,41 @@ def test_a_popular_model_has_seeded_weights_those_of_a_folder_or_its_own(
     monkeypatch.setattr(BertModel, "from_pretrained", lambda hub_id: from_pretrained(tmp_path / hub_id))
     assert torch.equal(weights_of("--weights", "pretrained"), trained.embeddings.word_embeddings.weight)
     assert not torch.equal(seeded, trained.embeddings.word_embeddings.weight)
+
+
+def test_a_checkpoint_that_differs_at_its_true_size_differs_at_small_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    import transformers
+
+    monkeypatch.syspath_prepend(corpora_folder() / "popular_on_huggingface")
+    checkpoints = importlib.import_module("_checkpoints").CHECKPOINTS.values()
+    small_sizes = importlib.import_module("_build").small_sizes
+    true, small = set[str](), set[str]()
+    for checkpoint in checkpoints:
+        architecture = getattr(transformers, checkpoint.model).config_class.__name__
+        true.add(f"{checkpoint.model} {sorted(checkpoint.sizes.items())}")
+        small.add(f"{checkpoint.model} {sorted(small_sizes(architecture, checkpoint.sizes).items())}")
+    assert len(small) == len(true) > 130
+
+
+def test_albert_is_as_different_small_as_it_is_large() -> None:
+    from proveout.parser import smaller
+
+    def sizes(hidden: int, layers: int, heads: int) -> dict[str, int]:
+        return smaller(dict(hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads))
+
+    base, large, xlarge, xxlarge = sizes(768, 12, 12), sizes(1024, 24, 16), sizes(2048, 24, 16), sizes(4096, 12, 64)
+    assert base == dict(hidden_size=128, num_hidden_layers=2, num_attention_heads=4)
+    assert large == dict(hidden_size=160, num_hidden_layers=3, num_attention_heads=5)
+    assert xlarge == large | dict(hidden_size=320)  # heads twice as wide
+    assert xxlarge == dict(hidden_size=672, num_hidden_layers=2, num_attention_heads=21)
+
+
+def test_smaller_sizes_fit_each_other() -> None:
+    from proveout.parser import smaller
+
+    grouped = smaller(dict(hidden_size=2048, num_attention_heads=32, num_key_value_heads=4, head_dim=64))
+    assert grouped == dict(hidden_size=256, num_attention_heads=8, num_key_value_heads=1, head_dim=32)
+    assert smaller(dict(d_model=512, num_heads=6, d_kv=64)) == dict(d_model=96, num_heads=2, d_kv=32)
+    assert smaller(dict(vocab_size=33, rope_parameters={"theta": 1e4}, num_labels=9)) == dict(vocab_size=33)
+    within = smaller(dict(text_config=dict(n_layer=48), projection_dim=512))
+    assert within == dict(text_config=dict(n_layer=4), projection_dim=64)

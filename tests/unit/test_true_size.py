@@ -10,7 +10,8 @@ import pytest
 from proveout.capture import watch
 from proveout.cli import main
 from proveout.prove import prove_here
-from proveout.report.tables import markdown
+from proveout.report.tables import html, markdown, planned, terminal
+from proveout.report.tables.readme import fill
 from proveout.report.tables.rows import load
 from proveout.store import Store
 from proveout.types import META, Job, Record, Settings
@@ -34,7 +35,7 @@ print("the rest of the script")
 """
 
 
-def planned(folder: Path, weights: str) -> Record:
+def record_of(folder: Path, weights: str) -> Record:
     script = folder / "asking.py"
     script.write_text(MODEL)
     (live,), raised = watch(script, weights=weights)
@@ -44,7 +45,7 @@ def planned(folder: Path, weights: str) -> Record:
 
 
 def test_shapes_alone_give_the_plan_that_values_give(tmp_path):
-    known, shapes = planned(tmp_path, ""), planned(tmp_path, META)
+    known, shapes = record_of(tmp_path, ""), record_of(tmp_path, META)
     assert (known.status, shapes.status) == ("passed", "passed"), shapes.reason
     assert shapes.memory == known.memory
     assert shapes.coverage.ops == known.coverage.ops
@@ -59,7 +60,7 @@ def test_what_would_run_a_model_without_values_is_refused_before_work(tmp_path, 
 
 def test_the_table_of_true_sizes_comes_first_and_rows_that_are_one_result_are_counted_once(tmp_path):
     store = Store(tmp_path / "store")
-    shapes, known = planned(tmp_path, META), planned(tmp_path, "")
+    shapes, known = record_of(tmp_path, META), record_of(tmp_path, "")
     twin = dataclasses.replace(known.job.workload, name="twin", selector="0123456789ab")
     broken = dataclasses.replace(known.job.workload, name="broken", selector="ba9876543210")
     for record in (
@@ -69,11 +70,16 @@ def test_the_table_of_true_sizes_comes_first_and_rows_that_are_one_result_are_co
         Record(dataclasses.replace(known.job, workload=broken), "failed", "it raised"),
     ):
         store.write(record)
-    text = markdown.render(load(store))
+    report = load(store)
+    text = markdown.render(report)
     assert text.startswith("## Models at their true size, planned")
     assert text.index("| asking |") < text.index("## At a glance")
-    assert "3 rows, 2 different results." in text
-    glance = next(line for line in text.splitlines() if line.startswith(f"| {tmp_path.name} "))
+    assert text.count("3 rows, 2 different results.") == 2  # of the glance, and of the table
+    assert "3 rows, 2 different results." in fill("<!-- proveout:glance -->\n<!-- /proveout:glance -->", report, "")
+    assert "4 rows, 2 different results." in terminal.render(report)  # values or none: one Program
+    assert "different results in 4 rows" in html.render(report)
+    lines = text.partition("## At a glance")[2].splitlines()
+    glance = next(line for line in lines if line.startswith(f"| {tmp_path.name} "))
     cells = [cell.strip() for cell in glance.strip("|").split("|")]
     titles = list(markdown.GLANCE_COLUMNS)
     assert dict(zip(titles, cells)) | {"rows": "3", "distinct": "2", "failed": "1"} == dict(zip(titles, cells))
@@ -82,3 +88,21 @@ def test_the_table_of_true_sizes_comes_first_and_rows_that_are_one_result_are_co
 @pytest.mark.parametrize("name", ["rows", "distinct", "failed"])
 def test_every_column_of_the_glance_is_explained(name):
     assert markdown.GLANCE_COLUMNS[name]
+
+
+def test_the_glance_of_true_sizes_counts_by_corpus_and_says_what_failed(tmp_path):
+    store = Store(tmp_path / "store")
+    shapes = record_of(tmp_path, META)
+    twin = dataclasses.replace(shapes.job.workload, name="twin", selector="0123456789ab")
+    broken = dataclasses.replace(shapes.job.workload, name="broken", selector="ba9876543210")
+    store.write(shapes)
+    store.write(dataclasses.replace(shapes, job=dataclasses.replace(shapes.job, workload=twin)))
+    store.write(Record(dataclasses.replace(shapes.job, workload=broken), "failed", "it asks for numbers"))
+    text = fill("<!-- proveout:planned -->\n<!-- /proveout:planned -->", load(store), "")
+    assert "2 of 3 models planned from shapes alone (2 different results;" in text
+    line = next(line for line in text.splitlines() if line.startswith(f"| {tmp_path.name} "))
+    cells = dict(zip(planned.GLANCE_COLUMNS, (cell.strip() for cell in line.strip("|").split("|"))))
+    expected = {"models": "3", "distinct": "2", "planned": "2", "failed": "1", "failed as expected": "0", "fit": "2"}
+    assert cells | expected == cells
+    (timing,) = shapes.timings
+    assert cells["predicted (ms), median and range"].startswith(f"{timing.median_ns / 1e6:.3g}"[:4])

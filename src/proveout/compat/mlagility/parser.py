@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proveout import vision
+from proveout.compat.mlagility.smaller import smaller
 from proveout.errors import unknown
 
 vision.serve()  # here, not in `parse`: a script imports its models before it asks for its parameters
@@ -98,4 +99,4 @@ def _value(name: str, value: int | float | None, small: bool) -> int | float:
     return parameter.small if small and parameter.small is not None else parameter.default
 
 
-__all__ = ["PARAMETERS", "WEIGHTS", "Arguments", "Parameter", "parse"]
+__all__ = ["PARAMETERS", "WEIGHTS", "Arguments", "Parameter", "parse", "smaller"]

@@ -14,7 +14,7 @@ from proveout.report.tables.chart import bars
 from proveout.report.tables.data import page_name
 from proveout.report.tables.details import badge, details, status_chip
 from proveout.report.tables.ops_section import ops
-from proveout.report.tables.rows import COLUMNS, Report, columns_for, counts, unreadable_lines
+from proveout.report.tables.rows import COLUMNS, Report, columns_for, counts, different, unreadable_lines
 from proveout.words import counted
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
@@ -66,6 +66,8 @@ def _summary(report: Report) -> Html:
         for status, n in counts(report).items()
         if n or status in ("passed", "failed")
     ]
+    if (results := different(report)) != len(report.rows):
+        tiles.append(_tile(str(results), f"different results in {len(report.rows)} rows", "plain"))
     before = sum(r.ops_before or 0 for r in report.rows)
     if before:
         remain = sum(r.ops_remain or 0 for r in report.rows)

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 from proveout.columns.parts import comparison_rows, op_rows, timing_rows, variation_rows
 from proveout.columns.table import Row
 from proveout.columns.words import NOTHING, called, corpus, count, number, numbers, pcc_text, status_words
+from proveout.report.tables import planned
 from proveout.report.tables.data import OP_COLUMNS, page_name
 from proveout.report.tables.ledger import caveat, figures, heading
-from proveout.report.tables.rows import OP_STATE, Report, columns_for, interval, promised, script_name, unreadable_lines
+from proveout.report.tables.rows import (
+    OP_STATE,
+    Report,
+    columns_for,
+    promised,
+    result_of,
+    script_name,
+    sentence,
+    unreadable_lines,
+)
 from proveout.report.tables.text import escape, table
-from proveout.types import META, Record
-from proveout.words import counted
+from proveout.types import Record
 
 PAGES = "models"
 """The folder of the models' pages, seen from the report."""
@@ -22,65 +30,11 @@ PAGES = "models"
 
 def render(report: Report, pages: str = PAGES) -> str:
     """The whole report; each row links to the page of its model. Without pages there are no links."""
-    planned, ran = _parted(report)
-    parts = planned_models(planned) if planned.records else []
-    if ran.records or not planned.records:
+    true_size, ran = planned.parted(report)
+    parts = planned.models(true_size) if true_size.records else []
+    if ran.records or not true_size.records:
         parts += [*at_a_glance(ran), *supported_models(ran, pages), *op_status(ran, pages)]
     return "\n\n".join(parts) + "\n"
-
-
-def _parted(report: Report) -> tuple[Report, Report]:
-    """The Records of models that were planned without values, and the others."""
-    pairs = list(zip(report.records, report.rows, strict=True))
-    planned, ran = ([p for p in pairs if (p[0].job.workload.weights == META) == meta] for meta in (True, False))
-    whole = (Report(tuple(r for r, _ in some), tuple(f for _, f in some)) for some in (planned, ran))
-    first, second = whole
-    return first, replace(second, unreadable=report.unreadable)
-
-
-PLANNED_COLUMNS = {
-    "Model": "Its name and the arguments of its script.",
-    "Corpus": "The folder of its script.",
-    "Device": "The modelled chip.",
-    "Parameters": "At its true size.",
-    "ATen ops": "Nodes of its graphs.",
-    "On the host": "Of those, how many no kernel serves.",
-    "Transfers": "Between host and device at every call.",
-    "Weights (MB)": "On the device.",
-    "Peak DRAM (MB)": "Modelled.",
-    "Peak SRAM (MB)": "Of all cores; modelled.",
-    "Fits": "Whether the chip's memories hold it.",
-    "Predicted (ms)": "One call on the chip, modelled; what the host would take is not in it.",
-    "80 % between (ms)": "Where four of five measured times would lie, as far as calibration tells.",
-    "Reason": "Why a model could not be planned.",
-}
-
-
-def planned_models(report: Report) -> list[str]:
-    """The models at their true size, planned and not run: shapes alone tell ops, transfers, memory and time."""
-    rows = []
-    for record, flat in zip(report.records, report.rows, strict=True):
-        compiled = next((t for t in record.timings if t.kind == "modelled"), None)
-        megabytes = [_megabytes(size) for size in (flat.weight_bytes, flat.dram_peak_bytes, flat.l1_peak_bytes)]
-        known = flat.ops_before is not None and flat.status == "passed"
-        fits = ("yes" if flat.fits else "no") if known and flat.l1_peak_bytes is not None else ""
-        figures = [count(n) or "" if known else "" for n in (flat.ops_before, flat.ops_remain, flat.transfers)]
-        times = [number(compiled.median_ns / 1e6) or "", interval(compiled) or ""] if compiled else ["", ""]
-        names = [escape(called(flat)), escape(corpus(flat)), escape(flat.device), count(flat.parameters) or ""]
-        rows.append([*names, *figures, *megabytes, fits, *times, escape(flat.reason)])
-    numeric = [name not in ("Model", "Corpus", "Device", "Fits", "Reason") for name in PLANNED_COLUMNS]
-    done = sum(flat.status == "passed" for flat in report.rows)
-    return [
-        "## Models at their true size, planned",
-        f"{done} of {counted(len(rows), 'model')} planned from shapes alone (`compile --dry-run --weights meta`): "
-        "no weight was loaded and nothing was run, so nothing here is checked or measured. All figures are modelled.",
-        table(list(PLANNED_COLUMNS), rows, numeric),
-        "\n".join(f"**{name}**: {explain}  " for name, explain in PLANNED_COLUMNS.items()),
-    ]
-
-
-def _megabytes(size: int | None) -> str:
-    return "" if size is None else number(size / 1e6) or "0"
 
 
 GLANCE_COLUMNS = {
@@ -120,24 +74,10 @@ def at_a_glance(report: Report) -> list[str]:
         rows.append([escape(folder), escape(device), *counts, pcc_text(pcc) or "", share])
     return [
         "## At a glance",
-        glance(report),
+        sentence(report),
         table(list(GLANCE_COLUMNS), rows, [False, False, *[True] * (len(GLANCE_COLUMNS) - 2)]),
         "\n".join(f"**{name}**: {explain}  " for name, explain in GLANCE_COLUMNS.items()),
     ]
-
-
-def glance(report: Report) -> str:
-    """How many results there are in truth."""
-    different = len({result_of(record, flat) for record, flat in zip(report.records, report.rows, strict=True)})
-    whole = counted(len(report.rows), "row")
-    return f"{whole}, all different." if different == len(report.rows) else f"{whole}, {different:,} different results."
-
-
-def result_of(record: Record, flat: Row) -> object:
-    """What makes a result another one: the Programs that ran, the device and the settings; of a model without a
-    Program, the model."""
-    programs = tuple(fingerprint for fingerprint, _ in record.programs)
-    return programs or (flat.model, flat.script), flat.device, flat.settings, flat.did
 
 
 def supported_models(report: Report, pages: str) -> list[str]:
@@ -149,8 +89,8 @@ def supported_models(report: Report, pages: str) -> list[str]:
     ]
     return [
         "## Supported Models",
-        "Each row is one model on one device. Times are `measured` by a clock or `modelled` by the embedded "
-        "model of the chip, and say which.",
+        f"Each row is one model on one device: {sentence(report)} Times are `measured` by a clock or `modelled` by the "
+        "embedded model of the chip, and say which.",
         table([c.title for c in columns], rows, [c.numeric for c in columns]),
         *_unreadable(report),
         "### Explanation of Metrics",

@@ -8,14 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from proveout.errors import EnvironmentFault, UsageError, unknown
-from proveout.report.tables import corpus_ops, markdown
+from proveout.report.tables import corpus_ops, markdown, planned
 from proveout.report.tables.rows import Report
 from proveout.store import write_text
 
 PARTS: dict[str, Callable[[Report, str], str]] = {
-    "glance": lambda report, _: "\n\n".join(markdown.at_a_glance(report)),
-    "models": lambda report, pages: "\n\n".join(markdown.supported_models(report, pages)),
-    "op-status": lambda report, pages: "\n\n".join(markdown.op_status(report, pages)),
+    "planned": lambda report, _: "\n\n".join(planned.glance(report)),
+    "glance": lambda report, _: "\n\n".join(markdown.at_a_glance(planned.parted(report)[1])),
+    "models": lambda report, pages: "\n\n".join(markdown.supported_models(planned.parted(report)[1], pages)),
+    "op-status": lambda report, pages: "\n\n".join(markdown.op_status(planned.parted(report)[1], pages)),
     "ops": lambda report, _: corpus_ops.render_markdown(report).rstrip(),
 }
 """What a template can ask for: `<!-- proveout:models -->` … `<!-- /proveout:models -->`."""

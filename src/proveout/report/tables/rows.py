@@ -12,6 +12,7 @@ from proveout.columns.words import NOTHING, STATUS, StatusWords, number
 from proveout.errors import UsageError
 from proveout.store import Store
 from proveout.types import PROMISED, OpState, Record, Status, Timing
+from proveout.words import counted
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,24 @@ def columns_for(place: Place, rows: Sequence[Row]) -> list[Shown]:
 def counts(report: Report) -> dict[Status, int]:
     """How many Records have each status, in the order of `STATUS`."""
     return {status: sum(r.status == status for r in report.records) for status in STATUS}
+
+
+def different(report: Report) -> int:
+    """How many different results the rows are."""
+    return len({result_of(record, flat) for record, flat in zip(report.records, report.rows, strict=True)})
+
+
+def sentence(report: Report) -> str:
+    """How many rows there are, and how many results they are in truth."""
+    rows, results = counted(len(report.rows), "row"), different(report)
+    return f"{rows}, all different." if results == len(report.rows) else f"{rows}, {results:,} different results."
+
+
+def result_of(record: Record, flat: Row) -> object:
+    """What makes a result another one: the Programs that ran, the device and the settings; of a model without a
+    Program, the model."""
+    programs = tuple(fingerprint for fingerprint, _ in record.programs)
+    return programs or (flat.model, flat.script), flat.device, flat.settings, flat.did
 
 
 def unreadable_lines(report: Report) -> list[str]:

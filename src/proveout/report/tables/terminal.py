@@ -12,7 +12,7 @@ from proveout.columns.column import Shown
 from proveout.columns.table import Row
 from proveout.columns.words import NOTHING, STATUS, number, status_words
 from proveout.report.tables.ledger import caveat, figures, heading, sentences
-from proveout.report.tables.rows import Report, columns_for, interval, unreadable_lines
+from proveout.report.tables.rows import Report, columns_for, interval, sentence, unreadable_lines
 from proveout.types import Record
 from proveout.words import counted
 
@@ -29,7 +29,8 @@ COLOURS = {"passed": "green", "failed": "red", "expected_failure": "yellow", "pa
 
 def render(report: Report, width: int | None = None, colour: bool = False) -> str:
     """The whole report: table, reasons, unreadable files."""
-    parts = [table(report.rows, width, colour), *reasons(report.rows), *unreadable_lines(report)]
+    rows = [sentence(report)] if len(report.rows) > 1 else []
+    parts = [table(report.rows, width, colour), *rows, *reasons(report.rows), *unreadable_lines(report)]
     return "\n".join(part for part in parts if part)
 
 

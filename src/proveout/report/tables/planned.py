@@ -1,0 +1,129 @@
+"""Models at their true size, planned and not run: a line for each corpus, and the table of all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from statistics import median
+
+from proveout.columns.table import Row
+from proveout.columns.words import called, corpus, count, number
+from proveout.report.tables.rows import Report, different, interval
+from proveout.report.tables.text import escape, table
+from proveout.types import META, Record, Timing
+from proveout.words import counted
+
+HEADING = "## Models at their true size, planned"
+
+GLANCE_COLUMNS = {
+    "corpus": "The folder of the models' scripts.",
+    "device": "The modelled chip.",
+    "models": "Rows of the table of models at their true size.",
+    "distinct": "Different results: rows whose models compile to the same Programs count once.",
+    "planned": "Compiled and planned from shapes alone.",
+    "failed": "Those that were not; the table of models has the reason of each.",
+    "failed as expected": "Scripts labelled `expect::fail` that failed.",
+    "fit": "Planned models that the chip's memories hold.",
+    "ops off the host (%)": "ATen nodes that became device kernels or need none, of all nodes.",
+    "transfers (median)": "Between host and device at every call.",
+    "weights up to (MB)": "On the device: the largest model planned.",
+    "predicted (ms), median and range": "One call on the chip, modelled; what the host would take is not in it.",
+}
+
+COLUMNS = {
+    "Model": "Its name and the arguments of its script.",
+    "Corpus": "The folder of its script.",
+    "Device": "The modelled chip.",
+    "Parameters": "At its true size.",
+    "ATen ops": "Nodes of its graphs.",
+    "On the host": "Of those, how many no kernel serves.",
+    "Transfers": "Between host and device at every call.",
+    "Weights (MB)": "On the device.",
+    "Peak DRAM (MB)": "Modelled.",
+    "Peak SRAM (MB)": "Of all cores; modelled.",
+    "Fits": "Whether the chip's memories hold it.",
+    "Predicted (ms)": "One call on the chip, modelled; what the host would take is not in it.",
+    "80 % between (ms)": "Where four of five measured times would lie, as far as calibration tells.",
+    "Reason": "Why a model could not be planned.",
+}
+
+
+def parted(report: Report) -> tuple[Report, Report]:
+    """The Records of models that were planned without values, and the others."""
+    pairs = list(zip(report.records, report.rows, strict=True))
+    planned, ran = ([p for p in pairs if (p[0].job.workload.weights == META) == meta] for meta in (True, False))
+    first, second = (Report(tuple(r for r, _ in some), tuple(f for _, f in some)) for some in (planned, ran))
+    return first, replace(second, unreadable=report.unreadable)
+
+
+def glance(report: Report) -> list[str]:
+    """A line for each corpus and device, of the models in this report that were planned at their true size."""
+    planned, _ = parted(report)
+    groups: dict[tuple[str, str], list[tuple[Record, Row]]] = {}
+    for pair in zip(planned.records, planned.rows, strict=True):
+        groups.setdefault((corpus(pair[1]), pair[1].device), []).append(pair)
+    rows = [[escape(name), escape(device), *_cells(pairs)] for (name, device), pairs in sorted(groups.items())]
+    return [
+        HEADING,
+        _sentence(planned),
+        table(list(GLANCE_COLUMNS), rows, [False, False, *[True] * (len(GLANCE_COLUMNS) - 2)]),
+        "\n".join(f"**{name}**: {explain}  " for name, explain in GLANCE_COLUMNS.items()),
+    ]
+
+
+def _cells(pairs: list[tuple[Record, Row]]) -> list[str]:
+    rows = [flat for _, flat in pairs]
+    done = [flat for flat in rows if flat.status == "passed"]
+    status = Counter(flat.status for flat in rows)
+    before, remain = sum(flat.ops_before or 0 for flat in done), sum(flat.ops_remain or 0 for flat in done)
+    share = f"{100 * (before - remain) / before:.1f}" if before else ""
+    times = sorted(t.median_ns / 1e6 for record, _ in pairs for t in [_modelled(record)] if t)
+    span = f"{number(median(times))} ({number(times[0])} – {number(times[-1])})" if times else ""
+    distinct = different(Report(tuple(record for record, _ in pairs), tuple(rows)))
+    failed, expected = status["failed"] + status["partial"], status["expected_failure"]
+    fit = sum(bool(flat.fits) for flat in done)
+    counts = (len(rows), distinct, len(done), failed, expected, fit)
+    transfers = [flat.transfers for flat in done if flat.transfers is not None]
+    weights = max((flat.weight_bytes or 0 for flat in done), default=None)
+    middle = number(median(transfers)) or "0" if transfers else ""
+    return [*(count(n) or "0" for n in counts), share, middle, _megabytes(weights), span]
+
+
+def models(report: Report) -> list[str]:
+    """A row for each model: shapes alone tell ops, transfers, memory and time."""
+    rows = []
+    for record, flat in zip(report.records, report.rows, strict=True):
+        compiled = _modelled(record)
+        megabytes = [_megabytes(size) for size in (flat.weight_bytes, flat.dram_peak_bytes, flat.l1_peak_bytes)]
+        known = flat.ops_before is not None and flat.status == "passed"
+        fits = ("yes" if flat.fits else "no") if known and flat.l1_peak_bytes is not None else ""
+        figures = [count(n) or "0" if known else "" for n in (flat.ops_before, flat.ops_remain, flat.transfers)]
+        times = [number(compiled.median_ns / 1e6) or "", interval(compiled) or ""] if compiled else ["", ""]
+        names = [escape(called(flat)), escape(corpus(flat)), escape(flat.device), count(flat.parameters) or ""]
+        rows.append([*names, *figures, *megabytes, fits, *times, escape(flat.reason)])
+    numeric = [name not in ("Model", "Corpus", "Device", "Fits", "Reason") for name in COLUMNS]
+    return [
+        *glance(report),
+        "### Each model at its true size",
+        table(list(COLUMNS), rows, numeric),
+        "\n".join(f"**{name}**: {explain}  " for name, explain in COLUMNS.items()),
+    ]
+
+
+def _sentence(report: Report) -> str:
+    if not report.rows:
+        return "None yet. Run: `proveout compile --dry-run --all --weights meta`"
+    done = sum(flat.status == "passed" for flat in report.rows)
+    return (
+        f"{done} of {counted(len(report.rows), 'model')} planned from shapes alone ({different(report):,} different "
+        "results; `proveout compile --dry-run --weights meta`): no weight was loaded and nothing was run, so nothing "
+        "here is checked or measured. All figures are modelled or counted."
+    )
+
+
+def _modelled(record: Record) -> Timing | None:
+    return next((t for t in record.timings if t.kind == "modelled"), None)
+
+
+def _megabytes(size: int | None) -> str:
+    return "" if size is None else number(size / 1e6) or "0"
