@@ -11,7 +11,7 @@ import streamlit as st
 from PIL import Image
 from streamlit.delta_generator import DeltaGenerator
 
-from proveout.app import pictures, weights
+from proveout.app import datasets, pictures, weights
 from proveout.app.canvas import canvas
 from proveout.app.options import options
 from proveout.app.tasks import TASKS, Inputs, Source, Task, TaskRequest
@@ -160,9 +160,11 @@ def _counter(path: str, source: Source, folder: str | None) -> Callable[[str], i
 
 def _classify(task: Task, source: Source) -> Inputs | None:
     ways = ["Draw", "Choose", "Upload"] if task.path == "digits" else ["Choose", "Upload"]
+    if test_set := datasets.test_set_name(task.path, datasets.folder_of(options().data)):
+        ways.append(test_set)
     way = st.segmented_control("Image", ways, default="Choose", required=True, key=f"{task.path}-way")
     try:
-        image = _WAYS[way](task)
+        image = _from_test_set(task, source) if way == test_set else _WAYS[way](task)
     except UsageError as error:
         st.warning(str(error)[0].upper() + str(error)[1:], icon=":material/image:")
         return None
@@ -188,6 +190,29 @@ def _uploaded(task: Task) -> Any:
         return None
     image = pictures.opened(file.getvalue())
     return pictures.digit(image) if task.path == "digits" else pictures.fitted(image)
+
+
+def _from_test_set(task: Task, source: Source) -> Any:
+    images = _test_set(task.path, options().data)
+    index = st.number_input(
+        f"Image of {len(images):,}", 1, len(images), 1, key=f"{task.path}-index", help=f"{images.name}'s test set."
+    )
+    label = images.labels[int(index) - 1]
+    st.caption(f"{images.name} says: {label}. {_knows(task, source)}".rstrip())
+    image = images.image(int(index) - 1)
+    return pictures.digit(image) if task.path == "digits" else pictures.fitted(image)
+
+
+def _knows(task: Task, source: Source) -> str:
+    """Whether the chosen weights can have learnt the test set's classes."""
+    if task.path == "pictures" and source == "small":
+        return "The small model was trained on other classes: use your own weights (--weights)."
+    return ""
+
+
+@st.cache_resource(show_spinner=False, max_entries=2)
+def _test_set(path: str, folder: str | None) -> datasets.TestSet:
+    return datasets.read_test_set(path, datasets.folder_of(folder))
 
 
 def _drawn(task: Task) -> Any:

@@ -17,6 +17,8 @@ class Options:
     """The store's folder; None for the usual one."""
     weights: str | None = None
     """A folder with the user's own weights, one folder a task."""
+    data: str | None = None
+    """A folder of data sets as torchvision leaves them; None for `data` in the cache."""
 
 
 def options() -> Options:
@@ -29,8 +31,9 @@ def read_options(words: Sequence[str]) -> Options:
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
     parser.add_argument("--cache-dir")
     parser.add_argument("--weights")
+    parser.add_argument("--data")
     options, _ = parser.parse_known_args(words)
-    return Options(options.cache_dir, options.weights)
+    return Options(options.cache_dir, options.weights, options.data)
 
 
 def store() -> Store:

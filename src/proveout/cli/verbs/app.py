@@ -39,10 +39,25 @@ Weights = Annotated[
         "--weights", metavar="DIR", help="Your own weights: a folder with a folder for each task.", show_default=False
     ),
 ]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        help="CIFAR-10 and MNIST as torchvision leaves them [default: data in the cache].",
+        show_default=False,
+    ),
+]
 NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Print the address instead of opening it.")]
 
 
-def verb(port: Port = None, cache_dir: CacheDir = None, weights: Weights = None, no_browser: NoBrowser = False) -> int:
+def verb(
+    port: Port = None,
+    cache_dir: CacheDir = None,
+    weights: Weights = None,
+    data: Data = None,
+    no_browser: NoBrowser = False,
+) -> int:
     """Try five tasks live, and explore all results, in the browser.
 
     \b
@@ -51,20 +66,24 @@ def verb(port: Port = None, cache_dir: CacheDir = None, weights: Weights = None,
       proveout app --port 9000 --no-browser --cache-dir results
       proveout app --weights ~/models        ~/models/text, ~/models/digits …
     """
-    command = command_line(port, cache_dir, weights, no_browser)
+    command = command_line(port, cache_dir, weights, no_browser, data)
     sys.stdout.flush()
     os.execv(command[0], command)  # this process becomes the server: Ctrl-C and signals reach it
 
 
-def command_line(port: int | None, cache_dir: str | None, weights: Path | None, no_browser: bool) -> list[str]:
+def command_line(
+    port: int | None, cache_dir: str | None, weights: Path | None, no_browser: bool, data: Path | None = None
+) -> list[str]:
     """The server's command, checked: what cannot work is said before anything starts."""
     missing = [package for module, package in NEEDS.items() if importlib.util.find_spec(module) is None]
     if missing:
         raise EnvironmentFault(f"the app needs {' and '.join(missing)}. Run: pip install 'proveout[app]'")
-    if weights is not None and not weights.expanduser().is_dir():
-        raise UsageError(f"--weights {weights}: there is no such folder.")
+    for name, folder in (("--weights", weights), ("--data", data)):
+        if folder is not None and not folder.expanduser().is_dir():
+            raise UsageError(f"{name} {folder}: there is no such folder.")
     options = ["--cache-dir", os.path.abspath(os.path.expanduser(cache_dir))] if cache_dir else []
     options += ["--weights", str(weights.expanduser().resolve())] if weights else []
+    options += ["--data", str(data.expanduser().resolve())] if data else []
     settings = {
         "server.address": ADDRESS,
         "server.port": str(_free(port)),
