@@ -77,6 +77,23 @@ def vague_locals(source: Path = SOURCE) -> int:
     )
 
 
+MOST_PARAMETERS = 12
+SET_BY_OTHERS = ("cli/", "compat/", "devices/cuda/", "kernels/")
+"""Here a list of parameters is a verb's options, another system's names, or a kernel's operands."""
+
+
+def wide_functions(source: Path = SOURCE) -> list[str]:
+    """`file:line function` of each function of our own with more than MOST_PARAMETERS parameters."""
+    return [
+        f"{path.relative_to(source)}:{node.lineno} {node.name}"
+        for path, tree in _trees(source)
+        if not str(path.relative_to(source)).startswith(SET_BY_OTHERS)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and len([*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]) > MOST_PARAMETERS
+    ]
+
+
 def lines(source: Path = SOURCE) -> int:
     """Lines of our own Python."""
     return sum(len(path.read_text(encoding="utf-8").splitlines()) for path, _ in _trees(source))

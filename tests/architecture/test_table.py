@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from measures import asks_by_name, columns_by_text, late_imports, vague_locals, vague_parameters
+from measures import asks_by_name, columns_by_text, late_imports, vague_locals, vague_parameters, wide_functions
 from table import MEASURES, Measure, render
 
 
@@ -29,6 +29,15 @@ def test_the_table_is_printed() -> None:
 def test_a_column_taken_by_text_is_found(tmp_path: Path) -> None:
     (tmp_path / "one.py").write_text('def f(flat, e, xs): return flat["pcc"], e.row["model"], flat.pcc, xs["a"]')
     assert columns_by_text(tmp_path) == ["one.py:1 pcc", "one.py:1 model"]
+
+
+def test_a_function_of_many_parameters_is_found_unless_others_set_them(tmp_path: Path) -> None:
+    names = [f"a{number}" for number in range(13)]
+    text = f"def wide({', '.join(names)}): ...\ndef narrow({', '.join(names[:12])}): ...\n"
+    for name in ("one.py", "compat/two.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert wide_functions(tmp_path) == ["one.py:1 wide"]
 
 
 def test_what_is_imported_late_is_found(tmp_path: Path) -> None:

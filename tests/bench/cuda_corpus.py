@@ -115,9 +115,9 @@ def main() -> None:
     if args.script:
         vision.serve()
         if torch.cuda.is_available():
-            from proveout.devices.cuda import launch
+            from proveout.devices.cuda import choose
 
-            launch.PATIENCE_S = 5.0
+            choose.PATIENCE_S = 5.0
         args.out.write_text(json.dumps(check(args.script, args.device)))
         return
 

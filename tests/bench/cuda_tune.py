@@ -22,8 +22,9 @@ from cuda_models import MODELS, build
 from cuda_programs import loaded
 
 from proveout import vision
-from proveout.devices.cuda import launch, ops
+from proveout.devices.cuda import choose, ops
 from proveout.devices.cuda.choose import choices
+from proveout.devices.cuda.launch import attentions, convolutions, products
 
 MODELS_OF = os.environ.get("TUNE_MODELS", ",".join(MODELS)).split(",")
 BATCHES = tuple(map(int, os.environ.get("TUNE_BATCHES", "1").split(",")))
@@ -49,8 +50,8 @@ def compile_share(shard: int) -> None:
                     call(candidate, 0)
         return candidates[0]
 
-    launch.best = only_compile
-    launch.copies = lambda nbytes: 1
+    choose.best = only_compile
+    choose.copies = lambda nbytes: 1
     run_all()
 
 
@@ -65,28 +66,29 @@ def run_all() -> None:
 
 def measure(out: Path) -> None:
     wrong: dict[str, float] = {}
-    for fused, meaning, index in (
-        ("_product", ops.product_meaning, 0), ("_attention", ops.attention_of, None), ("_conv", ops.conv_meaning, None),
-        ("_norm", ops.norm_meaning, None), ("_vector", ops.vector_meaning, None),
+    for module, launched, meaning, index in (
+        (products, "launch_product", ops.product_meaning, 0), (attentions, "launch_attention", ops.attention_of, None),
+        (convolutions, "launch_conv", ops.conv_meaning, None), (products, "launch_norm", ops.norm_meaning, None),
+        (products, "launch_vector", ops.vector_meaning, None),
     ):  # fmt: skip
-        original = getattr(launch, fused)
+        original = getattr(module, launched)
 
         def checked(
-            candidate: Any, *given: Any, original: Any = original, meaning: Any = meaning, index: Any = index
+            numbers: Any, *operands: Any, original: Any = original, meaning: Any = meaning, index: Any = index
         ) -> Any:
-            made = original(candidate, *given)
-            if not torch.cuda.is_current_stream_capturing() and candidate[0] != "library":
+            made = original(numbers, *operands)
+            if not torch.cuda.is_current_stream_capturing():
                 want = meaning(
-                    *(t.float() if isinstance(t, torch.Tensor) and t.is_floating_point() else t for t in given)
+                    *(t.float() if isinstance(t, torch.Tensor) and t.is_floating_point() else t for t in operands)
                 )
                 a, b = (made, want) if index is None else (made[index], want[index])
                 error = ((a.float() - b).norm() / b.norm()).item()
-                label = f"{candidate} {tuple(a.shape)}"
+                label = f"{original.__name__} {numbers} {tuple(a.shape)}"
                 if not error < 0.02:
                     wrong[label] = error
             return made
 
-        setattr(launch, fused, checked)
+        setattr(module, launched, checked)
     run_all()
     (out / "choices.json").write_text(json.dumps({choices().machine: choices().rows}, indent=1, sort_keys=True))
     (out / "wrong.json").write_text(json.dumps(wrong, indent=1))
@@ -99,7 +101,7 @@ def measure(out: Path) -> None:
 
 def main() -> None:
     vision.serve()
-    launch.SHORTLIST, launch.PATIENCE_S = 1000, 1e9
+    choose.SHORTLIST, choose.PATIENCE_S = 1000, 1e9
     choices().rows.clear()  # what is shipped is measured again
     if len(sys.argv) > 2:
         compile_share(int(sys.argv[2]))

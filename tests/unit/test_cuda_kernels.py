@@ -16,7 +16,8 @@ if not GPU and os.environ.get("TRITON_INTERPRET") != "1":
 
 import triton.runtime.interpreter as interpreter
 
-from proveout.devices.cuda import launch, ops
+from proveout.devices.cuda import ops
+from proveout.devices.cuda.launch import attentions, convolutions, products
 
 DEVICE = "cuda" if GPU else "cpu"
 DTYPES = [torch.float16, torch.bfloat16] if GPU else [torch.float16]  # the interpreter has no products in bfloat16
@@ -73,7 +74,7 @@ def test_a_product_with_bias_and_activation(
     a, w, bias = random(m, k, dtype=dtype), random(k, n, dtype=dtype) * k**-0.5, random(n, dtype=dtype)
     w = w.t().contiguous().t() if transposed else w
     for name in ("", "gelu", "gelu_tanh", "relu"):
-        y, _ = launch.launch_product(numbers, a, w, bias, name)
+        y, _ = products.launch_product(numbers, a, w, bias, name)
         assert near(y, ops.ACTIVATIONS[name](a.float() @ w.float() + bias.float()))
 
 
@@ -82,7 +83,7 @@ def test_a_product_with_norms_before_and_in_its_residual(split: int) -> None:
     a, w, bias, residual = random(40, 192) * 2 + 1, random(192, 128) * 0.1, random(128), random(40, 128) + 0.5
     gamma, beta, scale, shift = random(192), random(192), random(128), random(128)
     folded, columns, moved = ops.fold_norm(w, bias, gamma, beta)
-    y, stats = launch.launch_product(
+    y, stats = products.launch_product(
         tile(16, 64, 64, split), a, folded, moved, "gelu", residual, None, ops.moments(a), columns, 1e-5,
         ops.moments(residual), scale, shift, 1e-5, True,
     )  # fmt: skip
@@ -95,7 +96,7 @@ def test_a_product_with_norms_before_and_in_its_residual(split: int) -> None:
 def test_two_residuals_and_rows_that_lie_apart() -> None:
     whole, w = random(20, 256), random(64, 64) * 0.1
     a, first, second = whole[:, 64:128], whole[:, 128:192], whole[:, 192:]
-    y, _ = launch.launch_product(tile(16, 64, 32), a, w, None, "", first, second)
+    y, _ = products.launch_product(tile(16, 64, 32), a, w, None, "", first, second)
     assert near(y, a.float() @ w.float() + first.float() + second.float())
 
 
@@ -105,18 +106,18 @@ def test_a_few_rows_times_a_matrix(bk: int, dtype: torch.dtype) -> None:
     a, w, bias = random(2, 300, dtype=dtype), ops.columns(random(300, 21, dtype=dtype)), random(21, dtype=dtype)
     gamma, beta = random(300, dtype=dtype), random(300, dtype=dtype)
     numbers = {"BN": 4, "BK": bk, "warps": 4, "stages": 1}
-    made = launch.launch_vector(numbers, a, w, None, bias, "relu")
+    made = products.launch_vector(numbers, a, w, None, bias, "relu")
     assert near(made, torch.relu(a.float() @ w.float() + bias.float()))
     residual, second = random(2, 40, dtype=dtype)[:, :21], random(2, 21, dtype=dtype)
     operands = a, w, None, bias, "gelu_tanh", residual, second, gamma, beta, 1e-5
-    assert near(launch.launch_vector(numbers, *operands), ops.vector_meaning(*operands))
+    assert near(products.launch_vector(numbers, *operands), ops.vector_meaning(*operands))
 
 
 def test_a_matrix_in_eight_bits() -> None:
     a, w = random(1, 200), random(200, 32)
     packed, scale = ops.pack(w, "int8")
     numbers = {"BN": 4, "BK": 256, "warps": 4, "stages": 1}
-    assert near(launch.launch_vector(numbers, a, packed, scale), ops.vector_meaning(a, packed, scale, *NOTHING))
+    assert near(products.launch_vector(numbers, a, packed, scale), ops.vector_meaning(a, packed, scale, *NOTHING))
     assert error(ops.vector(a, packed, scale, *NOTHING), a.float() @ w.float()) < 0.01
     packed, scale = ops.pack(w, "float8")
     assert error(ops.scaled(a, packed, scale, None, "", None, None), a.float() @ w.float()) < 0.04
@@ -137,7 +138,7 @@ def test_a_token_joins_a_cache_and_attends_to_it(mask: str, dtype: torch.dtype) 
     copies = keys.clone(), values.clone()
     expected = ops.append_meaning(q, k, v, *copies, position, given.get(mask), 0.3)
     numbers = {"BN": 32, "warps": 4, "stages": 1}
-    made = launch.launch_append(numbers, q, k, v, keys, values, position, given.get(mask), 0.3)
+    made = attentions.launch_append(numbers, q, k, v, keys, values, position, given.get(mask), 0.3)
     assert near(made, expected)
     assert torch.equal(keys, copies[0])
     assert torch.equal(values, copies[1])
@@ -145,7 +146,7 @@ def test_a_token_joins_a_cache_and_attends_to_it(mask: str, dtype: torch.dtype) 
 
 def test_a_norm_of_rows() -> None:
     x, gamma, beta = random(7, 100) * 3 + 1, random(100), random(100)
-    made = launch.launch_norm({"BM": 2, "warps": 1, "stages": 1}, x, gamma, beta, 1e-5)
+    made = products.launch_norm({"BM": 2, "warps": 1, "stages": 1}, x, gamma, beta, 1e-5)
     assert near(made, F.layer_norm(x.float(), (100,), gamma.float(), beta.float(), 1e-5))
 
 
@@ -162,7 +163,9 @@ def test_attention_of_grouped_heads(queries: int, keys: int, depth: int, mask: s
         given = random(2, 1, queries, keys, dtype=dtype)
     elif mask == "booleans":
         given = torch.rand(1, 1, queries, keys, device=DEVICE) > 0.3
-    made = launch.launch_attention({"BM": 16, "BN": 32, "warps": 4, "stages": 2}, q, k, v, given, mask == "causal", 0.2)
+    made = attentions.launch_attention(
+        {"BM": 16, "BN": 32, "warps": 4, "stages": 2}, q, k, v, given, mask == "causal", 0.2
+    )
     exact = given.float() if mask == "numbers" else given
     assert near(made, ops.attention_of(q.float(), k.float(), v.float(), exact, mask == "causal", 0.2))
     assert made.transpose(1, 2).is_contiguous()
@@ -172,7 +175,7 @@ def test_a_query_that_sees_nothing_gives_zeros() -> None:
     q, k, v = (random(1, 1, 16, 16) for _ in "qkv")
     mask = torch.ones(1, 1, 16, 16, dtype=torch.bool, device=DEVICE)
     mask[..., 3, :] = False
-    made = launch.launch_attention({"BM": 16, "BN": 32, "warps": 4, "stages": 2}, q, k, v, mask, False, 0.25)
+    made = attentions.launch_attention({"BM": 16, "BN": 32, "warps": 4, "stages": 2}, q, k, v, mask, False, 0.25)
     assert bool((made[0, 0, 3] == 0).all())
     assert bool(made.isfinite().all())
 
@@ -208,5 +211,5 @@ def test_a_convolution_with_its_batch_norm(
     expected = F.batch_norm(expected, mean.float(), variance.float(), gamma.float(), beta.float(), eps=1e-5)
     expected = expected.permute(0, 2, 3, 1).reshape(1, 1, -1, filters)
     rest = random(*expected.shape) if residual else None
-    made = launch.launch_conv(tile(32, 32, 32, split, tma), x, w, bias, rest, "relu", list(image), *sizes)
+    made = convolutions.launch_conv(tile(32, 32, 32, split, tma), x, w, bias, rest, "relu", list(image), *sizes)
     assert near(made, torch.relu(expected if rest is None else expected + rest.float()))

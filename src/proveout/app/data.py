@@ -182,8 +182,8 @@ def _cached(path: Path, fingerprints: tuple[str, ...]) -> list[Recorded]:
     programs = [program_of(fingerprint) for fingerprint in fingerprints]
     if info is None or info.spec is None or None in programs:
         return []
-    found = [one for one in programs if one is not None and one.target == "ttnn"]
-    return [recording.Recorded(job.device, info.spec, job.settings, one) for one in found]
+    for_ttnn = [one for one in programs if one is not None and one.target == "ttnn"]
+    return [recording.Recorded(job.device, info.spec, job.settings, one) for one in for_ttnn]
 
 
 @functools.lru_cache(maxsize=8)

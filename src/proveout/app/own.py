@@ -100,13 +100,13 @@ def page() -> None:
     _limits_line(request)
     st.subheader("1 · Find its models", anchor=False)
     _button("find", "Find models", request.find(), busy)
-    found = _command("find")
-    if found is None or found.line != request.find():
+    search = _command("find")
+    if search is None or search.line != request.find():
         st.caption("The script runs once and is watched: every model that it calls is listed. Nothing is compiled yet.")
         return
-    models = _outcome(found, "scripts")
+    models = _outcome(search, "scripts")
     workloads = [model for script in models for model in script.get("models", ())]
-    if not found.running and models:
+    if not search.running and models:
         _models(models, workloads)
     if not workloads:
         return

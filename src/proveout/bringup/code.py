@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import functools
-import keyword
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from proveout.bringup.layers import Face, faces_of, loops_of
+from proveout.bringup.method_text import RESERVED, Names, at, indented, unlike
 from proveout.bringup.tree import Parts, Visit, parts_of, tree_of
 from proveout.kernels.table import kind_of
 from proveout.program import DEALLOCATE, FROM_TORCH, Construct, Name, Program, Ref, Step, refs
 from proveout.report.script import arg_text, call_line, gives_none, identifier
 
-WIDTH = 110
 DEVICE = Name("device")
-RESERVED = {"self", "device", "tensors", "path", "torch", "ttnn", "at", "up", "given", "inf", "nan", "Module", "Model"}
 ROLES = {"input_tensor_b": "weight", "weight_tensor": "weight", "bias_tensor": "bias", "tensor": "table"}
 """What a parameter is called by the argument that takes it."""
 SHORT = {
@@ -53,8 +52,8 @@ class Graph:
     def stable(self) -> frozenset[str]:
         """What is the same at every call."""
         program = self.program
-        made = (n for s in program.setup for n in s.outputs)
-        return frozenset((*program.weights, *(c.name for c in program.constants), *made))
+        prepared = (n for s in program.setup for n in s.outputs)
+        return frozenset((*program.weights, *(c.name for c in program.constants), *prepared))
 
     @functools.cached_property
     def sources(self) -> dict[str, list[str]]:
@@ -64,14 +63,6 @@ class Graph:
             origins = list(dict.fromkeys(p for name in step.uses for p in paths.get(name, ())))
             paths.update((name, origins) for name in step.outputs)
         return paths
-
-
-@dataclass
-class Face:
-    """What a visit takes and gives: values of the Program, in order."""
-
-    takes: list[str]
-    gives: list[str]
 
 
 @dataclass
@@ -99,49 +90,14 @@ class Written:
 def write_graph(graph: Graph, written: Written) -> tuple[str, Visit]:
     """Add the classes of one graph; the name of the class that holds all of it, and the visits as written."""
     program, parts, root = graph.program, graph.parts, graph.tree()
-    visible = {n for s in (*program.setup,) for n in s.outputs}
-    stable = {*program.weights, *(c.name for c in program.constants), *visible}
     outside = {n for s in parts.receive for n in s.uses} | {r.name for r in refs(program.outputs)}
-    readers = _readers(root)
-    _faces(root, stable, outside, readers, written)
+    written.faces |= faces_of(root, graph.stable, outside)
     face, received = written.faces[id(root)], {n for s in parts.receive for n in s.outputs}
-    through = [r.name for r in refs(program.outputs) if r.name not in {*stable, *received, *face.gives}]
+    through = [r.name for r in refs(program.outputs) if r.name not in {*graph.stable, *received, *face.gives}]
     face.takes += [n for n in dict.fromkeys(through) if n not in face.takes]  # handed out as they came
     face.gives += list(dict.fromkeys(through))
     root_class = _write_visit(graph, root, written, parts)
     return root_class, root
-
-
-def _readers(root: Visit) -> dict[str, list[int]]:
-    """Who reads each value, by the Step's place in the body."""
-    readers: dict[str, list[int]] = {}
-    for index, step in enumerate(root.steps()):
-        if step.kernel != DEALLOCATE:
-            for name in step.uses:
-                readers.setdefault(name, []).append(index)
-    return readers
-
-
-def _faces(
-    visit: Visit,
-    stable: set[str],
-    outside: set[str],
-    readers: Mapping[str, Sequence[int]],
-    written: Written,
-    start: int = 0,
-) -> int:
-    """Fill in what each visit takes and gives; the number of its Steps."""  # fmt: skip
-    index = start
-    for item in visit.items:
-        index = _faces(item, stable, outside, readers, written, index) if isinstance(item, Visit) else index + 1
-    steps = [s for s in visit.steps() if s.kernel != DEALLOCATE]
-    results = {name: None for s in steps for name in s.outputs}
-    used = dict.fromkeys(name for s in steps for name in s.uses)
-    inside = range(start, index)
-    takes = [n for n in used if n not in results and n not in stable]
-    gives = [n for n in results if n in outside or any(i not in inside for i in readers.get(n, ()))]
-    written.faces[id(visit)] = Face(takes, gives)
-    return index
 
 
 def _write_visit(graph: Graph, visit: Visit, written: Written, parts: Parts | None = None) -> str:
@@ -149,11 +105,11 @@ def _write_visit(graph: Graph, visit: Visit, written: Written, parts: Parts | No
     face, is_root = written.faces[id(visit)], parts is not None
     kept: dict[str, str] = {}
     children, body = [], []
-    names = _Names()
-    takes = [names.argument(n, len(face.takes)) for n in face.takes]
+    names = Names()
+    takes = [names.local(n, "x") for n in face.takes]
     seen = set(face.takes)
     classes = {id(v): _write_visit(graph, v, written) for v in visit.items if isinstance(v, Visit)}
-    loops = _loops(visit, classes, written, set(face.gives))
+    loops = loops_of(visit, classes, written.faces, set(face.gives))
     looped = {id(v): loop for loop in loops for v in loop.layers}
     for item in visit.items:
         if isinstance(item, Visit) and id(item) in looped:
@@ -169,7 +125,7 @@ def _write_visit(graph: Graph, visit: Visit, written: Written, parts: Parts | No
             seen.update(written.faces[id(item)].gives)
         elif isinstance(item, Visit):
             child_class, inner = classes[id(item)], written.faces[id(item)]
-            children.append(f"        self.{item.name} = {child_class}(device, tensors, {_at(item.path, visit.path)})")
+            children.append(f"        self.{item.name} = {child_class}(device, tensors, {at(item.path, visit.path)})")
             arguments = [names.of(n) for n in inner.takes]
             results = ", ".join(names.local(n, item.name) for n in inner.gives)
             call = f"self.{item.name}({', '.join(arguments)})"
@@ -193,79 +149,17 @@ def _write_visit(graph: Graph, visit: Visit, written: Written, parts: Parts | No
         f"        return {gives}{',' if is_root and len(face.gives) == 1 else ''}" if gives else "        return ()"
     )
     lines = ["    def __init__(self, device, tensors, path=''):", "        self.device, self.path = device, path"]
-    lines += _indented(_setup(graph, visit, kept))
+    lines += indented(_setup(graph, visit, kept))
     lines += children
     lines += ["", *head] if head else [""]
     device_line = (
         ["        device = self.device"] if _take_device(s for s in visit.items if isinstance(s, Step)) else []
     )
     lines += [f"    def {'compute' if is_root else 'forward'}(self{''.join(f', {t}' for t in takes)}):", *device_line]
-    lines += [*_indented(body), result]
+    lines += [*indented(body), result]
     lines += ["", *tail] if tail else []
     torch_class = graph.types.get(visit.path, "") if visit.path else graph.title
     return written.name_for(torch_class or "Part", "\n".join(lines), visit.path, "Model" if is_root else "Module")
-
-
-@dataclass(frozen=True)
-class Loop:
-    """Layers of one class, one after the other: each takes what the one before gives, and else the same."""
-
-    layers: tuple[Visit, ...]
-    place: int
-    """Of the value that goes through all of them, among what each takes."""
-
-    @property
-    def attribute(self) -> str:
-        return self.layers[0].name.partition(".")[0]
-
-    def attribute_line(self, torch_class: str, path: str) -> str:
-        inside = self.layers[0].path.removeprefix(f"{path}." if path else "").rpartition(".")[0]
-        first = int(self.layers[0].path.rpartition(".")[2])
-        numbers = f"{first}, {first + len(self.layers)}" if first else f"{len(self.layers)}"
-        made = f"{torch_class}(device, tensors, at(path, f'{inside}.{{i}}'))"
-        return f"        self.{self.attribute} = [{made} for i in range({numbers})]"
-
-
-def _loops(visit: Visit, classes: Mapping[int, str], written: Written, returned: set[str]) -> list[Loop]:
-    """Runs of layers that may be written as a loop; their names become the places in its list."""
-    items, loops, index = visit.items, [], 0
-    while index < len(items):
-        run = [items[index]] if isinstance(items[index], Visit) else []
-        while run and index + len(run) < len(items):
-            after = items[index + len(run)]
-            if not _goes_on([v for v in run if isinstance(v, Visit)], after, classes, written):
-                break
-            run.append(after)
-        layers = tuple(v for v in run if isinstance(v, Visit))
-        between = {n for v in layers[:-1] for n in written.faces[id(v)].gives}
-        others = [i for i in items if not (isinstance(i, Visit) and i in layers)]
-        read = {n for i in others for n in (written.faces[id(i)].takes if isinstance(i, Visit) else i.uses)}
-        prefix = layers[0].path.rpartition(".")[0] if layers else ""
-        if len(layers) > 1 and prefix.startswith(visit.path) and not between & (read | returned):
-            taken = written.faces[id(layers[1])].takes
-            loop = Loop(layers, taken.index(written.faces[id(layers[0])].gives[0]))
-            name = identifier(prefix.removeprefix(visit.path).lstrip(".").replace(".", "_")) or "layers"
-            for number, layer in enumerate(layers):
-                layer.name = f"{name}.{number}"
-            loops.append(loop)
-        index += max(1, len(layers))
-    return loops
-
-
-def _goes_on(run: list[Visit], after: Step | Visit, classes: Mapping[int, str], written: Written) -> bool:
-    """Whether a layer is the next of these."""
-    last = run[-1]
-    if not isinstance(after, Visit) or classes[id(after)] != classes[id(last)]:
-        return False
-    (prefix, _, number), (other, _, following) = (v.path.rpartition(".") for v in (last, after))
-    if prefix != other or not (number.isdigit() and following.isdigit() and int(following) == int(number) + 1):
-        return False
-    before, face = written.faces[id(last)], written.faces[id(after)]
-    if len(before.gives) != 1 or len(face.gives) != 1 or face.takes.count(before.gives[0]) != 1:
-        return False
-    place = face.takes.index(before.gives[0])
-    rest = [[n for i, n in enumerate(f.takes) if i != place] for f in (before, face)]
-    return rest[0] == rest[1]
 
 
 def _outer(
@@ -275,11 +169,11 @@ def _outer(
     gives: Sequence[str] | None,
     graph: Graph,
     kept: dict[str, str],
-    outer: _Names,
+    outer: Names,
 ) -> list[str]:
     """`send` or `receive` of the whole graph: what happens around the part that runs on the device."""  # fmt: skip
     program = graph.program
-    local = _Names()
+    local = Names()
     arguments = [local.local(n, graph.inputs.get(n) or outer.get(n, n)) for n in takes]
     computed = {n for s in steps for n in s.outputs} | set(takes)
     lines = [line for step in steps for line in _call(step, graph, "", local, kept)]
@@ -293,7 +187,7 @@ def _outer(
         text = f"return [{', '.join(arg_text(o, local) for o in program.outputs)}]"
     device = ["        device = self.device"] if _take_device(steps) else []
     passed = "".join(f", {a}" for a in arguments)
-    text_lines = [f"    def {name}(self{passed}):", *device, *_indented([*lines, text])]
+    text_lines = [f"    def {name}(self{passed}):", *device, *indented([*lines, text])]
     return [*text_lines, ""] if name == "send" else text_lines
 
 
@@ -303,13 +197,13 @@ def _take_device(steps: Iterable[Step]) -> bool:
     return any(DEVICE in ((arg,) if not isinstance(arg, Construct) else arg.by_place) for arg in args)
 
 
-def _call(step: Step, graph: Graph, path: str, names: _Names, kept: dict[str, str]) -> list[str]:
+def _call(step: Step, graph: Graph, path: str, names: Names, kept: dict[str, str]) -> list[str]:
     """One Step as Python; what it takes of the setup becomes an attribute of the module."""
     for key, arg in step.attrs:
         for ref in refs(arg):
             if ref.name in graph.stable:
                 if ref.name not in kept:
-                    kept[ref.name] = _unlike(_kept_name(graph, path, ref.name, key), kept.values())
+                    kept[ref.name] = unlike(_kept_name(graph, path, ref.name, key), kept.values())
                 names.keep(ref.name, kept[ref.name])
     short = step.kernel.removesuffix(".default").split(".")[-1 if not step.on_host else 1]
     known = SHORT.get(short, ())
@@ -347,9 +241,9 @@ def _setup(graph: Graph, visit: Visit, kept: Mapping[str, str]) -> list[str]:
     for step in reversed(program.setup):
         if needed.intersection(step.outputs):
             needed.update(step.uses)
-    names = _Names(mark="")
+    names = Names()
     for weight in program.weights:
-        names.fixed(weight, f"tensors[{_at(graph.names[weight], visit.path)}]")
+        names.fixed(weight, f"tensors[{at(graph.names[weight], visit.path)}]")
     for constant in program.constants:
         names.fixed(constant.name, f"tensors[{_constant(graph, constant.name)!r}]")
     lines = []
@@ -370,7 +264,7 @@ def _setup(graph: Graph, visit: Visit, kept: Mapping[str, str]) -> list[str]:
     return [*(f"self.{kept[n]} = {names.of(n)}" for n in plain), *lines]
 
 
-def _of_a_tensor(step: Step, names: _Names) -> str:
+def _of_a_tensor(step: Step, names: Names) -> str:
     """What prepares a weight on the host as the method of a tensor, to be written where its result is used."""
     how = {"aten.permute.default": "dims", "aten.reshape.default": "shape"}.get(step.kernel)
     value = step.attr(how) if how else None
@@ -391,98 +285,8 @@ def _setup_name(step: Step, graph: Graph, visit: Visit) -> str:
     return step.kernel.removesuffix(".default").rsplit(".", 1)[-1]
 
 
-def _indented(lines: Iterable[str]) -> list[str]:
-    """The lines of a method; a call that is too long for one goes on below, as many arguments to a line as fit."""
-    out: list[str] = []
-    for line in lines:
-        if line.startswith("for "):
-            loop, _, inside = line.partition("\n")
-            out += [f"        {loop}", f"            {inside}"]
-            continue
-        head, body, tail = _call_parts(line)
-        if len(line) + 8 <= WIDTH or not body:
-            out.append(f"        {line}")
-            continue
-        out.append(f"        {head}")
-        row = ""
-        for argument in body:
-            if row and len(row) + len(argument) + 14 > WIDTH:
-                out.append(f"            {row.rstrip()}")
-                row = ""
-            row += f"{argument}, "
-        out += [f"            {row.rstrip()}", f"        {tail}"]
-    return out
-
-
-def _call_parts(line: str) -> tuple[str, list[str], str]:
-    """A line as `… = function(`, its arguments, and `)` with what follows; no arguments where it is no call."""
-    start = line.find("(", line.find(" = ") + 1)
-    depth, arguments, begin = 0, [], start + 1
-    for index in range(start, len(line)) if start >= 0 else ():
-        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(line[index], 0)
-        if (line[index] == "," and depth == 1) or depth == 0:
-            arguments.append(line[begin:index].strip())
-            begin = index + 1
-        if depth == 0:
-            return line[: start + 1], [a for a in arguments if a], line[index:]
-    return line, [], ""
-
-
 def _constant(graph: Graph, name: str) -> str:
     return f"{graph.program.name}.{name}"
-
-
-def _at(name: str, path: str) -> str:
-    """A parameter's or module's name as seen from a module, so that layers that are alike read alike."""
-    if path and name.startswith(f"{path}."):
-        return f"at(path, {name.removeprefix(path + '.')!r})"
-    parts = path.split(".") if path else []
-    for levels in range(1, len(parts)):
-        above = ".".join(parts[:-levels])
-        if name.startswith(f"{above}."):
-            return f"at(up(path, {levels}), {name.removeprefix(above + '.')!r})"
-    return repr(name)
-
-
-def _unlike(name: str, taken: Iterable[str]) -> str:
-    unique, count = name, 1
-    while unique in set(taken) | {"device", "path"}:
-        count += 1
-        unique = f"{name}_{count}"
-    return unique
-
-
-class _Names(dict[str, str]):
-    """Python names for a method's values: readable, and the same for modules that are alike."""
-
-    def __init__(self, mark: str = "x") -> None:
-        super().__init__()
-        self._taken = set(RESERVED)
-        self.plain: set[str] = set()
-
-    def of(self, value: str) -> str:
-        return self[value]
-
-    def argument(self, value: str, total: int) -> str:
-        return self.local(value, "x")
-
-    def local(self, value: str, wanted: str) -> str:
-        name = identifier(wanted)
-        name = f"v_{name}" if keyword.iskeyword(name) or name[:1].isdigit() else name
-        unique, count = name, 1
-        while unique in self._taken:
-            count += 1
-            unique = f"{name}_{count}"
-        self._taken.add(unique)
-        self[value] = unique
-        return unique
-
-    def keep(self, value: str, attribute: str) -> None:
-        self[value] = f"self.{attribute}"
-
-    def fixed(self, value: str, text: str) -> None:
-        self[value] = text
-        self.plain.add(value)
 
 
 def needs_given(programs: Iterable[Program]) -> bool:

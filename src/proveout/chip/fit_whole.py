@@ -96,7 +96,7 @@ def _profile(source: str, arch: str, rows: Sequence[tuple[str, float, float, tup
 def fit_shared(profiles: Sequence[Profile]) -> tuple[float, tuple[Profile, ...]]:
     """The smallest share at which enough profiles are inside their interval, and the profiles with it."""
     for share in SHARES:
-        found = tuple(profile.sharing(share) for profile in profiles)
-        if sum(p.inside for p in found) >= HELD * len(found):
+        shared = tuple(profile.sharing(share) for profile in profiles)
+        if sum(p.inside for p in shared) >= HELD * len(shared):
             break
-    return share, found
+    return share, shared

@@ -82,8 +82,8 @@ def kernel_time(
     if ops is None:
         ops = (DeviceOp("other", tuple(tensors[:-1]), tuple(tensors[-1:]), work, fidelity),) if tensors else ()
     times = [device_op_time(op, chip) for op in ops]
-    told = tuple((op.family, time) for op, time in zip(ops, times, strict=True))
-    low_ns, high_ns = (times[0].low_ns, times[0].high_ns) if len(times) == 1 else together(told)
+    by_family = tuple((op.family, time) for op, time in zip(ops, times, strict=True))
+    low_ns, high_ns = (times[0].low_ns, times[0].high_ns) if len(times) == 1 else together(by_family)
     return KernelTime(
         ideal_ns=max(compute_ns, bandwidth_ns),
         compute_ns=compute_ns,
@@ -93,7 +93,7 @@ def kernel_time(
         high_ns=high_ns,
         calibrated_ns=sum(t.ns for t in times if t.calibrated),
         cores=max((t.cores for t in times), default=0),
-        ops=told,
+        ops=by_family,
     )
 
 

@@ -107,15 +107,15 @@ def bounds(estimate: Estimate) -> tuple[float, float] | None:
 
 def _calls(caller: Caller, limit: int, deadline_ns: int, tell: Callable[[int], None]) -> npt.NDArray[np.int64]:
     """The times of so many calls, or of those until the deadline; what the model raises is raised."""
-    writer, told = MemoryWriter(caller.columns), 0
+    writer, reported = MemoryWriter(caller.columns), 0
 
     def between() -> bool:
         """Between two pieces of the loop, outside of any call's time."""
-        nonlocal told
+        nonlocal reported
         times = _times(writer)
-        for ns in times[told:].tolist():
+        for ns in times[reported:].tolist():
             tell(ns)
-        told = len(times)
+        reported = len(times)
         return False
 
     ran = loops.measure(caller, writer, start_ns=0, deadline_ns=deadline_ns, limit=limit, stopped=between)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import datetime
-import math
 import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from proveout.clock.conditions import conditions
 from proveout.clock.loops import OnError
 from proveout.compat.neuronperf import model_index
 from proveout.devices.registry import describe, find
-from proveout.errors import ProveoutError, UsageError, unknown
+from proveout.errors import ProveoutError, UsageError
 from proveout.measure import controller, in_process, progress, records
 from proveout.measure.controller import Limits, Printed, Say
 from proveout.measure.grid import counts, grid, load_of, usable_cores
@@ -25,23 +24,19 @@ from proveout.measure.interrupts import Interrupts
 from proveout.measure.models import Model, is_gpu, model_of, saved_in
 from proveout.measure.outcome import Outcome
 from proveout.measure.runs import configuration_folder, run_folder, save_outcome
+from proveout.measure.settings import DURATION_S, Copies, Expected, Loop, Numbers, Recording, check_positive
 from proveout.measure.task import Functions, Task
 from proveout.serving import Configuration, Load
-
-DURATION_S = 60.0
-ON_ERROR = ("fail", "continue", "retry")
-RECORDINGS = ("raw", "histogram")
-Recording = Literal["raw", "histogram"]
 
 
 def benchmark(
     model: Any,
     inputs: Any = None,
-    batch_sizes: int | Sequence[int] | None = None,
+    batch_sizes: Numbers = None,
     duration: float = DURATION_S,
-    n_models: int | Sequence[int] | None = None,
-    pipeline_sizes: int | Sequence[int] | None = None,
-    workers_per_model: int | Sequence[int] | None = None,
+    n_models: Numbers = None,
+    pipeline_sizes: Numbers = None,
+    workers_per_model: Numbers = None,
     *,
     max_infers: int | None = None,
     warmup: int | None = None,
@@ -87,29 +82,21 @@ def benchmark(
         preprocessed=preprocess_fn is not None,
         dataset=dataset,
     )
+    processes = multiprocess or multiinterpreter
     tasks = plan(
         subjects,
-        duration,
-        n_models,
-        workers_per_model,
-        functions=Functions(preprocess_fn, postprocess_fn, env_setup_fn, setup_fn),
-        dataset=dataset,
-        max_infers=max_infers,
-        warmup=warmup,
-        multiprocess=multiprocess or multiinterpreter,
-        multiinterpreter=multiinterpreter,
+        Copies(n_models, workers_per_model, load),
+        Loop(duration, max_infers, warmup, recording, on_error, processes, multiinterpreter),
+        Functions(preprocess_fn, postprocess_fn, env_setup_fn, setup_fn),
+        dataset,
+        Expected(reference, pcc),
         device=device_type,
         cost_per_hour=cost_per_hour,
-        load=load,
-        recording=recording,
-        reference=reference,
-        pcc=pcc,
-        on_error=on_error,
     )
-    check_positive(call_timeout=call_timeout, total_timeout=total_timeout, memory_limit=memory_limit)
+    limits = limits_of(call_timeout, total_timeout, memory_limit)
     check_positive(stats_interval=stats_interval)
     say = _sayer(verbosity)
-    outcomes = run(tasks, Limits(call_timeout, total_timeout, memory_limit), say, stats_interval)
+    outcomes = run(tasks, limits, say, stats_interval)
     if return_timers and not keep:
         return outcomes
     kept = records.records(outcomes, map(records.workload_of, tasks), pcc=pcc)
@@ -120,36 +107,22 @@ def benchmark(
 
 def plan(
     subjects: Sequence[Subject],
-    duration: float,
-    n_models: int | Sequence[int] | None,
-    workers_per_model: int | Sequence[int] | None,
-    *,
+    copies: Copies,
+    loop: Loop,
     functions: Functions,
     dataset: DatasetOptions,
-    max_infers: int | None = None,
-    warmup: int | None = None,
-    multiprocess: bool = True,
-    multiinterpreter: bool = False,
+    expected: Expected,
+    *,
     device: str | None = None,
     cost_per_hour: float | None = None,
-    load: Load | str = "closed",
-    recording: Recording = "raw",
-    reference: Any = None,
-    pcc: float = 0.99,
-    on_error: OnError = "fail",
 ) -> list[Task]:
     """What there is to run, checked as far as it can be without running anything."""
-    check_positive(duration=duration, max_infers=max_infers, cost_per_hour=cost_per_hour)
-    if warmup is not None and (not isinstance(warmup, int) or warmup < 0):
-        raise UsageError(f"warmup is {warmup!r}: give a number of calls from 0, or None to find the steady state.")
-    if on_error not in ON_ERROR:
-        raise UsageError(f"on_error is {on_error!r}: give one of {', '.join(ON_ERROR)}.")
-    if recording not in RECORDINGS:
-        raise unknown("recording", recording, RECORDINGS)
+    loop.check()
+    check_positive(cost_per_hour=cost_per_hour)
     if device is not None:
         device = check_device(device)
-    arriving = load_of(load)
-    expected = None if reference is None else model_of(reference)
+    arriving = load_of(copies.load)
+    reference = None if expected.reference is None else model_of(expected.reference)
     tasks = []
     for subject in subjects:
         chosen, inputs, pipeline_sizes = subject.model, subject.inputs, subject.pipeline_sizes
@@ -158,7 +131,7 @@ def plan(
             raise UsageError(f"device {place!r} computes nothing, so it has no times to measure.")
         if chosen.path:
             pipeline_sizes = _own_stages(chosen, counts("pipeline_sizes", pipeline_sizes, (chosen.stages,)))
-        for models, workers, chips in grid(place, n_models, workers_per_model, pipeline_sizes, arriving):
+        for models, workers, chips in grid(place, copies.n_models, copies.workers_per_model, pipeline_sizes, arriving):
             configuration = Configuration(
                 model_name=chosen.name,
                 device=place,
@@ -166,18 +139,19 @@ def plan(
                 n_models=models,
                 workers_per_model=workers,
                 pipeline_size=chips,
-                duration_s=float(duration),
-                max_infers=max_infers,
-                warmup=warmup,
+                duration_s=float(loop.duration),
+                max_infers=loop.max_infers,
+                warmup=loop.warmup,
                 load=arriving,
-                recording=recording,
-                multiprocess=multiprocess,
-                multiinterpreter=multiinterpreter,
+                recording=loop.recording,
+                multiprocess=loop.multiprocess,
+                multiinterpreter=loop.multiinterpreter,
                 cost_per_hour=cost_per_hour,
                 model_filename=chosen.path,
             )
-            tasks.append(_task(configuration, chosen, inputs, functions, dataset, on_error, expected, pcc))
-    if multiprocess:
+            task = Task(configuration, chosen, inputs, functions, dataset, loop.on_error, reference, expected.pcc)
+            tasks.append(_with_threads(task))
+    if loop.multiprocess:
         for task in {id(t.inputs): t for t in tasks}.values():
             controller.pickled(task)
     return tasks
@@ -189,7 +163,7 @@ class Subject:
 
     model: Model
     inputs: Inputs
-    pipeline_sizes: int | Sequence[int] | None = None
+    pipeline_sizes: Numbers = None
     entry: Mapping[str, Any] = field(default_factory=dict)
     """What its model index says of it, where it comes from one."""
 
@@ -197,8 +171,8 @@ class Subject:
 def subjects_of(
     model: Any,
     inputs: Any,
-    batch_sizes: int | Sequence[int] | None = None,
-    pipeline_sizes: int | Sequence[int] | None = None,
+    batch_sizes: Numbers = None,
+    pipeline_sizes: Numbers = None,
     *,
     model_name: str = "",
     preprocessed: bool = False,
@@ -270,18 +244,9 @@ def device_for(model: Model, device: str | None) -> str:
     return compiled_for
 
 
-def _task(
-    configuration: Configuration,
-    model: Model,
-    inputs: Inputs,
-    functions: Functions,
-    dataset: DatasetOptions,
-    on_error: OnError,
-    reference: Model | None,
-    pcc: float,
-) -> Task:
-    task = Task(configuration, model, inputs, functions, dataset, on_error, reference, pcc)
-    workers = task.callers
+def _with_threads(task: Task) -> Task:
+    """With the threads that each worker may use."""
+    configuration, workers = task.configuration, task.callers
     if min(workers) < 1:
         raise UsageError(
             f"a concurrency of {configuration.load.concurrency} over {configuration.n_models} models: "
@@ -350,10 +315,9 @@ def check_device(name: str) -> str:
     return find(name).name
 
 
-def check_positive(**numbers: float | None) -> None:
-    for name, value in numbers.items():
-        if value is not None and not (isinstance(value, (int, float)) and 0 < value < math.inf):
-            raise UsageError(f"{name} is {value!r}: give a number above 0.")
+def limits_of(call_timeout: float, total_timeout: float | None, memory_limit: int | None) -> Limits:
+    check_positive(call_timeout=call_timeout, total_timeout=total_timeout, memory_limit=memory_limit)
+    return Limits(call_timeout, total_timeout, memory_limit)
 
 
 def _sayer(verbosity: int) -> Say:

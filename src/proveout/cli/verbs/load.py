@@ -246,12 +246,12 @@ class _Scheduled:
             str(one.script), one.script_args, self.device, self._settings, (self._slots,), padded_lengths(plan),
             max_length=self._max_length,
         )  # fmt: skip
-        told = asked(one, ask, max(self._timeout_s, 3600.0))
-        if told.error:
-            raise CompileError(told.error)
-        if row := next((row for row in told.rows if not row.fits), None):
+        answer = asked(one, ask, max(self._timeout_s, 3600.0))
+        if answer.error:
+            raise CompileError(answer.error)
+        if row := next((row for row in answer.rows if not row.fits), None):
             raise OutOfMemory(f"{self.name} with {self._slots} users does not fit: {row.short}. Use fewer --slots.")
-        return told
+        return answer
 
     def warm(self, plan: Plan) -> None:
         """A worker warms up by itself."""

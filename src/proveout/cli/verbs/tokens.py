@@ -77,21 +77,21 @@ def verb(
             for place, setting in zip(places, settings):
                 ask = SpeedAsk(str(one.script), one.script_args, place, setting, *numbers, new_tokens, runs)
                 progress.start(what := f"{one.name} on {place}")
-                told = asked(one, ask, timeout)
-                answers.append((ask, told))
-                progress.step(what, f"{what}: {told.error or 'done'}")
-    results = [record_of(one_ask, told, row) for one_ask, told in answers for row in told.rows]
+                answer = asked(one, ask, timeout)
+                answers.append((ask, answer))
+                progress.step(what, f"{what}: {answer.error or 'done'}")
+    results = [record_of(one_ask, answer, row) for one_ask, answer in answers for row in answer.rows]
     if reason := keep(results, cache_dir):
         note(f"not kept: {reason}")
-    for ask, told in answers:
-        if told.error:
-            note(f"{Path(ask.script).stem} on {ask.device}: {told.error}")
+    for ask, answer in answers:
+        if answer.error:
+            note(f"{Path(ask.script).stem} on {ask.device}: {answer.error}")
     if as_json:
         emit_json({"verb": "tokens", "rows": [document(a, t, row) for a, t in answers for row in t.rows],
                    "failed": sum(bool(t.error) for _, t in answers), "keys": [r.job.key for r in results]})  # fmt: skip
     else:
         emit(text(answers))
-    return 1 if any(told.error for _, told in answers) else 0
+    return 1 if any(answer.error for _, answer in answers) else 0
 
 
 def asked(model: Named, ask: SpeedAsk, timeout: float) -> SpeedTold:
@@ -105,18 +105,18 @@ def asked(model: Named, ask: SpeedAsk, timeout: float) -> SpeedTold:
             last = end.log.strip().splitlines()[-1:] if end.log.strip() else []
             return SpeedTold(error=" ".join([f"{model.name}: {end.story}.", *last]), failure=end.failure or "crash")
         try:
-            told: SpeedTold = from_json(SpeedTold, read_answer(path))
+            answer: SpeedTold = from_json(SpeedTold, read_answer(path))
         except (ValueError, TypeError, LookupError, UsageError) as error:
             return SpeedTold(error=f"{model.name}: its script changed what is said about it: {error}", failure="crash")
-        return told
+        return answer
 
 
 def text(answers: list[tuple[SpeedAsk, SpeedTold]]) -> str:
     """One table a model, kinds apart."""
     parts = []
-    for name in dict.fromkeys(told.model for _, told in answers if told.rows):
-        rows = [(ask, row) for ask, told in answers if told.model == name for row in told.rows]
-        millions = next(told.parameters for _, told in answers if told.model == name) / 1e6
+    for name in dict.fromkeys(answer.model for _, answer in answers if answer.rows):
+        rows = [(ask, row) for ask, answer in answers if answer.model == name for row in answer.rows]
+        millions = next(answer.parameters for _, answer in answers if answer.model == name) / 1e6
         drawn = grid(TITLES, [_cells(ask, row) for ask, row in sorted(rows, key=lambda r: r[1].kind)], colour())
         parts.append(f"{name}, {millions:,.4g} M parameters\n{drawn.rstrip()}")
         parts += [f"  {ask.device}, {row.batch} users: does not fit: {row.short}" for ask, row in rows if not row.fits]

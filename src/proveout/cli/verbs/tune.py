@@ -60,7 +60,7 @@ def verb(
         if cure:
             raise UsageError("--cure looks for a cure and --check replays a certificate; choose one.")
         read(check)  # refused before any work
-    asked = Tune("cure" if cure else "faster", budget_minutes, str(check.absolute()) if check else "")
+    goal = Tune("cure" if cure else "faster", budget_minutes, str(check.absolute()) if check else "")
     traced = () if any(o.partition("=")[0].strip() == "trace" for o in request.overrides or ()) else ("trace=true",)
     chosen = dataclasses.replace(
         request,
@@ -68,7 +68,7 @@ def verb(
         overrides=[*(request.overrides or ()), *traced],
         timeout=max(request.timeout, 60 * budget_minutes + BESIDE_S),
     )
-    results = run(chosen, ("tune",), output, tune=asked)
+    results = run(chosen, ("tune",), output, tune=goal)
     documents: list[dict[str, Any]] = []
     failed = 0
     for result in results:

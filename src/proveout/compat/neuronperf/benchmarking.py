@@ -18,12 +18,12 @@ from proveout.compat.neuronperf.results import ERROR, FINISHED, pair
 from proveout.compat.neuronperf.running import Loader
 from proveout.compat.neuronperf.timing import Timer
 from proveout.errors import UsageError
-from proveout.measure.benchmarking import DURATION_S
 from proveout.measure.host import Host, LoadFailed
 from proveout.measure.inputs import DatasetOptions, Inputs
 from proveout.measure.models import Model
 from proveout.measure.outcome import Outcome
 from proveout.measure.runs import configuration_folder, run_folder, worker_runs
+from proveout.measure.settings import DURATION_S
 from proveout.measure.task import Functions, Task
 from proveout.serving import Configuration
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,11 @@ from proveout.compat.neuronperf.results import Pair, pair, report, stamps_of
 from proveout.compat.neuronperf.stamped import Stamped
 from proveout.errors import UsageError, unknown
 from proveout.measure import benchmarking, controller, evaluation, records
-from proveout.measure.benchmarking import DURATION_S, Subject, device_for, is_index, subjects_of
+from proveout.measure.benchmarking import Subject, device_for, is_index, subjects_of
 from proveout.measure.grid import counts, max_models
 from proveout.measure.inputs import DatasetOptions, is_dataset
 from proveout.measure.models import Model, is_bare, model_of
+from proveout.measure.settings import DURATION_S, Copies, Expected, Loop, Numbers, check_positive
 from proveout.measure.sheet import Report
 from proveout.measure.task import Functions, Task
 
@@ -32,7 +34,6 @@ UNTIMED_S = 86_400.0
 OWN = {"load", "max_infers", "on_error", "pcc", "recording", "reference", "warmup"}
 """Options of `proveout.benchmark` that NeuronPerf does not have."""
 Names = str | Sequence[str] | None
-Numbers = int | Sequence[int] | None
 
 log = logging.getLogger("neuronperf.benchmarking")
 
@@ -171,43 +172,43 @@ def benchmark(
         wanted={"cast_mode": cast_modes, "performance_level": performance_levels},
         open_model=open_model,
     )
-    options = {
-        "functions": Functions(preprocess_fn, postprocess_fn, env_setup_fn, setup_fn),
-        "dataset": dataset,
-        "multiprocess": not together,
-        "multiinterpreter": multiinterpreter,
-        "device": device if device is None else benchmarking.check_device(device),
-        "cost_per_hour": cost_per_hour,
-        **more,
-    }
-    planned: list[tuple[Task, Subject]] = []
-    for subject in subjects:
-        planned += [(task, subject) for task in _tasks(subject, duration, n_models, workers_per_model, options)]
-    benchmarking.check_positive(
-        call_timeout=call_timeout,
-        total_timeout=total_timeout,
-        memory_limit=memory_limit,
-        stats_interval=stats_interval,
+    expected = Expected(**{name: more.pop(name) for name in ("reference", "pcc") if name in more})
+    copies = Copies(n_models, workers_per_model, more.pop("load", "closed"))
+    loop = Loop(duration, multiprocess=not together, multiinterpreter=multiinterpreter, **more)
+    place = device if device is None else benchmarking.check_device(device)
+    plan = partial(
+        benchmarking.plan,
+        loop=loop,
+        functions=Functions(preprocess_fn, postprocess_fn, env_setup_fn, setup_fn),
+        dataset=dataset,
+        expected=expected,
+        device=place,
+        cost_per_hour=cost_per_hour,
     )
+    planned = [
+        (task, subject)
+        for subject in subjects
+        for task in _tasks(subject, copies, device_for(subject.model, place), plan)
+    ]
+    limits = benchmarking.limits_of(call_timeout, total_timeout, memory_limit)
+    check_positive(stats_interval=stats_interval)
     for what, value in (("Cast mode", cast_modes), ("Performance level", performance_levels)):
         if value is None:
             log.debug("%s was not specified, assuming default.", what)
     whole = sum(task.configuration.duration_s for task, _ in planned)
     log.info("Benchmarking '%s', ~%s remaining.", _shown(source), _time(whole))
-    limits = controller.Limits(call_timeout, total_timeout, memory_limit)
     with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
         tasks = [_stamped(task, Path(folder), number) for number, (task, _) in enumerate(planned)]
         outcomes = benchmarking.run(tasks, limits, _say(verbosity), stats_interval)
         pairs = []
         for number, (outcome, task, (_, subject)) in enumerate(zip(outcomes, tasks, planned)):
             settings = _told(subject, cast_modes, performance_levels) | {"stats_interval": stats_interval}
-            copies = outcome.configuration.n_models
-            setup = {n: stamps_of(str(Path(folder, f"{n}{number}")), copies) for n in ("setup", "env_setup")}
+            models = outcome.configuration.n_models
+            setup = {n: stamps_of(str(Path(folder, f"{n}{number}")), models) for n in ("setup", "env_setup")}
             pairs.append(pair(task, outcome, settings, setup))
     if return_timers and not keep:
         return pairs
-    pcc = more.get("pcc", 0.99)
-    kept = records.records(outcomes, map(records.workload_of, (task for task, _ in planned)), pcc=pcc)
+    kept = records.records(outcomes, map(records.workload_of, (task for task, _ in planned)), pcc=expected.pcc)
     if keep and (reason := records.keep(kept, cache_dir)):
         log.info("Not kept: %s", reason)
     return pairs if return_timers else [_report(p, record.report) for p, record in zip(pairs, kept)]
@@ -258,22 +259,22 @@ def _evaluated(model: Any, sizes: Sequence[int], batched: bool) -> list[tuple[An
     return [(Path(entry["filename"]), index["model_name"], None) for entry in index["model_configs"]]
 
 
-def _tasks(
-    subject: Subject, duration: float, n_models: Numbers, workers: Numbers, options: Mapping[str, Any]
-) -> list[Task]:
+Plan = Callable[[Sequence[Subject], Copies], list[Task]]
+
+
+def _tasks(subject: Subject, copies: Copies, device: str, plan: Plan) -> list[Task]:
     """The configurations of one model with one input. A CPU is no row of chips: there a model that is said to span
     several runs whole, and so many cores count as one place for a copy."""
-    device = device_for(subject.model, options["device"])
     sizes = counts("pipeline_sizes", subject.pipeline_sizes, (1,))
     if not is_bare(device) or max(sizes) == 1:
-        return benchmarking.plan([subject], duration, n_models, workers, **options)
+        return plan([subject], copies)
     tasks = []
     for size in sizes:
         if size > 1:
             log.warning("'%s' runs whole on %s: pipeline_size %d only counts places.", subject.model.name, device, size)
-        copies = n_models or sorted({1, max(1, (max_models(device) or 1) // size)})
-        each = workers if workers is not None or size == 1 else size
-        for task in benchmarking.plan([replace(subject, pipeline_sizes=1)], duration, copies, each, **options):
+        places = copies.n_models or sorted({1, max(1, (max_models(device) or 1) // size)})
+        workers = size if copies.workers_per_model is None and size > 1 else copies.workers_per_model
+        for task in plan([replace(subject, pipeline_sizes=1)], Copies(places, workers, copies.load)):
             tasks.append(replace(task, configuration=replace(task.configuration, pipeline_size=size)))
     return tasks
 

@@ -64,7 +64,7 @@ def _rewritten(step: Step, producers: dict[str, Step], specs: Specs) -> Iterator
 def _in_order_from(step: Step, producers: dict[str, Step], specs: Specs) -> str | None:
     """The farthest value of which a chain is no more than a reshape."""
     chain: list[Step] = []
-    found: str | None = None
+    farthest: str | None = None
     above: Step | None = step
     while above is not None and above.kernel in ("ttnn.permute", "ttnn.reshape"):
         chain.insert(0, above)
@@ -75,9 +75,9 @@ def _in_order_from(step: Step, producers: dict[str, Step], specs: Specs) -> str 
         if view is None:
             break
         if len(chain) > 1 and view.in_order:
-            found = source
+            farthest = source
         above = producers.get(source)
-    return found
+    return farthest
 
 
 def _before_units(step: Step, before: Step, specs: Specs) -> Step:

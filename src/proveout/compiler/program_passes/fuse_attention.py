@@ -160,10 +160,10 @@ def _again(moves: tuple[Step, ...], source: Arg, new: _Steps) -> Arg:
 
 
 def _in_one_batch(body: Body, operand: Arg, new: _Steps) -> Arg:
-    made = {s.outputs[0]: s for s in new.steps}
+    steps = {s.outputs[0]: s for s in new.steps}
     assert isinstance(operand, Ref)
     specs = dict(body.specs)
-    for step in made.values():
+    for step in steps.values():
         specs[step.outputs[0]] = infer(step, specs)[0]
     shape = (1, *specs[operand.name].shape)
     return new.add("ttnn.reshape", f"{operand.name.rpartition('.')[2]}.batch", input_tensor=operand, shape=shape)

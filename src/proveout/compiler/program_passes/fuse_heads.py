@@ -234,8 +234,8 @@ def _finish(body: Body, new: Emit, heads: Heads, name: str) -> None:
 
 def _cut(body: Body, source: str) -> list[Heads] | None:
     """What a value is cut into, if all of it are heads."""
-    found = leaves(body, source, passes=_is_scaling)
-    heads = [_heads(body, chain) for chain in found or ()]
+    chains = leaves(body, source, passes=_is_scaling)
+    heads = [_heads(body, chain) for chain in chains or ()]
     if not heads or any(h is None for h in heads):
         return None
     return [h for h in heads if h is not None]
@@ -277,10 +277,10 @@ def _find_concatenation(body: Body, step: Step) -> Fusion | None:
         return None
     source = step.uses[0]
     shape = body.specs[source].shape
-    found = leaves(body, source)
-    if len(shape) not in (3, 4) or found is None or len(found) != 1 or not found[0].steps:
+    chains = leaves(body, source)
+    if len(shape) not in (3, 4) or chains is None or len(chains) != 1 or not chains[0].steps:
         return None
-    (chain,) = found
+    (chain,) = chains
     length, size = shape[-2:]
     if not chain.view.is_whole or size % TILE or len(chain.view.dims) < 2:
         return None

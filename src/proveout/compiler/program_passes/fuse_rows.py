@@ -61,10 +61,10 @@ def below(body: Body, name: str) -> tuple[list[Step], Chain] | None:
             return None
         region.append(row_wise)
         name = row_wise.outputs[0]
-    found = leaves(body, name)
-    if not region or found is None or len(found) != 1 or not found[0].steps:
+    chains = leaves(body, name)
+    if not region or chains is None or len(chains) != 1 or not chains[0].steps:
         return None
-    return region, found[0]
+    return region, chains[0]
 
 
 def by_row(body: Body, new: Emit, source: Ref, spec: TensorSpec, rows: View, region: list[Step], down: Chain) -> None:

@@ -179,20 +179,20 @@ def chain_to(body: Body, name: str) -> Chain:
 def leaves(body: Body, name: str, passes: Callable[[Step], bool] | None = None) -> list[Chain] | None:
     """The values that moves make of one and that something else reads; None where one cannot be told. A chain goes on
     through a Step that `passes`: one that does the same to every number."""
-    found: list[Chain] = []
+    chains: list[Chain] = []
     open_chains: list[tuple[str, View, tuple[Step, ...]]] = [(name, View.of(body.specs[name].shape), ())]
     while open_chains:
         at, view, steps = open_chains.pop(0)
         readers = body.readers(at)
         later = [r for r in readers if r.kernel in MOVES or (passes is not None and passes(r))]
         if len(later) < len(readers) or body.read_elsewhere({at}, tuple(readers)) or not readers:
-            found.append(Chain(name, view, steps))
+            chains.append(Chain(name, view, steps))
         for step in later:
             after = moved(view, step, body.specs) if step.kernel in MOVES else view
             if after is None:
                 return None
             open_chains.append((step.outputs[0], after, (*steps, step)))
-    return found
+    return chains
 
 
 class Emit:

@@ -107,20 +107,20 @@ class OnCuda:
             return forms[-1]
         candidates: list[Candidate] = [(form, {}) for form in forms]
         key = f"{kind} {self.program.fingerprint} {self.settings.precision} {self.settings.weights} {' '.join(forms)}"
-        made: dict[str, _Kernels] = {}
+        by_form: dict[str, _Kernels] = {}
 
         def call(candidate: Candidate, _: int) -> Any:
-            if candidate[0] not in made:
-                made[candidate[0]] = self._made(candidate[0], wrap)  # type: ignore[arg-type]
-            return made[candidate[0]].call(inputs)
+            if candidate[0] not in by_form:
+                by_form[candidate[0]] = self._made(candidate[0], wrap)  # type: ignore[arg-type]
+            return by_form[candidate[0]].call(inputs)
 
         chosen: Form = best(key, candidates, call, ENOUGH_BYTES, calls=4)[0]  # type: ignore[assignment]
         outcomes = choices().outcomes(key)
         if outcomes:
-            told = ", ".join(f"{FORMS[form]} {outcomes[form]}" for form in forms if form in outcomes)
-            self.report = f"runs {FORMS[chosen]} (measured: {told})"
+            measured = ", ".join(f"{FORMS[form]} {outcomes[form]}" for form in forms if form in outcomes)
+            self.report = f"runs {FORMS[chosen]} (measured: {measured})"
         if wrap is not None:
-            self._resident = made.get(chosen)
+            self._resident = by_form.get(chosen)
         return chosen
 
     def _rewritten(self, form: Form) -> Program:
@@ -130,12 +130,12 @@ class OnCuda:
         return on_place(program, self.place)
 
     def _made(self, form: Form, wrap: Any) -> _Kernels:
-        made = _Kernels(self._rewritten(form), wrap=wrap, place=self.place)
-        made.tf32 = self.settings.precision == "tf32"
-        made.set_weights(self._weights)
+        kernels = _Kernels(self._rewritten(form), wrap=wrap, place=self.place)
+        kernels.tf32 = self.settings.precision == "tf32"
+        kernels.set_weights(self._weights)
         if self.place.index is not None:  # the CPU has none
             torch.cuda.synchronize(self.place)  # kernels read weights before they wait for the kernel ahead
-        return made
+        return kernels
 
     def _runs(self, inputs: Sequence[Any]) -> Runner:
         if self._runner is None:
@@ -179,8 +179,8 @@ class _Kernels(Resident):
     def call(self, inputs: Sequence[Any]) -> list[Any]:
         with torch.no_grad(), rounding_to_tf32(self.tf32):
             if self._wrapped is None:
-                given = [*inputs, *self._tensors]
-                self._wrapped = self._wrap(self._body, given) if self._wrap is not None else self._body
+                operands = [*inputs, *self._tensors]
+                self._wrapped = self._wrap(self._body, operands) if self._wrap is not None else self._body
             body: Body = self._wrapped
             return body(*inputs, *self._tensors)
 

@@ -27,8 +27,8 @@ class Body:
         self.slots = [[step] for step in _shared(self.program)]
         self.results = self.program.results
         own = {n for slot in self.slots for s in slot for n in s.outputs}
-        given = {*self.program.weights, *(c.name for c in self.program.constants)}
-        self.prepared = (given | {n for s in self.setup for n in s.outputs}) - own
+        stored = {*self.program.weights, *(c.name for c in self.program.constants)}
+        self.prepared = (stored | {n for s in self.setup for n in s.outputs}) - own
         self.index()
 
     def index(self) -> None:

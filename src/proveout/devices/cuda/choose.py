@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import json
+import math
 import os
 import secrets
 import statistics
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,72 @@ Candidate = tuple[str, dict[str, int]]
 SHIPPED = Path(__file__).with_name("choices.json")
 ENOUGH_BYTES = 160 << 20
 """Weights that are measured with: more than an L2 cache holds, since a model's are not there either."""
+LIBRARY: Candidate = ("library", {})
+HALF = (torch.bfloat16, torch.float16)
+SHORTLIST, HURRIED = 16, 3
+"""Candidates of a call that are measured when it is first made; `tests/bench/cuda_tune.py` measures all. A process that
+has spent `PATIENCE_S` on measuring goes on with fewer."""
+PATIENCE_S = 90.0
+_spent_s = 0.0
+_chosen: dict[str, Candidate] = {}
+
+
+def fastest(
+    key: str,
+    candidates: Callable[[], list[Candidate]],
+    library: Callable[..., Any],
+    kernel: Callable[..., Any],
+    operands: tuple[Any, ...],
+    weight: int | None = None,
+) -> Any:
+    """Make a call by the library or by our kernel with the numbers that were fastest: remembered, else measured, each
+    time with another copy of the operand `weight`."""
+
+    def call(candidate: Candidate, *operands: Any) -> Any:
+        return library(*operands) if candidate[0] == "library" else kernel(candidate[1], *operands)
+
+    chosen = _chosen.get(key)
+    if chosen is None:
+        rows = [LIBRARY, *candidates()]
+        chosen = choices().get(key, rows)
+        if chosen is None and torch.cuda.is_current_stream_capturing():
+            return call(LIBRARY, *operands)  # nothing can be measured now
+        _chosen[key] = chosen = chosen or _measured(key, rows, call, operands, weight)
+    return call(chosen, *operands)
+
+
+def _measured(
+    key: str, rows: list[Candidate], call: Callable[..., Any], operands: tuple[Any, ...], weight: int | None
+) -> Candidate:
+    global _spent_s
+    own = None if weight is None else operands[weight]
+    spare = [] if own is None else [own, *(own.clone() for _ in range(copies(own.nbytes) - 1))]
+
+    def with_copy(candidate: Candidate, i: int) -> Any:
+        if weight is None:
+            return call(candidate, *operands)
+        return call(candidate, *operands[:weight], spare[i], *operands[weight + 1 :])
+
+    began = time.monotonic()
+    few = rows[: SHORTLIST if _spent_s < PATIENCE_S else HURRIED]
+    chosen = best(key, few, with_copy, 1 << 30 if own is None else own.nbytes)
+    _spent_s += time.monotonic() - began
+    return chosen
+
+
+def all_of(name: str, **values: tuple[int, ...]) -> list[Candidate]:
+    """A kernel with every combination of numbers."""
+    return [(name, dict(zip(values, row))) for row in itertools.product(*values.values())]
+
+
+def by_promise(rows: list[tuple[int, Candidate]]) -> list[Candidate]:
+    """Candidates with their numbers of blocks, those first that come nearest to one block for each multiprocessor of
+    the larger GPUs."""
+    return [candidate for _, candidate in sorted(rows, key=lambda row: abs(math.log(row[0] / 140)))]
+
+
+def is_half(*tensors: torch.Tensor | None) -> bool:
+    return all(t is None or t.dtype in HALF for t in tensors)
 
 
 class Choices:
@@ -102,7 +171,7 @@ def best(
                 f"did not run ({str(error).splitlines()[0][:120] if str(error) else type(error)})"
             )
     chosen = min((c for c in candidates if label(c) in us), key=lambda c: us[label(c)], default=candidates[0])
-    choices().put(key, chosen, {name: round(time, 2) for name, time in us.items()}, failed)
+    choices().put(key, chosen, {name: round(took, 2) for name, took in us.items()}, failed)
     return chosen
 
 

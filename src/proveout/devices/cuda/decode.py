@@ -59,11 +59,11 @@ class Decoding:
 
     def generate(self, count: int) -> Tensor:
         """The next tokens, [batch, count]."""
-        made = self.tokens.new_empty(self.tokens.shape[0], count)
+        generated = self.tokens.new_empty(self.tokens.shape[0], count)
         for index in range(count):
             self.advance()
-            made[:, index : index + 1].copy_(self.tokens)
-        return made
+            generated[:, index : index + 1].copy_(self.tokens)
+        return generated
 
     def _once(self) -> None:
         with torch.no_grad():

@@ -61,10 +61,10 @@ def launch(
     if known is None:
         every = {**constants, **{name: numbers[name] for name in tiles}, "PDL": PDL}
         options = {"num_warps": numbers["warps"], "num_stages": numbers["stages"], "launch_pdl": PDL}
-        made = kernel[grid](*arguments, **every, **options)
-        _compiled[key] = made, tuple(every[name] for name in kernel.arg_names[len(arguments) :])
+        compiled = kernel[grid](*arguments, **every, **options)
+        _compiled[key] = compiled, tuple(every[name] for name in kernel.arg_names[len(arguments) :])
         return
-    made, rest = known
+    compiled, rest = known
     stream = torch._C._cuda_getCurrentRawStream(place)
     x, y, z = (*grid, 1, 1)[:3]
-    made.run(x, y, z, stream, made.function, made.packed_metadata, None, None, None, *passed, *rest)
+    compiled.run(x, y, z, stream, compiled.function, compiled.packed_metadata, None, None, None, *passed, *rest)

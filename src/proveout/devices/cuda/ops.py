@@ -257,8 +257,8 @@ def attention_of(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: b
 
 def attention_meaning(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
     """Of [batch, heads, queries, depth]."""
-    made = attention_of(q, k, v, mask, causal, scale)
-    return made if made.transpose(1, 2).is_contiguous() else heads_last(q).copy_(made)
+    result = attention_of(q, k, v, mask, causal, scale)
+    return result if result.transpose(1, 2).is_contiguous() else heads_last(q).copy_(result)
 
 
 attention = op(

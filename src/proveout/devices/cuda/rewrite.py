@@ -42,8 +42,8 @@ def fuse_attention(body: Body) -> None:
             if mask is not None and is_causal_mask(body, mask):
                 causal, mask = True, None
             parts = tuple(step.attr(f"input_tensor_{x}") for x in "qkv")
-            made = attention(parts, mask, causal, _factor(body, step, parts[0]), step.outputs[0])
-            body.substitute([step], [made], step.outputs[0])
+            fused = attention(parts, mask, causal, _factor(body, step, parts[0]), step.outputs[0])
+            body.substitute([step], [fused], step.outputs[0])
         elif step.kernel == EFFICIENT and not any(map(body.readers, step.outputs[1:])):
             _whole_attention(body, step)
         elif step.kernel == "ttnn.matmul":

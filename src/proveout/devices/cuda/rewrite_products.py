@@ -286,14 +286,14 @@ def _take_in(body: Body, norm: Step, products: dict[str, Product]) -> None:
         mine = [r.name in names for r in product.residuals]
         if sum(mine) > 1 or (any(mine) and product.r_norm is not None):
             return
-    found = Norm(maker, norm)
+    folded_norm = Norm(maker, norm)
     maker.stats = True
     for product in takers:
         if product.a.name in names:
-            product.a_norm = found
+            product.a_norm = folded_norm
         for index, residual in enumerate(product.residuals):
             if residual.name in names:
-                product.r_norm = found
+                product.r_norm = folded_norm
                 product.residuals.insert(0, product.residuals.pop(index))
 
 
@@ -446,6 +446,6 @@ def _folded(body: Body, product: Product) -> tuple[Ref, Ref, Ref]:
     spec = body.spec(product.w)
     w = body.fresh(f"{product.result}.weight", spec.shape, spec.dtype)
     columns, bias = (body.fresh(f"{product.result}.{x}", spec.shape[1:], "float32") for x in ("columns", "bias"))
-    given = {"w": product.w, "bias": product.bias, "gamma": norm.step.attr("weight"), "beta": norm.step.attr("bias")}
-    body.prepare(Step(FOLD, tuple(given.items()), (w, columns, bias)))
+    operands = {"w": product.w, "bias": product.bias, "gamma": norm.step.attr("weight"), "beta": norm.step.attr("bias")}
+    body.prepare(Step(FOLD, tuple(operands.items()), (w, columns, bias)))
     return Ref(w), Ref(columns), Ref(bias)

@@ -304,10 +304,5 @@ class _Work:
         self.dest.mul_(2.0**-13).mul_(unit)
 
 
-def unit_of(arch: str, phases: int, fp32_dest: bool) -> Unit:
-    """A matrix unit by the name that a chip's spec has for its architecture, such as `wormhole_b0`."""
-    return Unit(arch_of(arch), phases, fp32_dest)
-
-
 def arch_of(arch: str) -> Arch:
     return "wormhole" if arch.startswith("wormhole") else "blackhole"

@@ -247,8 +247,8 @@ def find(op: str) -> Op | None:
         return OPS[op]
     if name not in WITH_NUMBERS:
         return None
-    given = dict(part.split("=", 1) for part in numbers.split(",") if "=" in part)
+    values = dict(part.split("=", 1) for part in numbers.split(",") if "=" in part)
     try:
-        return WITH_NUMBERS[name](**{key: float(number) for key, number in given.items()})
+        return WITH_NUMBERS[name](**{key: float(number) for key, number in values.items()})
     except (TypeError, ValueError):  # numbers by other names
         return None

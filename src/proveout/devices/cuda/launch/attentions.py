@@ -1,0 +1,107 @@
+"""Attention on a GPU, whole or over a cache that grows: candidates and their launches."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+import triton
+
+from proveout.devices.cuda import ops
+from proveout.devices.cuda.choose import Candidate, all_of, fastest, is_half
+from proveout.devices.cuda.launcher import launch
+from proveout.devices.cuda.triton_attention import attention_kernel
+from proveout.devices.cuda.triton_vector import append_kernel
+
+Tensor = torch.Tensor
+
+
+def attention_candidates(queries: int, keys: int, depth: int) -> list[Candidate]:
+    rows = all_of("attention", BM=(16, 32, 64, 128), BN=(32, 64, 128), warps=(4,), stages=(2, 3))
+    return [
+        (name, numbers | {"warps": 8 if numbers["BM"] == 128 else 4})
+        for name, numbers in rows
+        if numbers["BM"] <= max(queries, 16) and numbers["BN"] <= max(keys, 32) and depth <= 128
+    ]
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
+    fits = is_half(q, k, v) and q.shape[-1] == v.shape[-1] and all(t.stride(-1) == 1 for t in (q, k, v))
+    if not fits:
+        return ops.attention_meaning(q, k, v, mask, causal, scale)
+    masked = "" if mask is None else f"{mask.dtype} {tuple(mask.shape)}"
+    key = f"attention {q.dtype} {tuple(q.shape)} {k.shape[1]}x{k.shape[2]} {'causal' if causal else ''} {masked}"
+    candidates = partial(attention_candidates, q.shape[2], k.shape[2], q.shape[3])
+    return fastest(key, candidates, ops.attention_meaning, launch_attention, (q, k, v, mask, causal, scale))
+
+
+def launch_attention(
+    numbers: dict[str, int], q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float
+) -> Tensor:
+    batch, heads, queries, depth = q.shape
+    keys = k.shape[2]
+    out = ops.heads_last(q)
+    kind, mask = _spread(mask, batch, heads, queries, keys)
+    padded = max(16, triton.next_power_of_2(depth))
+    whole = queries % numbers["BM"] == 0 and keys % numbers["BN"] == 0 and padded == depth
+    arguments = (
+        q, k, v, q if mask is None else mask, out, scale, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3],
+        *((0, 0, 0, 0) if mask is None else mask.stride()), *out.stride()[:3], queries, keys, heads,
+    )  # fmt: skip
+    constants = {
+        "GROUP": heads // k.shape[1], "DEPTH": depth, "PADDED": padded, "CAUSAL": causal, "MASK": kind, "WHOLE": whole
+    }  # fmt: skip
+    grid = (triton.cdiv(queries, numbers["BM"]), batch * heads)
+    launch(attention_kernel, grid, arguments, constants, numbers, ("BM", "BN"))
+    return out
+
+
+def _spread(mask: Tensor | None, *shape: int) -> tuple[int, Tensor | None]:
+    """The kind of a mask (none, numbers to add, booleans), and the mask over all heads and queries."""
+    if mask is None:
+        return 0, None
+    return (2 if mask.dtype == torch.bool else 1), mask.expand(*shape)
+
+
+def append(
+    q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, position: Tensor, mask: Tensor | None, scale: float
+) -> Tensor:
+    """One new row for each sequence in one kernel; several (a prompt) are written first."""
+    operands = q, k, v, keys, values, position, mask, scale
+    if q.shape[2] > 1:
+        keys.index_copy_(2, position, k)
+        values.index_copy_(2, position, v)
+        return attention(q, keys, values, mask, False, scale)
+    if q.shape[-1] != v.shape[-1] or any(t.stride(-1) != 1 for t in (q, k, v, keys, values)):
+        return ops.append_meaning(*operands)
+    key = f"append {q.dtype} {tuple(q.shape)} {keys.shape[1]}x{keys.shape[2]} {'' if mask is None else mask.dtype}"
+    candidates = partial(all_of, "append", BN=(32, 64, 128), warps=(4, 8), stages=(1, 2))
+    return fastest(key, candidates, ops.append_meaning, launch_append, operands)
+
+
+def launch_append(
+    numbers: dict[str, int],
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    position: Tensor,
+    mask: Tensor | None,
+    scale: float,
+) -> Tensor:
+    batch, heads, _, depth = q.shape
+    length = keys.shape[2]
+    out = ops.heads_last(q)
+    kind, mask = _spread(mask, batch, heads, 1, length)
+    columns = (0, 0, 0) if mask is None else (mask.stride(0), mask.stride(1), mask.stride(3))
+    arguments = (
+        q, k, v, keys, values, position, q if mask is None else mask, out, scale,
+        *q.stride()[:2], *k.stride()[:2], *v.stride()[:2], *keys.stride()[:3], *values.stride()[:3], *columns,
+        *out.stride()[:2], length, heads,
+    )  # fmt: skip
+    constants = {
+        "GROUP": heads // k.shape[1], "DEPTH": depth, "PADDED": max(16, triton.next_power_of_2(depth)), "MASK": kind
+    }  # fmt: skip
+    launch(append_kernel, (batch * heads,), arguments, constants, numbers, ("BN",))
+    return out

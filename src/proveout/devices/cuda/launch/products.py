@@ -1,0 +1,246 @@
+"""Products and norms on a GPU: candidates from the library and of our Triton kernels, and their launches."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+import triton
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from proveout.devices.cuda import ops
+from proveout.devices.cuda.choose import HALF, Candidate, all_of, by_promise, fastest, is_half
+from proveout.devices.cuda.launcher import launch, scratch
+from proveout.devices.cuda.triton_product import norm_kernel, product_kernel
+from proveout.devices.cuda.triton_vector import float8_rows_kernel, vector_kernel
+
+Tensor = torch.Tensor
+FLOATS = (*HALF, torch.float32)
+
+
+PRODUCT_TILES = (
+    (128, 256, 64, 8, 3), (128, 128, 64, 8, 4), (128, 128, 64, 4, 4), (64, 128, 64, 4, 5), (64, 256, 64, 4, 4),
+    (64, 64, 64, 4, 6), (64, 64, 128, 4, 3), (64, 64, 128, 4, 5), (64, 64, 256, 4, 3), (64, 32, 128, 4, 6),
+    (16, 64, 128, 4, 5), (16, 64, 256, 4, 3), (128, 64, 64, 4, 5), (128, 64, 128, 4, 3), (64, 128, 128, 4, 3),
+    (128, 256, 64, 8, 4), (64, 256, 64, 8, 4), (256, 128, 64, 8, 3),
+)  # fmt: skip
+"""Rows, columns and inner length of a tile, warps, and how many tiles are on their way at once."""
+
+
+def product_candidates(m: int, n: int, k: int, stats: bool, maps: bool) -> list[Candidate]:
+    """Tiles that give most multiprocessors something to do, from large to small. Of large products only large tiles."""
+    large = m * n >= 1 << 21
+    rows: list[tuple[int, Candidate]] = []
+    for bm, bn, bk, warps, stages in PRODUCT_TILES:
+        if (stats and bn < ops.STATS_WIDTH) or (bm > 64 and m <= 64) or bk > k or (bm < 64 and m > 256):
+            continue
+        if large and bm * bn < 64 * 128:
+            continue
+        for split in (1,) if large else (1, 2, 3, 4, 5, 6, 8):
+            blocks = triton.cdiv(m, bm) * triton.cdiv(n, bn) * split
+            if k // split < 2 * bk or (blocks > 200 and split > 1) or (blocks < 66 and split < 8):
+                continue
+            for tma in (0, 1) if bm >= 64 and maps else (0,):
+                numbers = {"BM": bm, "BN": bn, "BK": bk, "SPLIT": split, "TMA": tma, "warps": warps, "stages": stages}
+                rows.append((blocks, ("product", numbers)))
+    return by_promise(rows)
+
+
+def product(*operands: Any) -> tuple[Tensor, Tensor]:
+    a, w, bias, activation, residual, second, a_stats, _, _, r_stats, _, _, _, stats = operands
+    (m, k), n = a.shape, w.shape[1]
+    if not is_half(a, w, residual, second) or a.stride(1) != 1 or 1 not in w.stride():
+        return ops.product_meaning(*operands)
+    order = "k" if w.stride(0) == 1 else "n"
+    maps = all(t.data_ptr() % 16 == 0 and max(t.stride()) % 8 == 0 for t in (a, w))
+    has = zip("brsnRSu", (bias, residual, second, a_stats, r_stats, stats or None, None if maps else "unaligned"))
+    extras = "".join(letter for letter, value in has if value is not None)
+    key = f"product {a.dtype} {m}x{k}x{n} {order} {activation} {extras}"
+
+    candidates = partial(product_candidates, m, n, k, stats, maps) if k % 8 == 0 else list
+    return fastest(key, candidates, _library_product, launch_product, operands, weight=1)
+
+
+def _library_product(*operands: Any) -> tuple[Tensor, Tensor]:
+    a, w, bias, activation, residual, second, a_stats = operands[:7]
+    simple = residual is None and second is None and a_stats is None and not operands[13]
+    if simple and activation == "" and (bias is None or bias.dtype == a.dtype):
+        y = torch.mm(a, w) if bias is None else torch.addmm(bias, a, w)
+        return y, y.new_empty(0, dtype=torch.float32)
+    if simple and activation == "gelu_tanh" and bias is not None and bias.dtype == a.dtype:
+        y = torch._addmm_activation(bias, a, w, use_gelu=True)  # cuBLASLt's GELU is the tanh form
+        return y, y.new_empty(0, dtype=torch.float32)
+    return ops.product_meaning(*operands)
+
+
+def launch_product(
+    numbers: dict[str, int],
+    a: Tensor,
+    w: Tensor,
+    bias: Tensor | None = None,
+    activation: str = "",
+    residual: Tensor | None = None,
+    second: Tensor | None = None,
+    a_stats: Tensor | None = None,
+    columns: Tensor | None = None,
+    a_eps: float = 0.0,
+    r_stats: Tensor | None = None,
+    r_gamma: Tensor | None = None,
+    r_beta: Tensor | None = None,
+    r_eps: float = 0.0,
+    stats: bool = False,
+) -> tuple[Tensor, Tensor]:
+    (m, k), n = a.shape, w.shape[1]
+    y = a.new_empty(m, n)
+    moments = a.new_empty((m, n // ops.STATS_WIDTH, 2) if stats else (0,), dtype=torch.float32)
+    partial, arrived = scratch(a.device)
+    tiles = triton.cdiv(m, numbers["BM"]) * triton.cdiv(n, numbers["BN"])
+    assert tiles * numbers["SPLIT"] * numbers["BM"] * numbers["BN"] <= partial.numel() or numbers["SPLIT"] == 1
+    tma = bool(numbers.get("TMA"))
+    inner_major = w.stride(0) == 1 and w.stride(1) != 1
+    a_map, w_map = _maps(numbers, a, w, inner_major) if tma else (a, w)
+    a_blocks, r_blocks = (0 if t is None else t.shape[1] for t in (a_stats, r_stats))
+    optional = (bias, residual, second, a_stats, columns, r_stats, r_gamma, r_beta)
+    arguments = (
+        a, w, a_map, w_map, y, *(y if t is None else t for t in optional), moments, partial, arrived,
+        m, n, k, a.stride(0), w.stride(0), w.stride(1), y.stride(0),
+        0 if residual is None else residual.stride(0), 0 if second is None else second.stride(0), a_eps, r_eps,
+    )  # fmt: skip
+    constants = {
+        "BIAS": bias is not None, "ACTIVATION": activation, "RESIDUAL": residual is not None,
+        "SECOND": second is not None, "A_BLOCKS": a_blocks, "A_PADDED": triton.next_power_of_2(a_blocks),
+        "R_BLOCKS": r_blocks, "R_PADDED": triton.next_power_of_2(r_blocks), "STATS": stats,
+        "WHOLE_K": k % numbers["BK"] == 0, "WHOLE_N": n % numbers["BN"] == 0, "INNER_MAJOR": inner_major, "TMA": tma,
+    }  # fmt: skip
+    launch(product_kernel, (tiles * numbers["SPLIT"],), arguments, constants, numbers, ("SPLIT", "BM", "BN", "BK"))
+    return y, moments
+
+
+def _maps(numbers: dict[str, int], a: Tensor, w: Tensor, inner_major: bool) -> tuple[Any, Any]:
+    """Descriptions of both operands for Hopper's copy engine; rows must begin at multiples of 16 bytes."""
+    matrix, block = (w.t(), [numbers["BN"], numbers["BK"]]) if inner_major else (w, [numbers["BK"], numbers["BN"]])
+    blocks = [numbers["BM"], numbers["BK"]]
+    a_map = TensorDescriptor(a, list(a.shape), list(a.stride()), blocks)
+    return a_map, TensorDescriptor(matrix, list(matrix.shape), list(matrix.stride()), block)
+
+
+def vector_candidates(n: int, k: int) -> list[Candidate]:
+    """Columns of a block, and how much of each is on its way at once: all of it where that fits in the registers."""
+    whole = triton.next_power_of_2(k)
+    rows = [
+        (1, 2048, 4),
+        (1, 4096, 8),
+        (1, whole, 4),
+        (2, whole, 4),
+        (4, whole, 4),
+        (4, whole, 8),
+        (8, whole, 8),
+        (4, 512, 4),
+        (8, 512, 8),
+        (8, 256, 4),
+    ]
+    return [
+        ("vector", {"BN": bn, "BK": bk, "warps": warps, "stages": 1})
+        for bn, bk, warps in dict.fromkeys(rows)
+        if bk <= whole and bn * bk <= 16384 and (n >= 8192 or bn <= 4 or n // bn >= 64)
+    ]
+
+
+def vector(*operands: Any) -> Tensor:
+    a, w, scale, bias, activation, residual, second, gamma = operands[:8]
+    (m, k), n = a.shape, w.shape[1]
+    if a.dtype not in FLOATS or a.stride(1) != 1 or w.stride(0) != 1 or k > 16384:
+        return ops.vector_meaning(*operands)
+    has = zip("cbrsn", (scale, bias, residual, second, gamma))
+    key = f"vector {a.dtype} {w.dtype} {m}x{k}x{n} {activation} {''.join(x for x, value in has if value is not None)}"
+    candidates = partial(vector_candidates, n, k)
+    return fastest(key, candidates, _library_vector, launch_vector, operands, weight=1)
+
+
+def _library_vector(*operands: Any) -> Tensor:
+    a, w, scale, bias, activation, residual, second, gamma, beta, eps = operands
+    if scale is not None:
+        return ops.vector_meaning(*operands)
+    x = a if gamma is None else ops.norm_meaning(a, gamma, beta, eps)
+    plain = activation == "" and residual is None and second is None and (bias is None or bias.dtype == a.dtype)
+    if plain:
+        return torch.mm(x, w) if bias is None else torch.addmm(bias, x, w)
+    return ops.finished((x @ w).float(), bias, activation, residual, second).to(a.dtype)
+
+
+def launch_vector(
+    numbers: dict[str, int],
+    a: Tensor,
+    w: Tensor,
+    scale: Tensor | None = None,
+    bias: Tensor | None = None,
+    activation: str = "",
+    residual: Tensor | None = None,
+    second: Tensor | None = None,
+    gamma: Tensor | None = None,
+    beta: Tensor | None = None,
+    eps: float = 0.0,
+) -> Tensor:
+    (m, k), n = a.shape, w.shape[1]
+    y = a.new_empty(m, n)
+    arguments = (
+        a, w, y, *(y if t is None else t for t in (scale, bias, residual, second, gamma, beta)),
+        m, n, k, a.stride(0), w.stride(1), n, *(0 if t is None else t.stride(0) for t in (residual, second)), eps,
+    )  # fmt: skip
+    constants = {
+        "SCALE": scale is not None, "BIAS": bias is not None, "ACTIVATION": activation,
+        "RESIDUAL": residual is not None, "SECOND": second is not None, "NORM": gamma is not None,
+        "PADDED": triton.next_power_of_2(k),
+    }  # fmt: skip
+    launch(vector_kernel, (triton.cdiv(n, numbers["BN"]), m), arguments, constants, numbers, ("BN", "BK"))
+    return y
+
+
+def scaled(
+    a: Tensor,
+    w: Tensor,
+    scale: Tensor,
+    bias: Tensor | None,
+    activation: str,
+    residual: Tensor | None,
+    second: Tensor | None,
+) -> Tensor:
+    """A product in float8: rows get their factors in one kernel, and the library multiplies."""
+    rows, factors = launch_float8(a)
+    alone = bias if bias is not None and bias.dtype == a.dtype else None
+    total = torch._scaled_mm(
+        rows, w, scale_a=factors, scale_b=scale[None, :], bias=alone, out_dtype=a.dtype, use_fast_accum=False
+    )
+    rest = None if alone is not None else bias
+    if rest is None and activation == "" and residual is None and second is None:
+        return total
+    return ops.finished(total.float(), rest, activation, residual, second).to(a.dtype)
+
+
+def launch_float8(a: Tensor) -> tuple[Tensor, Tensor]:
+    m, k = a.shape
+    y, factors = a.new_empty(m, k, dtype=ops.FLOAT8), a.new_empty(m, 1, dtype=torch.float32)
+    constants = {"LARGEST": torch.finfo(ops.FLOAT8).max, "PADDED": triton.next_power_of_2(k)}
+    launch(float8_rows_kernel, (m,), (a, y, factors, k, a.stride(0)), constants, {"warps": 4, "stages": 1})
+    return y, factors
+
+
+# --- norms --------------------------------------------------------------------------------------------------------
+
+
+def norm(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    if not is_half(x) or x.stride(1) != 1 or x.shape[1] > 8192:
+        return ops.norm_meaning(x, gamma, beta, eps)
+    key = f"norm {x.dtype} {x.shape[0]}x{x.shape[1]}"
+    candidates = partial(all_of, "norm", BM=(1, 2), warps=(1, 2, 4, 8), stages=(1,))
+    return fastest(key, candidates, ops.norm_meaning, launch_norm, (x, gamma, beta, eps))
+
+
+def launch_norm(numbers: dict[str, int], x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    rows, columns = x.shape
+    y = x.new_empty(rows, columns)
+    constants = {"N": columns, "PADDED": triton.next_power_of_2(columns)}
+    arguments = (x, y, gamma, beta, rows, x.stride(0), eps)
+    launch(norm_kernel, (triton.cdiv(rows, numbers["BM"]),), arguments, constants, numbers, ("BM",))
+    return y
