@@ -2,6 +2,7 @@
 """Mamba 2.8B: a selective state space in place of attention. 11 GB in float32.
 
 Sizes of https://huggingface.co/state-spaces/mamba-2.8b-hf; paper https://arxiv.org/abs/2312.00752
+Plan it without its weights: proveout generate llm/mamba_2_8b --dry-run
 """
 
 from proveout.parser import parse

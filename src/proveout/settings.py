@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 import typing
 from dataclasses import dataclass
@@ -91,10 +92,16 @@ class Settings:
 
     def weights_of(self, origin: Origin) -> Weights:
         """The format for the weight of an op that comes from there."""
-        parts = origin.module.split(".") if origin.module else []
-        names = [origin.aten, *(".".join(parts[: i + 1]) for i in range(len(parts)))]
-        dtypes = [dtype for pattern, dtype in self.overrides if any(fnmatchcase(n, pattern) for n in names)]
-        return dtypes[-1] if dtypes else self.weights
+        return _format_of(self.overrides, self.weights, origin.aten, origin.module)
+
+
+@functools.lru_cache(1 << 14)
+def _format_of(overrides: tuple[tuple[str, Weights], ...], otherwise: Weights, aten: str, module: str) -> Weights:
+    """The last override that names an op or a module that it is in."""
+    parts = module.split(".") if module else []
+    names = [aten, *(".".join(parts[: i + 1]) for i in range(len(parts)))]
+    matching = (dtype for pattern, dtype in reversed(overrides) if any(fnmatchcase(n, pattern) for n in names))
+    return next(matching, otherwise)
 
 
 OF_A_CHIP = Settings(precision="bfloat16")

@@ -48,24 +48,31 @@ MORE = {
     ),
     "bloom": lambda: transformers.BloomConfig(vocab_size=128, hidden_size=128, n_layer=2, n_head=4),
     "qwen2": lambda: transformers.Qwen2Config(**SIZES),
+    "mamba": lambda: transformers.MambaConfig(
+        vocab_size=128, hidden_size=64, state_size=16, num_hidden_layers=2, time_step_rank=32, intermediate_size=128
+    ),
     "olmoe": lambda: transformers.OlmoeConfig(**SIZES, num_experts=4, num_experts_per_tok=2),
 }
+
+
+def configured(name: str, changed: dict[str, Any]) -> Any:
+    config = (CONFIGS | MORE)[name]()
+    for key, value in changed.items():
+        setattr(config, key, value)
+    return config
 
 
 def small(name: str, **changed: Any) -> Any:
     """Weights are large enough for the tokens to differ from each other."""
     torch.manual_seed(0)
-    config = (CONFIGS | MORE)[name]()
-    for key, value in changed.items():
-        setattr(config, key, value)
-    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    model = transformers.AutoModelForCausalLM.from_config(configured(name, changed)).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:
-                parameter.mul_(3)
+                parameter.mul_(1.5 if name == "mamba" else 3)
     return model
 
 
-def without_weights(name: str) -> Any:
+def without_weights(name: str, **changed: Any) -> Any:
     with torch.device("meta"):
-        return transformers.AutoModelForCausalLM.from_config((CONFIGS | MORE)[name]()).eval()
+        return transformers.AutoModelForCausalLM.from_config(configured(name, changed)).eval()

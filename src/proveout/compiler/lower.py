@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -313,14 +314,30 @@ def _shown(value: Any) -> str:
 
 def origin_of(node: Node) -> Origin:
     """The node's ATen op, module path and the user's source line, from what Dynamo kept."""
-    stack = node.meta.get("nn_module_stack") or {}
-    path = next(reversed([v[0] for v in stack.values()]), "") if stack else ""
+    return Origin(node.name, str(node.target), module_of(node), _source(node.meta.get("stack_trace") or ""))
+
+
+def module_of(node: Node | str) -> str:
+    """The path of the module that a node comes from; or that Dynamo's own way of writing a path stands for."""
+    if isinstance(node, Node):
+        stack = node.meta.get("nn_module_stack") or {}
+        node = next(reversed([v[0] for v in stack.values()]), "") if stack else ""
+    return _module_path(node)
+
+
+@functools.cache
+def _module_path(path: str) -> str:
     module = re.sub(r"^(L\['\w+'\]|L__\w+?___)\.?", "", path).replace("._modules", "")
-    module = re.sub(r"\['([^']+)'\]", r".\1", module).strip(".")
+    return re.sub(r"\['([^']+)'\]", r".\1", module).strip(".")
+
+
+@functools.lru_cache(4096)
+def _source(trace: str) -> str:
+    """The innermost line of a stack trace."""
     source = ""
-    for file, line in _frames(node.meta.get("stack_trace") or ""):
+    for file, line in _frames(trace):
         source = f"{file}:{line}"
-    return Origin(node.name, str(node.target), module, source)
+    return source
 
 
 def _frames(trace: str) -> Iterator[tuple[str, str]]:

@@ -27,6 +27,7 @@ from proveout.compiler.dump import Dump
 from proveout.devices.registry import DeviceInfo, find, info_of, kept_device, settings_for
 from proveout.engine.graph import GraphFunction, Tally
 from proveout.engine.recorder import Recorder
+from proveout.engine.repeat import Repeat, repeated
 from proveout.errors import UsageError, unknown
 from proveout.program import Device
 from proveout.types import Settings
@@ -60,6 +61,8 @@ class Capture:
     recorder: Recorder | None = field(default_factory=Recorder.of_environment)
     tally: Tally = field(default_factory=Tally)
     after_pass: Callable[[str], None] | None = None
+    repeat: Repeat | None = None
+    """Layers that the model has more of than are captured; for plans."""
     on_compiled: Callable[[GraphFunction, CompiledGraph], None] | None = None
     """With `keep`: told each graph when it is compiled, for each set of sizes."""
 
@@ -120,6 +123,8 @@ class Capture:
         def compile_one(gm: GraphModule, example_inputs: list[Any]) -> Any:
             name = f"graph{next(_numbers)}_{phase}"
             positions = _positions(phase, gm, held)
+            if self.repeat is not None:
+                gm, positions = repeated(gm, positions, self.repeat)
             function = GraphFunction(gm, positions[0], self.device, self.info, self.settings, name, *positions[1:])
             function.dry, function.dump, function.recorder = self.dry, self.dump, self.recorder
             function.after_pass = self.after_pass
@@ -194,9 +199,7 @@ def _graph_break(gm: GraphModule) -> list[str]:
     return [f"{place}: {str(why.reason).strip().splitlines()[0]}"]
 
 
-def _positions(
-    phase: str, gm: GraphModule, held: frozenset[int]
-) -> tuple[frozenset[int], frozenset[int], frozenset[int]]:
+def _positions(phase: str, gm: GraphModule, held: frozenset[int]) -> tuple[frozenset[int], ...]:
     """Arguments that are parameters or buffers; others that outlive a call; those whose writes AOTAutograd counts."""
     context = torch._guards.TracingContext.try_get()
     metadata = context.fw_metadata if context is not None else None

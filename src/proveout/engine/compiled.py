@@ -22,6 +22,7 @@ from proveout.compiler.plan import Plan
 from proveout.engine.backend import Capture
 from proveout.engine.graph import GraphFunction, Tally, Variant
 from proveout.engine.recorder import Recorder
+from proveout.engine.repeat import Repeat
 from proveout.errors import CaptureError, CompileError, ProveoutError, UsageError
 from proveout.program import Device, Program
 from proveout.types import Coverage, Fallback, MemoryUse, Settings
@@ -38,6 +39,7 @@ def compile(
     record: str | Path | None = None,
     call: tuple[Sequence[Any], Mapping[str, Any]] | None = None,
     after_pass: Callable[[str], None] | None = None,
+    repeat: Repeat | None = None,
 ) -> Compiled:
     """Compile a model for the given inputs (a tensor, a tuple of positional or a dict of keyword arguments; `call`
     takes both kinds at once).
@@ -45,13 +47,15 @@ def compile(
     All graphs of the model are captured by one call on these inputs; buffers, inputs and random state are put back
     afterwards. With `dry_run` nothing runs on the device, not even then. `dump` names a folder to leave each graph in
     as it is after every pass; `after_pass` is told each one's name. `record` names a folder for the Programs that this
-    call runs and what is needed to plan them again.
+    call runs and what is needed to plan them again. `repeat` says of which layers a model that is only planned has more
+    than it shows.
     """
     if not isinstance(model, torch.nn.Module):
         raise UsageError(f"model must be a torch.nn.Module, not {type(model).__name__}.")
     chosen = dict(settings) if isinstance(settings, Mapping) else settings
     capture = Capture.of(device, chosen, dry=dry_run, keep=True, dump=Dump(dump) if dump else None)
-    capture.after_pass = after_pass
+    capture.after_pass, capture.repeat = after_pass, repeat
+    assert repeat is None or dry_run, "what is not there cannot run"
     if record is not None:
         capture.recorder = Recorder(Path(record))
     args, kwargs = call if call is not None else as_call(inputs)

@@ -11,20 +11,26 @@ from proveout.check.compare import pcc_between
 from proveout.generation.generator import Generator
 from proveout.generation.messages import Agreement
 
+CACHE = "cache_params"
+"""What a state space of transformers calls its cache."""
+
 
 @torch.no_grad()
 def eager_tokens(model: Any, ids: torch.Tensor, mask: torch.Tensor, new_tokens: int) -> torch.Tensor:
     """[batch, new_tokens]: what eager mode generates with transformers' own growing cache, always taking the most
     likely token; no token ends a text. Padding is on the left."""
-    places = "position_ids" in inspect.signature(model.forward).parameters
+    parameters = inspect.signature(model.forward).parameters
+    places, kept = "position_ids" in parameters, "past_key_values" if "past_key_values" in parameters else CACHE
     tokens: list[torch.Tensor] = []
     cache, step = None, ids
     for _ in range(new_tokens):
         position = (mask.cumsum(1) - 1).clamp(min=0)[:, -step.shape[1] :]
         where = {"position_ids": position} if places else {}
-        out = model(input_ids=step, attention_mask=mask, past_key_values=cache, use_cache=True, **where)
+        if cache is None or kept != CACHE:  # a state space masks the tokens that it is given, and no earlier ones
+            where["attention_mask"] = mask
+        out = model(input_ids=step, use_cache=True, **{kept: cache}, **where)
         tokens.append(out.logits[:, -1].argmax(-1))
-        cache, step = out.past_key_values, tokens[-1][:, None]
+        cache, step = getattr(out, kept), tokens[-1][:, None]
         mask = torch.cat([mask, torch.ones_like(step)], 1)
     return torch.stack(tokens, 1)
 

@@ -92,6 +92,7 @@ def generated(request: GenerationRequest) -> GenerationReport:
         parameters=sum(p.numel() for p in model.parameters()),
         weight_bytes=generator.weight_bytes,
         cache_bytes=generator.cache_bytes,
+        recurrent=generator.recurrent,
         notes=(*generator.notes, *tried),
     )
     times: dict[str, list[int]] = collections.defaultdict(list)

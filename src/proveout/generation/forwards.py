@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -12,10 +13,16 @@ from transformers.cache_utils import Cache
 from proveout.generation.cache import FULL, SLIDING, LayerShape, PromptLayer, TokenLayer, sees
 
 
+class Kept(Protocol):
+    """What a layer keeps: the two tensors of it for so many users and positions."""
+
+    def cache(self, batch: int, length: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]: ...
+
+
 class Store(nn.Module):
     """The cache's tensors, which both calls write to."""
 
-    def __init__(self, layers: tuple[LayerShape, ...], batch: int, length: int, device: torch.device) -> None:
+    def __init__(self, layers: Sequence[Kept], batch: int, length: int, device: torch.device) -> None:
         super().__init__()
         self.batch, self.length = batch, length
         self.num_layers = len(layers)

@@ -12,6 +12,8 @@ A user's tokens lie in the cache from position 0 on. Whoever schedules users use
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,14 +23,26 @@ import torch
 from proveout.compiler.plan import Plan
 from proveout.engine.compiled import Compiled
 from proveout.engine.compiled import compile as compile_model
+from proveout.engine.repeat import NotAlike
 from proveout.errors import UsageError
 from proveout.generation.cache import LayerShape, layer_shapes
 from proveout.generation.forwards import Decode, Prefill, Store
+from proveout.generation.layers import alike_layers
 from proveout.generation.sampling import GREEDY, Sampling
+from proveout.generation.state_space import (
+    StateDecode,
+    StatePrefill,
+    StateShape,
+    is_state_space,
+    state_shapes,
+    with_states,
+)
 from proveout.generation.twin import twin_of
 from proveout.kernels.cost import ProgramTime
 from proveout.program import Device, Program
 from proveout.types import MemoryUse, Settings
+
+log = logging.getLogger(__name__)
 
 SHORTEST = 32
 """The least length that a prompt is padded to: a tile's rows."""
@@ -91,11 +105,16 @@ class Generator:
         """Use `Generator.compile`."""
         self.model, self.max_length, self.batch = model, max_length, batch
         self._device, self._settings, self._dry_run = device, settings, dry_run
-        self._computed = twin_of(model, max_length)
-        self.layers: tuple[LayerShape, ...] = layer_shapes(self._computed)
-        """What each layer keeps for a token."""
-        where = next(model.parameters()).device
-        self._store = Store(self.layers, batch, max_length, where)
+        self.recurrent = is_state_space(model)
+        """Whether it keeps states, which have no length, and no keys and values."""
+        twin = twin_of(model, max_length)
+        self._computed = with_states(twin) if self.recurrent else twin
+        self.layers: tuple[LayerShape, ...] | tuple[StateShape, ...] = (
+            state_shapes(model) if self.recurrent else layer_shapes(self._computed)
+        )
+        """What each layer keeps for a token, or of a text."""
+        self._few = alike_layers(self._computed, "model") if dry_run else None
+        self._store = self._new_store()
         self._prefills: dict[tuple[int, int], Phase] = {}
         self._decode: Phase | None = None
 
@@ -138,8 +157,7 @@ class Generator:
         """The decode call, compiled."""
         if self._decode is None:
             example = torch.zeros(self.batch, dtype=torch.long, device=self._where)
-            call = Decode(self._computed, self._store, self.layers)
-            self._decode = Phase("decode", self._compiled(call, (example, example.clone())))
+            self._decode = Phase("decode", self._compiled(None, (example, example.clone())))
         return self._decode
 
     def prefill_phase(self, prompt_length: int, prompts: int | None = None) -> Phase:
@@ -149,11 +167,10 @@ class Generator:
         key = prompts, length
         if key not in self._prefills:
             whole = prompts == self.batch
-            call = Prefill(self._computed, self._store, self.layers, whole)
             ids = torch.zeros(prompts, length, dtype=torch.long, device=self._where)
             last = torch.zeros(prompts, dtype=torch.long, device=self._where)
             slots = () if whole else (torch.arange(prompts, device=self._where),)
-            self._prefills[key] = Phase(f"prefill {length}", self._compiled(call, (ids, last, *slots)))
+            self._prefills[key] = Phase(f"prefill {length}", self._compiled(whole, (ids, last, *slots)))
         return self._prefills[key]
 
     @property
@@ -180,7 +197,9 @@ class Generator:
     def notes(self) -> tuple[str, ...]:
         """What is not as one might expect, in sentences."""
         experts = {m.num_experts for m in self._computed.modules() if isinstance(getattr(m, "num_experts", None), int)}
-        return tuple(f"all {n} experts are computed for every token (dense)" for n in sorted(experts))
+        dense = (f"all {n} experts are computed for every token (dense)" for n in sorted(experts))
+        state = "a state space: what it keeps of a text is of the same size however long the text is"
+        return (*dense, *((state,) if self.recurrent else ()))
 
     def bucket(self, prompt_length: int) -> int:
         """The length that a prompt is padded to: a power of two of at least a tile, and at most the cache's."""
@@ -301,8 +320,32 @@ class Generator:
         logits: torch.Tensor = phase.compiled(*plain)
         return logits.cpu()
 
-    def _compiled(self, call: torch.nn.Module, example: tuple[torch.Tensor, ...]) -> Compiled:
-        return compile_model(call.eval(), example, device=self._device, settings=self._settings, dry_run=self._dry_run)
+    def _compiled(self, whole: bool | None, example: tuple[torch.Tensor, ...]) -> Compiled:
+        """The decode call; or that of prompts, those of all users (`whole`) or not."""
+        compiled = functools.partial(
+            compile_model, inputs=example, device=self._device, settings=self._settings, dry_run=self._dry_run
+        )
+        if self._few is not None:
+            try:
+                self._few.shorten()
+                return compiled(self._call(whole).eval(), repeat=self._few.repeat)
+            except NotAlike as difference:
+                log.info("Every layer is captured: %s", difference)
+                self._few.restore()
+                self._few = None
+                self._store = self._new_store()
+        return compiled(self._call(whole).eval())
+
+    def _call(self, whole: bool | None) -> torch.nn.Module:
+        model, store = self._computed, self._store
+        if self.recurrent:
+            return StateDecode(model, store) if whole is None else StatePrefill(model, store, whole)
+        layers = tuple(layer for layer in self.layers[: store.num_layers] if isinstance(layer, LayerShape))
+        return Decode(model, store, layers) if whole is None else Prefill(model, store, layers, whole)
+
+    def _new_store(self) -> Store:
+        layers = self.layers if self._few is None else self.layers[: self._few.few]
+        return Store(layers, self.batch, self.max_length, self._where)
 
     @property
     def _where(self) -> torch.device:

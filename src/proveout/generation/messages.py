@@ -79,6 +79,8 @@ class GenerationReport:
     parameters: int = 0
     weight_bytes: int = 0
     cache_bytes: int = 0
+    recurrent: bool = False
+    """Whether what it keeps is a state space's, of the same size for every length."""
     equal_tokens: int | None = None
     """How many tokens were eager's before the first difference of each user, in all; None where nothing ran."""
     agreement: Agreement | None = None

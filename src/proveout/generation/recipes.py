@@ -43,7 +43,7 @@ def parts_of(model: Any) -> Iterator[tuple[str, str]]:
 
 
 def _part(name: str, kind: str) -> str:
-    if "attn" in name.lower() or kind.endswith("Attention"):
+    if "attn" in name.lower() or kind.endswith(("Attention", "Mixer")):
         return "attention"
     feeds = name in ("mlp", "feed_forward", "ffn", "block_sparse_moe", "experts") or kind.endswith(("MLP", "Experts"))
     return "feed_forward" if feeds else ""

@@ -45,7 +45,7 @@ class SpeedRow:
     short: str = ""
     longest_context: int | None = None
     """Positions for each of so many users that fit beside all else, and that the model knows; None where memory is
-    not modelled."""
+    not modelled, and for a state space, which keeps as much whatever the length."""
     largest_batch: int | None = None
     """Users with that many positions each."""
     num_chips: int = 1

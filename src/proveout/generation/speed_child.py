@@ -22,6 +22,7 @@ from proveout.generation.child import decoder_of
 from proveout.generation.generator import Generator, Phase
 from proveout.generation.messages import GenerationRequest
 from proveout.generation.speed import SpeedAsk, SpeedRow, SpeedTold
+from proveout.generation.state_space import StateShape
 from proveout.types import Settings, Timing
 
 TILE = 32
@@ -71,8 +72,9 @@ def _row(model: Any, ask: SpeedAsk, batch: int, length: int, planned: bool) -> S
     first, later = _modelled(FIRST_TOKEN, prefill, ask.device), _modelled(PER_TOKEN, decode, ask.device)
     spec = find(ask.device).spec
     chips = max(program.chips for program in decode.programs)
-    per_position = _cache_bytes_per_position(generator, ask.settings) / chips
-    cache = round(per_position * batch * max_length)
+    fixed, per_position = (kept / chips for kept in _kept_bytes(generator, ask.settings))
+    per_user = fixed + per_position * max_length
+    cache = round(per_user * batch)
     peak, dram = decode.memory.dram_peak_bytes, spec.dram_banks * spec.dram_bank_bytes if spec else None
     beside = max(peak - cache, 0)
     room = max(dram - beside, 0) if dram else None
@@ -81,8 +83,10 @@ def _row(model: Any, ask: SpeedAsk, batch: int, length: int, planned: bool) -> S
         max(decode.memory.weight_bytes - cache, 0), cache, peak, dram,
         decode.memory.fits and prefill.memory.fits,
         "" if decode.memory.fits else decode.memory.peak_at,
-        None if room is None else min(int(room / (per_position * batch)) // TILE * TILE, _positions(model)),
-        None if room is None else int(room / (per_position * max_length)),
+        None
+        if room is None or not per_position
+        else min(int((room / batch - fixed) / per_position) // TILE * TILE, _positions(model)),
+        None if room is None else int(room / per_user),
         chips,
         tuple(dict.fromkeys(decode.compiled.parallel)),
     )  # fmt: skip
@@ -100,11 +104,21 @@ def _modelled(what: str, phase: Phase, device: str) -> Timing:
     return clock.modelled(what, device, time_of.ns, (time_of.low_ns, time_of.high_ns), time_of.calibrated)
 
 
-def _cache_bytes_per_position(generator: Generator, settings: Settings) -> int:
-    """Of one user, on the device: heads' sizes in whole tiles, at the precision that is computed in."""
+def _kept_bytes(generator: Generator, settings: Settings) -> tuple[int, int]:
+    """Of one user, on the device, in whole tiles and at the precision that is computed in: whatever the length, and for
+    each position."""
     item = 2 if settings.precision == "bfloat16" else generator.layers[0].dtype.itemsize
-    sizes = [s for layer in generator.layers for s in (layer.key_size, layer.value_size) for _ in range(layer.heads)]
-    return sum(-(-size // TILE) * TILE for size in sizes) * item
+    fixed = position = 0
+    for layer in generator.layers:
+        if isinstance(layer, StateShape):
+            fixed += sum(map(_whole_tiles, (layer.taps, layer.size))) * _whole_tiles(layer.channels)
+        else:
+            position += layer.heads * sum(map(_whole_tiles, (layer.key_size, layer.value_size)))
+    return fixed * item, position * item
+
+
+def _whole_tiles(size: int) -> int:
+    return -(-size // TILE) * TILE
 
 
 def _timed(generator: Generator, ask: SpeedAsk, length: int) -> tuple[Timing, Timing]:

@@ -2,18 +2,21 @@
 
 Mixtures of experts have fixed shapes: every expert sees every token, and the router's weights pick. transformers sorts
 tokens by expert, so that shapes depend on data. Rotary positions are looked up in a table, computed once in float32: a
-position is no more than a number to a chip, and bfloat16 holds none above 256 exactly.
+position is no more than a number to a chip, and bfloat16 holds none above 256 exactly. Falcon's one key and one value
+head are slices; transformers takes them with lists of indices, which a model without data cannot have.
 """
 
 from __future__ import annotations
 
 import copy
 import inspect
+import types
 from typing import Any
 
 import torch
 from torch import nn
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
+from transformers.models.falcon.modeling_falcon import FalconAttention
 
 DENSE = "proveout_dense"
 VARYING = frozenset({"dynamic", "longrope"})
@@ -32,6 +35,8 @@ def twin_of(model: Any, length: int) -> Any:
         rotary = getattr(parent, "rotary_emb", None)
         if isinstance(rotary, nn.Module) and has_fixed_angles(rotary):
             parent.rotary_emb = RotaryTable(rotary, length)
+        if isinstance(parent, FalconAttention):
+            parent._split_heads = types.MethodType(falcon_heads, parent)
     return twin
 
 
@@ -55,6 +60,22 @@ def _linear(experts: Any, x: torch.Tensor, name: str) -> torch.Tensor:
     weight = getattr(experts, name)
     out = x @ (weight if experts.is_transposed else weight.transpose(-1, -2))
     return out + getattr(experts, f"{name}_bias")[:, None] if experts.has_bias else out
+
+
+def falcon_heads(attention: Any, fused: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """fused [batch, length, …] -> queries, keys and values [batch, length, heads, size]."""
+    size = attention.head_dim
+    if attention.new_decoder_architecture:  # groups of queries, each followed by its key and its value
+        per_group = attention.num_heads // attention.num_kv_heads
+        groups = fused.unflatten(-1, (-1, per_group + 2, size))
+        pairs = (groups[..., at : at + 1, :].expand(-1, -1, -1, per_group, -1) for at in (per_group, per_group + 1))
+        queries, keys, values = (x.flatten(2, 3) for x in (groups[..., :per_group, :], *pairs))
+        return queries, keys, values
+    if not attention.multi_query:  # a query, a key and a value for each head
+        heads = fused.unflatten(-1, (attention.num_heads, 3, size))
+        return heads[..., 0, :], heads[..., 1, :], heads[..., 2, :]
+    heads = fused.unflatten(-1, (attention.num_heads + 2, size))
+    return heads[..., :-2, :], heads[..., -2:-1, :], heads[..., -1:, :]
 
 
 def has_fixed_angles(rotary: nn.Module) -> bool:

@@ -155,7 +155,7 @@ def _text(request: GenerationRequest, report: GenerationReport) -> str:
         f" ({_bytes(report.weight_bytes)}), precision {request.settings.precision}",
         f"  {_count(report.batch, 'user')}, prompts of {_range(report.prompt_lengths)} tokens,"
         f" {report.new_tokens} new ones;"
-        f" cache of {report.max_length} positions: {_bytes(report.cache_bytes)}",
+        f" {'states' if report.recurrent else f'cache of {report.max_length} positions'}: {_bytes(report.cache_bytes)}",
     ]
     lines += [f"  {sentence}" for sentence in report.notes]
     titles = ("Call", "Steps", "On the host", "Transfers", "Cache on device", "Modelled", "Measured here")
@@ -167,7 +167,7 @@ def _text(request: GenerationRequest, report: GenerationReport) -> str:
             f"  modelled, over a full cache: {rates[0]:.3g} tokens/s for each user (between {rates[1]:.3g} and"
             f" {rates[2]:.3g}), {rates[0] * report.batch:.3g} in all"
         )
-    if decode and decode.resident:
+    if decode and decode.resident and not report.recurrent:
         lines.append(f"  {_decode_kernels(decode)}")
     lines += [f"  {phase.name} does not fit: {phase.short}" for phase in report.phases if not phase.fits]
     if report.equal_tokens is not None:
