@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from proveout import compat
+from proveout.lazy import lazy
 
 if TYPE_CHECKING:
     from proveout.api import Benchmark, benchmark_model, benchmark_script
@@ -30,95 +31,42 @@ if TYPE_CHECKING:
     from proveout.store import Store
     from proveout.types import Job, Record, Settings, Timing, Workload
 
-_HOMES = {
-    "Benchmark": "proveout.api",
-    "benchmark_model": "proveout.api",
-    "benchmark_script": "proveout.api",
-    "Compiled": "proveout.engine.compiled",
-    "compile": "proveout.engine.compiled",
-    "open_device": "proveout.devices.registry",
-    "BaseEvalMetric": "proveout.measure.metrics",
-    "DummyModel": "proveout.compat.neuronperf.dummy",
-    "Timer": "proveout.compat.neuronperf.timing",
-    "timestamp_convert": "proveout.compat.neuronperf.timing",
-    "print_results": "proveout.report.bench",
-    "benchmark": "proveout.measure.benchmarking",
-    "benchmark_generation": "proveout.measure.generation",
-    "capacity": "proveout.measure.capacity",
-    "evaluate": "proveout.measure.evaluation",
-    "get_report_by_tag": "proveout.measure.reports",
-    "get_reports": "proveout.measure.reports",
-    "Load": "proveout.serving",
-    "list_metrics": "proveout.measure.metrics",
-    "print_reports": "proveout.report.bench",
-    "register_metric": "proveout.measure.metrics",
-    "register_metric_from_existing": "proveout.measure.metrics",
-    "write_csv": "proveout.report.bench",
-    "write_html": "proveout.report.bench",
-    "write_json": "proveout.report.bench",
-    "write_trace": "proveout.report.bench",
-    "Program": "proveout.program",
-    "Store": "proveout.store",
-    "Job": "proveout.types",
-    "Record": "proveout.types",
-    "Settings": "proveout.types",
-    "Timing": "proveout.types",
-    "Workload": "proveout.types",
-}
 compat.install()
 __version__ = "0.1.0"
 
 
+_own = lazy(
+    __name__,
+    {
+        "proveout.api": "Benchmark benchmark_model benchmark_script",
+        "proveout.engine.compiled": "Compiled compile",
+        "proveout.devices.registry": "open_device",
+        "proveout.measure.metrics": "BaseEvalMetric list_metrics register_metric register_metric_from_existing",
+        "proveout.compat.neuronperf.dummy": "DummyModel",
+        "proveout.compat.neuronperf.timing": "Timer timestamp_convert",
+        "proveout.report.bench": "print_results print_reports write_csv write_html write_json write_trace",
+        "proveout.measure.benchmarking": "benchmark",
+        "proveout.measure.generation": "benchmark_generation",
+        "proveout.measure.capacity": "capacity",
+        "proveout.measure.evaluation": "evaluate",
+        "proveout.measure.reports": "get_report_by_tag get_reports",
+        "proveout.serving": "Load",
+        "proveout.program": "Program",
+        "proveout.store": "Store",
+        "proveout.types": "Job Record Settings Timing Workload",
+    },
+)
+
+
 def __getattr__(name: str) -> Any:
-    if name in compat.NAMES:
-        return importlib.import_module(f"proveout.{name}")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'proveout' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return importlib.import_module(f"proveout.{name}") if name in compat.NAMES else _own(name)
 
 
 __all__ = [
-    "Benchmark",
-    "BaseEvalMetric",
-    "Compiled",
-    "DummyModel",
-    "Job",
-    "Load",
-    "Program",
-    "Record",
-    "Settings",
-    "Store",
-    "Timer",
-    "Timing",
-    "Workload",
-    "__version__",
-    "benchmark_model",
-    "benchmark_script",
-    "benchmark",
-    "benchmark_generation",
-    "benchmarking",
-    "capacity",
-    "compile",
-    "cpu",
-    "cuda",
-    "evaluate",
-    "get_report_by_tag",
-    "get_reports",
-    "gpu",
-    "list_metrics",
-    "model_index",
-    "neuronperf",
-    "open_device",
-    "print_reports",
-    "print_results",
-    "register_metric",
-    "register_metric_from_existing",
-    "sim",
-    "timestamp_convert",
-    "torch",
-    "torch_ttnn",
-    "write_csv",
-    "write_html",
-    "write_json",
-    "write_trace",
-]
+    "Benchmark", "BaseEvalMetric", "Compiled", "DummyModel", "Job", "Load", "Program", "Record", "Settings", "Store",
+    "Timer", "Timing", "Workload", "__version__", "benchmark_model", "benchmark_script", "benchmark",
+    "benchmark_generation", "benchmarking", "capacity", "compile", "cpu", "cuda", "evaluate", "get_report_by_tag",
+    "get_reports", "gpu", "list_metrics", "model_index", "neuronperf", "open_device", "print_reports", "print_results",
+    "register_metric", "register_metric_from_existing", "sim", "timestamp_convert", "torch", "torch_ttnn", "write_csv",
+    "write_html", "write_json", "write_trace",
+]  # fmt: skip

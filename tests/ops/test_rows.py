@@ -9,10 +9,10 @@ import torch
 from harness import run
 
 from proveout.devices.execute import aten_op
-from proveout.kernels.signatures import binding_error
 from proveout.ops.table import all_ops, ops
 from proveout.program import refs
 from proveout.types import Settings
+from ttnn_binding import binding_error
 
 CASES = [
     pytest.param(op.aten, index, id=f"{op.aten}-{sample.name or index}")

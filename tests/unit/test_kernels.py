@@ -20,10 +20,11 @@ from proveout.kernels import table
 from proveout.kernels.device_ops import device_ops
 from proveout.kernels.op_codes import op_code
 from proveout.kernels.row import flat_specs
-from proveout.kernels.signatures import Parameter, _parse, binding_error, parameters, signatures
+from proveout.kernels.signatures import Parameter, _parse, parameters, signatures
 from proveout.kernels.table import call_meaning, dtype_name, infer, kernels, refusal, specs_of, torch_dtype
 from proveout.program import Name, Ref, Step
 from proveout.types import DRAM, HOST, L1, Memory, TensorSpec
+from ttnn_binding import binding_error
 
 quick = settings(deadline=None, max_examples=40)
 SDPA = "ttnn.transformer.scaled_dot_product_attention"

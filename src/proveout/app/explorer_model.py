@@ -13,7 +13,6 @@ from proveout.app.figures import TONES, call_tiles
 from proveout.app.options import store, typed
 from proveout.app.tables import Cells, Column
 from proveout.columns.parts import (
-    ComparisonRow,
     comparison_rows,
     fallback_rows,
     lowest,
@@ -207,7 +206,7 @@ def _ledger(entry: Entry, record: Record) -> None:
 
 
 def _accuracy(board: Board, entry: Entry, record: Record) -> None:
-    rows = comparison_rows(record)
+    rows = [row | {"verdict": "✓ close" if row["passed"] else "✘ off"} for row in comparison_rows(record)]
     if not rows:
         _none("Nothing was compared", "This Record is of a run without a check.", entry, "check")
         return
@@ -224,15 +223,15 @@ def _accuracy(board: Board, entry: Entry, record: Record) -> None:
         Column("reason", "Reason", width="large"),
     ]
     st.subheader("Outputs")
-    tables.show([_compared(r) for r in rows if r.scope == "output"], columns, _name(entry, "outputs"))
-    steps = [r for r in rows if r.scope == "step"]
+    tables.show([r for r in rows if r["scope"] == "output"], columns, _name(entry, "outputs"))
+    steps = [r for r in rows if r["scope"] == "step"]
     if not steps:
         _none("No Steps were compared", "This Record is of a run that compared outputs only.", entry, "check")
         return
     with st.container(border=True):
         st.markdown("**PCC per module**")
         modules = by_module(steps)
-        explorer_charts.show_module_pcc(modules, steps[0].threshold)
+        explorer_charts.show_module_pcc(modules, steps[0]["threshold"])
         more = f" The lowest 24 of {len(modules)} modules." if len(modules) > 24 else ""
         st.caption(f"The lowest of each module's Steps.{more}")
     tables.show(
@@ -241,29 +240,29 @@ def _accuracy(board: Board, entry: Entry, record: Record) -> None:
         _name(entry, "modules"),
     )
     st.subheader("Steps")
-    lowest_first = sorted(steps, key=lambda r: (r.pcc is not None, r.pcc or 0))
-    tables.show(list(map(_compared, lowest_first)), columns, _name(entry, "steps"))
+    tables.show(sorted(steps, key=_closeness), columns, _name(entry, "steps"))
 
 
-def _compared(compared: ComparisonRow) -> Cells:
-    return {**vars(compared), "verdict": "✓ close" if compared.passed else "✘ off"}
+def _closeness(cells: Cells) -> tuple[bool, float]:
+    """What has no PCC first, then the lowest."""
+    return cells["pcc"] is not None, cells["pcc"] or 0
 
 
-def by_module(steps: Sequence[ComparisonRow]) -> list[Cells]:
+def by_module(steps: Sequence[Cells]) -> list[Cells]:
     """The lowest PCC of the Steps of each module, the lowest module first."""
-    groups: dict[str, list[ComparisonRow]] = {}
+    groups: dict[str, list[Cells]] = {}
     for step in steps:
-        groups.setdefault(step.module, []).append(step)
+        groups.setdefault(step["module"], []).append(step)
     rows: list[Cells] = [
         {
             "module": module,
             "steps": len(compared),
-            "pcc": lowest(step.pcc for step in compared),
-            "accumulated_pcc": lowest(step.accumulated_pcc for step in compared),
+            "pcc": lowest(step["pcc"] for step in compared),
+            "accumulated_pcc": lowest(step["accumulated_pcc"] for step in compared),
         }
         for module, compared in groups.items()
     ]
-    return sorted(rows, key=lambda r: (r["pcc"] is not None, r["pcc"] or 0))
+    return sorted(rows, key=_closeness)
 
 
 TIMES = ("median", "mean", "p95", "low", "high")

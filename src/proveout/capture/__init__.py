@@ -11,8 +11,9 @@ Names are imported when they are first used: the process that runs a script pays
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from proveout.lazy import lazy
 
 if TYPE_CHECKING:
     from proveout.capture.discovery import Discovery, How, discover
@@ -20,35 +21,18 @@ if TYPE_CHECKING:
     from proveout.capture.scripts import corpora_folder, resolve
     from proveout.capture.watcher import LiveModel, load, watch
 
-_HOMES = {
-    "Discovery": "discovery",
-    "LiveModel": "watcher",
-    "How": "discovery",
-    "corpora_folder": "scripts",
-    "discover": "discovery",
-    "load": "watcher",
-    "read_labels": "labels",
-    "resolve": "scripts",
-    "watch": "watcher",
-    "with_labels": "labels",
-}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'proveout.capture' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"proveout.capture.{_HOMES[name]}"), name)
-
+__getattr__ = lazy(
+    __name__,
+    {
+        "proveout.capture.discovery": "Discovery How discover",
+        "proveout.capture.watcher": "LiveModel load watch",
+        "proveout.capture.scripts": "corpora_folder resolve",
+        "proveout.capture.labels": "read_labels with_labels",
+    },
+)
 
 __all__ = [
-    "Discovery",
-    "LiveModel",
-    "How",
-    "corpora_folder",
-    "discover",
-    "load",
-    "read_labels",
-    "resolve",
-    "watch",
+    "Discovery", "LiveModel", "How", "corpora_folder", "discover", "load", "read_labels", "resolve", "watch",
     "with_labels",
-]
+]  # fmt: skip

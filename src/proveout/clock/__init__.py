@@ -6,8 +6,9 @@ kind of their own. Names are imported when they are first used: a worker starts 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from proveout.lazy import lazy
 
 if TYPE_CHECKING:
     from proveout.clock.conditions import environment
@@ -15,22 +16,15 @@ if TYPE_CHECKING:
     from proveout.clock.steady import judge, steady_state
     from proveout.clock.timing import judged, measured, modelled
 
-_HOMES = {
-    "environment": "conditions",
-    "judge": "steady",
-    "judged": "timing",
-    "measured": "timing",
-    "modelled": "timing",
-    "steady_state": "steady",
-    "summarise": "statistics",
-    "throughput": "statistics",
-}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'proveout.clock' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"proveout.clock.{_HOMES[name]}"), name)
-
+__getattr__ = lazy(
+    __name__,
+    {
+        "proveout.clock.conditions": "environment",
+        "proveout.clock.steady": "judge steady_state",
+        "proveout.clock.timing": "judged measured modelled",
+        "proveout.clock.statistics": "summarise throughput",
+    },
+)
 
 __all__ = ["environment", "judge", "judged", "measured", "modelled", "steady_state", "summarise", "throughput"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from proveout.coding import hints_of, to_json
 from proveout.columns.column import sql_type
-from proveout.types import Fallback, Judgement, Kind, OpState, Record
+from proveout.types import Comparison, Fallback, Judgement, Kind, OpState, Origin, Record
 
 
 @dataclass(frozen=True)
@@ -90,31 +90,18 @@ def timing_rows(record: Record) -> list[TimingRow]:
     ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class ComparisonRow:
-    """One tensor that was compared with its reference."""
-
-    scope: Literal["step", "output"]
-    name: str
-    pcc: float | None
-    accumulated_pcc: float | None
-    rel_l2: float | None
-    max_abs: float | None
-    threshold: float
-    passed: bool
-    reason: str
-    module: str
-    source: str
+COMPARED = ("scope", "name", "pcc", "accumulated_pcc", "rel_l2", "max_abs", "threshold", "passed", "reason")
 
 
-def comparison_rows(record: Record) -> list[ComparisonRow]:
+def comparison_rows(record: Record) -> list[dict[str, Any]]:
+    """One row for each tensor that was compared with its reference."""
     return [
-        ComparisonRow(
-            c.scope, c.name, c.pcc, c.accumulated_pcc, c.rel_l2, c.max_abs, c.threshold, c.passed, c.reason,
-            c.origin.module, c.origin.source,
-        )
+        {name: getattr(c, name) for name in COMPARED} | {"module": c.origin.module, "source": c.origin.source}
         for c in record.comparisons
-    ]  # fmt: skip
+    ]
+
+
+LEDGER = tuple(name for name in hints_of(Fallback) if name != "cause")  # the reason is its text
 
 
 def fallback_rows(record: Record) -> list[dict[str, Any]]:
@@ -130,14 +117,15 @@ class Table:
     rows: Callable[[Record], Sequence[object]]
 
 
-def _columns(cls: type) -> dict[str, str]:
-    return {name: sql_type(hint) for name, hint in hints_of(cls).items() if name != "cause"}  # its text is the reason
+def _columns(cls: type, *names: str) -> dict[str, str]:
+    hints = hints_of(cls)
+    return {name: sql_type(hints[name]) for name in names or hints}
 
 
 PARTS = {
     "ops": Table(_columns(OpRow), op_rows),
     "variations": Table(_columns(VariationRow), variation_rows),
     "timings": Table(_columns(TimingRow), timing_rows),
-    "comparisons": Table(_columns(ComparisonRow), comparison_rows),
-    "fallbacks": Table({"rank": "bigint", **_columns(Fallback)}, fallback_rows),
+    "comparisons": Table(_columns(Comparison, *COMPARED) | _columns(Origin, "module", "source"), comparison_rows),
+    "fallbacks": Table({"rank": "bigint"} | _columns(Fallback, *LEDGER), fallback_rows),
 }

@@ -11,17 +11,7 @@ from typing import Any
 from proveout.clock.timing import FIRST_TOKEN, PER_TOKEN
 from proveout.coding import from_json, hints_of, to_json
 from proveout.columns.column import Column, OnBoard, Shown, column, sql_type
-from proveout.columns.read import (
-    bound_ms,
-    coverage,
-    kind,
-    median_ms,
-    memory,
-    numerics,
-    parameters,
-    served,
-    verdict,
-)
+from proveout.columns.read import bound_ms, coverage, kind, median_ms, memory, numerics, parameters, served, verdict
 from proveout.columns.words import called, corpus, latency_ms, number, numbers, off_host, pcc_text, status_words
 from proveout.types import Judgement, Kind, Record, Status
 

@@ -8,20 +8,21 @@ Names are imported when they are first used: what only plans or prints needs no 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from proveout.lazy import lazy
 
 if TYPE_CHECKING:
     from proveout.generation.generator import Generator, Phase
     from proveout.generation.sampling import GREEDY, Sampling
 
-_HOMES = {"GREEDY": "sampling", "Generator": "generator", "Phase": "generator", "Sampling": "sampling"}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'proveout.generation' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"proveout.generation.{_HOMES[name]}"), name)
-
+__getattr__ = lazy(
+    __name__,
+    {
+        "proveout.generation.sampling": "GREEDY Sampling",
+        "proveout.generation.generator": "Generator Phase",
+    },
+)
 
 __all__ = ["GREEDY", "Generator", "Phase", "Sampling"]

@@ -5,23 +5,21 @@ The clock that times each call is `proveout.clock`; its names are offered here t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from proveout.lazy import lazy
 
 if TYPE_CHECKING:
     from proveout.clock import environment, judge, measured, modelled, steady_state, summarise, throughput
     from proveout.measure.compare import gate
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'proveout.measure' has no attribute {name!r}")
-    if name == "gate":
-        from proveout.measure.compare import gate
-
-        return gate
-    from proveout import clock
-
-    return getattr(clock, name)
-
+__getattr__ = lazy(
+    __name__,
+    {
+        "proveout.clock": "environment judge measured modelled steady_state summarise throughput",
+        "proveout.measure.compare": "gate",
+    },
+)
 
 __all__ = ["environment", "gate", "judge", "measured", "modelled", "steady_state", "summarise", "throughput"]

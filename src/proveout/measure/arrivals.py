@@ -1,4 +1,4 @@
-"""When requests should start, and how late they were: open-loop schedules and the two times that follow from them.
+"""When requests should start: open-loop schedules.
 
 In an open loop, requests come whether or not the last one is done. Response time counts from the *intended* start, so a
 stall is charged to every request that had to wait behind it; service time counts from the actual start.
@@ -6,23 +6,12 @@ stall is charged to every request that had to wait behind it; service time count
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
 from proveout.errors import UsageError
 
 Times = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class OpenLoop:
-    """Of each request, in ns: what the user felt, what the model took, and the wait between them."""
-
-    response_ns: Times
-    service_ns: Times
-    waited_ns: Times
 
 
 def constant_rate(per_second: float, duration_s: float) -> Times:
@@ -55,24 +44,6 @@ def replay(trace_ns: npt.ArrayLike, speed: float = 1.0) -> Times:
             f"request {backwards[0] + 1} of the trace starts before the one ahead of it. Sort it by start."
         )
     return np.rint((trace - trace[0]) / speed).astype(np.int64)
-
-
-def open_loop(intended_ns: npt.ArrayLike, started_ns: npt.ArrayLike, completed_ns: npt.ArrayLike) -> OpenLoop:
-    """Response, service and waiting time of each request, from three stamps of one clock."""
-    intended, started, completed = (np.asarray(t, dtype=np.int64) for t in (intended_ns, started_ns, completed_ns))
-    if not intended.shape == started.shape == completed.shape:
-        raise UsageError(
-            f"{intended.size} intended starts, {started.size} starts, {completed.size} completions: "
-            "each request needs all three."
-        )
-    wrong = np.flatnonzero((started < intended) | (completed < started))
-    if wrong.size:
-        i = wrong[0]
-        raise UsageError(
-            f"request {i} was intended at {intended[i]}, started at {started[i]} and completed at {completed[i]} ns: "
-            "these are out of order. Take all three from one clock, and start no request early."
-        )
-    return OpenLoop(completed - intended, completed - started, started - intended)
 
 
 def _check_rate(per_second: float, duration_s: float) -> None:

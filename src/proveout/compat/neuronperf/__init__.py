@@ -9,48 +9,24 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-MODULES = (
-    "benchmarking",
-    "cpu",
-    "cuda",
-    "gpu",
-    "model_index",
-    "mxnet",
-    "reporting",
-    "sim",
-    "tensorflow",
-    "timing",
-    "torch",
-)
+MODULES = "benchmarking cpu cuda gpu model_index mxnet reporting sim tensorflow timing torch"
 HOMES = {
-    "Benchmarker": "benchmarking",
-    "benchmark": "benchmarking",
-    "compile": "benchmarking",
-    "BENCHMARK_SECS": "benchmarking",
-    "SUPPORTED_DEVICE_TYPES": "benchmarking",
-    "log": "logs",
-    "set_verbosity": "logs",
-    "DummyModel": "dummy",
-    "Timer": "timing",
-    "timestamp_convert": "timing",
-    "CSV_COLS": "reporting",
-    "PRINT_COLS": "reporting",
-    "REPORT_COLS": "reporting",
-    "SUMMARY_COLS": "reporting",
-    "evaluate": "running",
-    "get_reports": "reporting",
-    "print_reports": "reporting",
-    "print_results": "reporting",
-    "write_csv": "reporting",
-    "write_json": "reporting",
+    "benchmarking": "Benchmarker benchmark compile BENCHMARK_SECS SUPPORTED_DEVICE_TYPES",
+    "logs": "log set_verbosity",
+    "dummy": "DummyModel",
+    "timing": "Timer timestamp_convert",
+    "reporting": "CSV_COLS PRINT_COLS REPORT_COLS SUMMARY_COLS "
+    "get_reports print_reports print_results write_csv write_json",
+    "running": "evaluate",
 }
+HOME_OF = {name: module for module, names in HOMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    if name in MODULES:
+    if name in MODULES.split():
         return import_module(f"{__name__}.{name}")
-    if name in HOMES:
-        return getattr(import_module(f"{__name__}.{HOMES[name]}"), name)
+    if name in HOME_OF:
+        return getattr(import_module(f"{__name__}.{HOME_OF[name]}"), name)
     own = import_module("proveout")
     if name not in own.__all__:
         raise AttributeError(f"module 'neuronperf' has no attribute {name!r}")

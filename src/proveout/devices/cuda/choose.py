@@ -149,11 +149,7 @@ def machine() -> str:
 
 
 def best(
-    key: str,
-    candidates: Sequence[Candidate],
-    call: Callable[[Candidate, int], Any],
-    weight_bytes: int,
-    calls: int = 24,
+    key: str, candidates: Sequence[Candidate], call: Callable[[Candidate, int], Any], weight_bytes: int, calls: int = 24
 ) -> Candidate:
     """The fastest candidate for a call. `call(candidate, i)` makes it once, with the i-th copy of its weights."""
     known = choices().get(key, candidates)

@@ -6,13 +6,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from proveout.devices.cuda.triton_shared import (
-    STATS_WIDTH,
-    activate,
-    prefetch,
-    row_moments,
-    wait_for_inputs,
-)
+from proveout.devices.cuda.triton_shared import STATS_WIDTH, activate, prefetch, row_moments, wait_for_inputs
 
 
 @triton.jit

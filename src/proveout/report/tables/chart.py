@@ -121,10 +121,6 @@ def _hatch() -> Html:
 
 def _legend(kind: str) -> Html:
     swatch = el(
-        "svg",
-        el("rect", width=22, height=12, rx=3, class_=f"bar {kind}"),
-        width=22,
-        height=12,
-        aria_hidden="true",
+        "svg", el("rect", width=22, height=12, rx=3, class_=f"bar {kind}"), width=22, height=12, aria_hidden="true"
     )
     return el("span", join(swatch, kind), class_="key")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proveout.columns.parts import VariationRow, comparison_rows, op_rows, timing_rows, variation_rows
+from proveout.columns.parts import VariationRow, op_rows, timing_rows, variation_rows
 from proveout.columns.table import Row
 from proveout.columns.words import NOTHING, called, count, number, numbers, pcc_text, status_words
 from proveout.report.drawing.element import Html, el, join
@@ -89,9 +89,7 @@ def _facts(record: Record, flat: Row) -> Html:
         "Made": flat.created,
     }
     return el(
-        "dl",
-        *(el("div", el("dt", name), el("dd", value)) for name, value in facts.items() if value),
-        class_="facts",
+        "dl", *(el("div", el("dt", name), el("dd", value)) for name, value in facts.items() if value), class_="facts"
     )
 
 
@@ -108,11 +106,7 @@ def _ops(record: Record) -> Html:
         [
             [
                 el("code", op.aten),
-                el(
-                    "span",
-                    f"{OP_STATE[op.state].mark} {OP_STATE[op.state].words}",
-                    class_=f"op {op.state}",
-                ),
+                el("span", f"{OP_STATE[op.state].mark} {OP_STATE[op.state].words}", class_=f"op {op.state}"),
                 str(op.count),
                 op.reason,
                 _variations(called[op.aten, op.state, op.reason]),
@@ -125,12 +119,7 @@ def _ops(record: Record) -> Html:
 def _variations(rows: Sequence[VariationRow]) -> Html:
     """How many ways an op was called; unfolded, each with its count and lowest PCC."""
     lines = [
-        el(
-            "li",
-            f"{v.count} × ",
-            el("code", v.inputs),
-            f" PCC {pcc_text(v.pcc)}" if v.pcc is not None else "",
-        )
+        el("li", f"{v.count} × ", el("code", v.inputs), f" PCC {pcc_text(v.pcc)}" if v.pcc is not None else "")
         for v in rows
         if v.inputs
     ]
@@ -154,23 +143,16 @@ def _said(word: str, text: str) -> Html:
 
 
 def _comparisons(record: Record) -> Html:
-    comparisons = comparison_rows(record)
+    comparisons = record.comparisons
     outputs = [c for c in comparisons if c.scope == "output"]
-    steps = sorted(
-        (c for c in comparisons if c.scope == "step"),
-        key=lambda c: (c.pcc is not None, c.pcc or 0, c.name),
-    )
+    steps = sorted((c for c in comparisons if c.scope == "step"), key=lambda c: (c.pcc is not None, c.pcc or 0, c.name))
     shown = outputs + steps[:LOWEST_STEPS]
     table = _grid(
         ["Tensor", "Verdict", "PCC", "At least", "Relative L2", "Max |Δ|", "Reason"],
         [
             [
                 join(f"{c.scope} ", el("code", c.name)),
-                el(
-                    "span",
-                    "✓ close" if c.passed else "✘ off",
-                    class_=f"op {'converted' if c.passed else 'host'}",
-                ),
+                el("span", "✓ close" if c.passed else "✘ off", class_=f"op {'converted' if c.passed else 'host'}"),
                 pcc_text(c.pcc) or NOTHING,
                 number(c.threshold) or "0",
                 number(c.rel_l2) or NOTHING,
@@ -184,20 +166,15 @@ def _comparisons(record: Record) -> Html:
     return join(table, el("p", f"{rest} more steps with a higher PCC.", class_="hint")) if rest > 0 else table
 
 
+TIMING_TITLES = (
+    "What", "Kind", "Device", "Median ms", "Mean ms", "95th percentile ms", "Interval", "Samples", "Verdict",
+    "Conditions",
+)  # fmt: skip
+
+
 def _timings(record: Record) -> Html:
     return _grid(
-        [
-            "What",
-            "Kind",
-            "Device",
-            "Median ms",
-            "Mean ms",
-            "95th percentile ms",
-            "Interval",
-            "Samples",
-            "Verdict",
-            "Conditions",
-        ],
+        TIMING_TITLES,
         [
             [
                 row.what,

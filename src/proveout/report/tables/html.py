@@ -147,12 +147,7 @@ def _choice(name: str, everything: str, options: Iterable[tuple[str, str]]) -> H
 
 
 def _heading(column: Shown) -> Html:
-    return el(
-        "th",
-        el("button", column.short, type="button", title=column.explain),
-        scope="col",
-        class_=_align(column),
-    )
+    return el("th", el("button", column.short, type="button", title=column.explain), scope="col", class_=_align(column))
 
 
 def _cell(column: Shown, flat: Row, page: str) -> Html:
@@ -174,10 +169,7 @@ def _cell(column: Shown, flat: Row, page: str) -> Html:
 
 
 def _model_cell(flat: Row, page: str) -> Html:
-    lines = [
-        el("a", called(flat), href=f"#{page}"),
-        el("small", flat.class_name or PurePath(flat.script).name),
-    ]
+    lines = [el("a", called(flat), href=f"#{page}"), el("small", flat.class_name or PurePath(flat.script).name)]
     if flat.reason:
         lines.append(el("small", flat.reason, class_=f"reason {flat.status}"))
     return join(*lines)
@@ -198,8 +190,5 @@ def _align(column: Shown) -> str:
 def _glossary() -> Html:
     terms = [join(el("dt", column.title), el("dd", column.explain)) for column in COLUMNS]
     return el(
-        "details",
-        el("summary", el("b", "Explanation of metrics")),
-        el("dl", *terms, class_="glossary"),
-        class_="card",
+        "details", el("summary", el("b", "Explanation of metrics")), el("dl", *terms, class_="glossary"), class_="card"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from proveout.columns.parts import comparison_rows, op_rows, timing_rows, variation_rows
+from proveout.columns.parts import op_rows, timing_rows, variation_rows
 from proveout.columns.table import Row
 from proveout.columns.words import NOTHING, called, corpus, count, number, numbers, pcc_text, status_words
 from proveout.report.tables import planned
@@ -194,7 +194,7 @@ def _outputs(record: Record) -> str:
             number(c.max_abs) or NOTHING,
             escape(c.reason),
         ]
-        for c in comparison_rows(record)
+        for c in record.comparisons
         if c.scope == "output"
     ]
     titles = ["output", "close", "PCC", "at least", "relative L2", "max abs", "reason"]

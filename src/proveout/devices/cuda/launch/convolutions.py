@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
@@ -38,18 +40,8 @@ def conv_candidates(m: int, n: int, k: int, channels: int) -> list[Candidate]:
     return by_promise([row for row in rows if row[0] >= enough])
 
 
-def conv(
-    x: Tensor,
-    w: Tensor,
-    bias: Tensor,
-    residual: Tensor | None,
-    activation: str,
-    image: list[int],
-    window: list[int],
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-) -> Tensor:
+def conv(*operands: Any) -> Tensor:
+    x, w, _, residual, activation, image, window, stride, padding, dilation = operands
     where = " ".join("x".join(map(str, part)) for part in (image, window, stride, padding, dilation))
     key = f"conv {x.dtype} {where} {w.shape[1]} {activation} {'r' if residual is not None else ''}"
 
@@ -58,7 +50,6 @@ def conv(
         m = image[0] * sizes[0] * sizes[1]
         return conv_candidates(m, w.shape[1], w.shape[0], image[3]) if is_half(x, w, residual) else []
 
-    operands = x, w, bias, residual, activation, image, window, stride, padding, dilation
     return fastest(key, candidates, ops.conv_meaning, launch_conv, operands, weight=1)
 
 

@@ -197,16 +197,9 @@ def launch_vector(
     return y
 
 
-def scaled(
-    a: Tensor,
-    w: Tensor,
-    scale: Tensor,
-    bias: Tensor | None,
-    activation: str,
-    residual: Tensor | None,
-    second: Tensor | None,
-) -> Tensor:
+def scaled(*operands: Any) -> Tensor:
     """A product in float8: rows get their factors in one kernel, and the library multiplies."""
+    a, w, scale, bias, activation, residual, second = operands
     rows, factors = launch_float8(a)
     alone = bias if bias is not None and bias.dtype == a.dtype else None
     total = torch._scaled_mm(
