@@ -12,10 +12,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from proveout.generation.generator import Generator, Phase
+    from proveout.generation.generator import Generator
+    from proveout.generation.phase import Phase
     from proveout.generation.sampling import GREEDY, Sampling
 
-_HOMES = {"GREEDY": "sampling", "Generator": "generator", "Phase": "generator", "Sampling": "sampling"}
+_HOMES = {"GREEDY": "sampling", "Generator": "generator", "Phase": "phase", "Sampling": "sampling"}
 
 
 def __getattr__(name: str) -> Any:
