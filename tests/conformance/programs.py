@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1] / "models"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
 from harness import run
-from small_decoders import CONFIGS, without_weights
+from small_decoders import CONFIGS, small
 from zoo import MODELS
 
 import proveout
@@ -22,7 +23,9 @@ from proveout.types import Settings
 
 PRECISIONS = ("model", "bfloat16")
 SAMPLES, DECODERS = "samples", "decoders"
-USERS = (1, 4)
+USERS = (4, 1)
+PAGE_SIZES = {"static": 0, "paged": 32}
+"""Of a decoder's cache."""
 
 
 def save_model(name: str, folder: Path, device: str) -> int:
@@ -52,26 +55,27 @@ def save_samples(folder: Path, device: str) -> int:
 def save_decoders(folder: Path, device: str) -> int:
     """Prefill and decode of every small decoder. A Program that is there already is not made again."""
     saved = 0
-    for name in CONFIGS:
-        for precision in PRECISIONS:
-            for users in USERS:
-                stem = f"{name}-{precision}-{users}"
-                if (folder / f"{stem}-decode").exists():
-                    continue
-                torch._dynamo.reset()
-                settings = {"precision": precision}
-                generator = Generator.compile(
-                    without_weights(name),
-                    device=device,
-                    settings=settings,
-                    max_length=128,
-                    batch=users,
-                    prompt_lengths=(32,),
-                    dry_run=True,
-                )
-                for phase, program in generator.programs.items():
-                    program.save(folder / f"{stem}-{phase.replace(' ', '-')}")
-                    saved += 1
+    for users, precision, (cache, page_size), name in itertools.product(
+        USERS, reversed(PRECISIONS), PAGE_SIZES.items(), CONFIGS
+    ):
+        stem = f"{name}-{precision}-{users}-{cache}"
+        if (folder / f"{stem}-decode").exists():
+            continue
+        torch._dynamo.reset()
+        generator = Generator.compile(
+            small(name),
+            device=device,
+            settings={"precision": precision},
+            max_length=128,
+            batch=users,
+            prompt_lengths=(32,),
+            page_size=page_size,
+            greedy=cache == "paged",
+            dry_run=True,
+        )
+        for phase, program in generator.programs.items():
+            program.save(folder / f"{stem}-{phase.replace(' ', '-')}")
+            saved += 1
     return saved
 
 

@@ -99,6 +99,23 @@ def test_a_user_that_comes_later_disturbs_nobody(llama):
         assert said[1] == alone[1][:4]
 
 
+def test_greedy_decoding_brings_tokens_back_and_no_logits():
+    """On a modelled chip of a vocabulary that no cache's row is as large as."""
+    model = small("llama", vocab_size=2048)
+    ids, mask = prompts(21, 9)
+    generator = Generator.compile(model, max_length=64, batch=2, greedy=True, settings={"precision": "model"})
+    program = generator.decode_phase.program
+    assert "ttnn.argmax" in [step.kernel for step in program.body]
+    crossing = [program.specs[step.outputs[0]] for step in program.body if step.kernel == "ttnn.to_torch"]
+    assert not [spec for spec in crossing if spec.shape[-1] == 2048]
+    wanted = eager_tokens(model, ids, mask, 6)
+    assert torch.equal(tokens_of(generator, ids, 6, mask=mask), wanted)
+    assert [phase.name for phase in generator.phases] == ["prefill 32", "decode"], "no logits were asked for"
+    logits = generator.decode(wanted[:, -1], mask.sum(1) + 5)
+    assert [phase.name for phase in generator.phases] == ["prefill 32", "decode", "decode logits"]
+    assert torch.equal(generator.next_token(wanted[:, -1], mask.sum(1) + 5), logits.argmax(-1))
+
+
 def test_prompts_of_all_users_in_any_order(llama):
     ids, mask = prompts(5, 9, 7)
     straight = llama.prefill(ids, mask)

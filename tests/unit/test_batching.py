@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proveout.batching.engines import GeneratorEngine, ModelledEngine, StepTimes
-from proveout.batching.pages import Pages
 from proveout.batching.scheduler import Request, Scheduler
 from proveout.batching.serving import MeasuredClock, ModelledClock, serve
 from proveout.batching.simulated import Served, padded_lengths, simulated, step_times
 from proveout.cli import main
 from proveout.coding import from_json, to_json
 from proveout.errors import UsageError
+from proveout.generation.pages import Pages
 from proveout.generation.speed import SpeedRow, SpeedTold
 from proveout.load.figures import figures, times
 from proveout.load.plan import Ask, steady_plan
@@ -241,7 +241,7 @@ def test_a_generator_serves_several_requests_with_the_tokens_of_each_alone():
     torch.manual_seed(0)
     config = GPT2Config(n_layer=2, n_head=2, n_embd=32, vocab_size=97, n_positions=64, bos_token_id=0, eos_token_id=0)
     model = GPT2LMHeadModel(config).eval()
-    generator = Generator.compile(model, device="cpu", max_length=64, batch=3)
+    generator = Generator.compile(model, device="cpu", max_length=64, batch=3, page_size=8, pages=8)
     requests = [Request(n, tuple(range(1 + n, 6 + 2 * n)), 6) for n in range(5)]
     scheduler = Scheduler(pages=8, page_size=8, slots=3, max_length=64)
     run, tokens = serve(requests, scheduler, GeneratorEngine(generator), MeasuredClock())

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 pytest.importorskip("transformers")
 
 from proveout.cli import main
+from proveout.cli.verbs.generate import _text
+from proveout.errors import UsageError
 from proveout.generation.child import generated, prompt_lengths
 from proveout.generation.messages import GenerationRequest
 from proveout.types import Settings
@@ -51,6 +54,16 @@ def test_the_cache_is_no_longer_than_the_model_s_positions(script):
     assert all(phase.modelled_ns and phase.low_ns < phase.modelled_ns < phase.high_ns for phase in report.phases)
 
 
+def test_a_cache_in_pages_says_so_and_gives_eagers_tokens(script):
+    request = GenerationRequest(str(script), device="cpu", prompt_length=8, new_tokens=5, batch=2, page_size=4)
+    report = generated(request)
+    assert (report.pages, report.page_size, report.max_length) == (16, 4, 32)
+    assert report.equal_tokens == 10
+    assert "16 pages of 4 positions, at most 32 for a user" in _text(request, report)
+    with pytest.raises(UsageError, match=r"has 3 pages of 4 tokens; .* need 6"):
+        generated(replace(request, pages=3))
+
+
 def test_lengths_go_down_to_half():
     assert prompt_lengths(32, 1) == (32,)
     assert prompt_lengths(32, 4) == (32, 28, 24, 20)
@@ -63,6 +76,7 @@ def test_lengths_go_down_to_half():
         (["--recipe", "soup"], "unknown recipe 'soup'"),
         (["--device", "abacus"], "abacus"),
         (["--set", "precision=none"], "precision"),
+        (["--pages", "8"], "--paged"),
     ],
 )
 def test_wrong_words_are_refused_before_any_work(script, words, said, capsys):

@@ -241,6 +241,15 @@ def by_hand():
     yield call("experimental.paged_update_cache", cache_tensor=cache, input_tensor=new, update_idxs=at)
     attend = "transformer.scaled_dot_product_attention_decode"
     yield call(attend, input_tensor_q=heads, input_tensor_k=cache, input_tensor_v=cache, cur_pos=at)
+    table, places = t(4, 3, dtype=I32, layout="row_major"), t(4, dtype=I32, layout="row_major")
+    paged = {"update_idxs_tensor": places, "page_table": table}
+    yield call("experimental.paged_update_cache", cache_tensor=cache, input_tensor=new, **paged)
+    prompt = t(1, 2, 96, 64)
+    fill = {"cache_tensor": cache, "input_tensor": prompt, "page_table": table, "batch_idx": 1}
+    yield call("experimental.paged_fill_cache", **fill)
+    attend = {"input_tensor_q": heads, "input_tensor_k": cache, "input_tensor_v": cache}
+    attend |= {"page_table_tensor": table, "cur_pos_tensor": places}
+    yield call("transformer.paged_scaled_dot_product_attention_decode", **attend)
 
 
 CALLS = [*unary(), *binary(), *products(), *movement(), *rest(), *by_hand(), *transfers()]
@@ -296,7 +305,10 @@ HAND_MOVES = {
     "ttnn.upsample",
     *(
         f"ttnn.experimental.{n}"
-        for n in ("nlp_create_qkv_heads_decode", "nlp_concat_heads_decode", "paged_update_cache")
+        for n in (
+            *("nlp_create_qkv_heads_decode", "nlp_concat_heads_decode"),
+            *("paged_update_cache", "paged_fill_cache"),
+        )
     ),
 }
 MOVES = {c.kernel for c in (*movement(), *transfers())} | HAND_MOVES | {"ttnn.embedding"}

@@ -38,7 +38,14 @@ def served(ask: ServeAsk) -> Served:
     """Compile, warm up with one request of each length, then serve."""
     model = decoder_of(GenerationRequest(ask.script, ask.script_args, ask.device, ask.settings))
     generator = Generator.compile(
-        model, device=ask.device, settings=ask.settings, max_length=ask.max_length, batch=ask.slots
+        model,
+        device=ask.device,
+        settings=ask.settings,
+        max_length=ask.max_length,
+        batch=ask.slots,
+        page_size=ask.page_size,
+        pages=ask.pages,
+        greedy=True,
     )
     random = torch.Generator().manual_seed(ask.settings.seed)
     words = model.config.get_text_config(decoder=True).vocab_size

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from proveout.batching import scheduler
+from proveout.errors import UsageError
 
 if TYPE_CHECKING:
     from proveout.generation.generator import Generator
@@ -41,9 +42,12 @@ class ModelledEngine:
 
 
 class GeneratorEngine:
-    """Runs a Generator: prompts one after the other, each into its slot, and all slots' tokens at once."""
+    """Runs a Generator whose cache is in pages: prompts one after the other, each into the pages that the scheduler
+    gave it, and all slots' tokens at once."""
 
     def __init__(self, generator: Generator) -> None:
+        if generator.paging is None:
+            raise UsageError("a scheduler hands out pages: compile the generator with a page_size.")
         self._generator = generator
 
     def prefill(self, sequences: Sequence[scheduler.Sequence]) -> tuple[list[int], int]:
@@ -51,7 +55,7 @@ class GeneratorEngine:
 
         chosen = []
         for sequence in sequences:
-            logits = self._generator.prefill(torch.tensor([sequence.tokens]), slots=[sequence.slot])
+            logits = self._generator.prefill(torch.tensor([sequence.tokens]), None, [sequence.slot], [sequence.pages])
             chosen.append(int(logits[0].argmax()))
         return chosen, 0
 
@@ -60,8 +64,10 @@ class GeneratorEngine:
 
         tokens = torch.zeros(self._generator.batch, dtype=torch.long)
         positions = torch.zeros(self._generator.batch, dtype=torch.long)
+        tables: list[tuple[int, ...]] = [()] * self._generator.batch
         for sequence in sequences:
             tokens[sequence.slot] = sequence.generated[-1]
             positions[sequence.slot] = sequence.length - 1
-        logits = self._generator.decode(tokens, positions)
-        return [int(logits[s.slot].argmax()) for s in sequences], 0
+            tables[sequence.slot] = sequence.pages
+        chosen = self._generator.next_token(tokens, positions, tables)
+        return [int(chosen[s.slot]) for s in sequences], 0

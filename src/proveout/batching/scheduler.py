@@ -12,8 +12,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
-from proveout.batching.pages import Pages
 from proveout.errors import UsageError
+from proveout.generation.pages import Pages
 
 PREFILL_TOKENS = 2048
 """Of prompts that one prefill step takes; a longer prompt is a step of its own."""
@@ -36,6 +36,8 @@ class Sequence:
 
     request: Request
     slot: int = -1
+    pages: tuple[int, ...] = ()
+    """Where its tokens lie in the cache, in order."""
     generated: list[int] = field(default_factory=list)
     cached: int = 0
     preemptions: int = 0
@@ -111,6 +113,12 @@ class Scheduler:
 
     def next(self) -> Step | None:
         """The next step, its pages reserved; None where there is nothing to do."""
+        step = self._next()
+        for sequence in step.sequences if step else ():
+            sequence.pages = self.pages.table(sequence.request.number)
+        return step
+
+    def _next(self) -> Step | None:
         if not (self._just_filled and self.running) and (admitted := self._admitted()):
             self._just_filled = True
             return Step("prefill", tuple(admitted))
@@ -168,4 +176,4 @@ class Scheduler:
     def _release(self, sequence: Sequence) -> None:
         self.pages.release(sequence.request.number)
         self._free_slots.append(sequence.slot)
-        sequence.slot = -1
+        sequence.slot, sequence.pages = -1, ()

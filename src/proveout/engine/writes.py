@@ -37,6 +37,8 @@ REGIONS = {
 }
 """Updates of a region, and the view that is this region. All take (self, src, *where)."""
 
+VIEWS = (aten.view.default, aten._unsafe_view.default)
+
 
 @dataclass(frozen=True)
 class Output:
@@ -145,6 +147,14 @@ def _updates(current: Node, value: Any, region: tuple[tuple[Any, tuple[Any, ...]
         put = value.args[1:]
         if before is not None and _size(put) < _size(value):
             return [*before, (region, OVERWRITES[value.target], put)]
+    if value.target in VIEWS and isinstance(value.args[0], Node):  # of the argument under another shape
+        inner_value = value.args[0]
+        shape = _shape(inner_value)
+        old = next((n for n in current.users if n.target in VIEWS and _shape(n) == shape), None)
+        if old is not None and all(isinstance(length, int) for length in shape):
+            inner_updates = _updates(old, inner_value, (*region, (aten.view.default, (shape,))))
+            if inner_updates[-1][1] is not aten.copy_.default:
+                return inner_updates
     if value.target in REGIONS and not value.kwargs:
         before = _before(current, value.args[0], region)
         if before is not None:
@@ -165,6 +175,10 @@ def _before(current: Node, base: Any, region: tuple[Any, ...]) -> list[Update] |
     updates = _updates(current, base, region)
     is_whole = len(updates) == 1 and updates[0][0] == region and updates[0][1] is aten.copy_.default
     return None if is_whole else updates
+
+
+def _shape(node: Node) -> list[int]:
+    return list(node.meta["val"].shape)
 
 
 def _accumulates(put: Node) -> bool:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from proveout.lazy import lazy
 
 if TYPE_CHECKING:
-    from proveout.generation.generator import Generator, Phase
+    from proveout.generation.generator import Generator
+    from proveout.generation.phase import Phase
     from proveout.generation.sampling import GREEDY, Sampling
 
 
@@ -21,7 +22,8 @@ __getattr__ = lazy(
     __name__,
     {
         "proveout.generation.sampling": "GREEDY Sampling",
-        "proveout.generation.generator": "Generator Phase",
+        "proveout.generation.generator": "Generator",
+        "proveout.generation.phase": "Phase",
     },
 )
 

@@ -99,6 +99,60 @@ class TokenLayer(_Layer):
         return self.max_length - 1  # nothing is later; what is not there yet is masked
 
 
+class PagedPromptLayer(_Layer):
+    """Takes prompts into the pages [prompts, pages of a prompt] that are named; a prompt fills its pages."""
+
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor, pages: torch.Tensor, length: int) -> None:
+        super().__init__()
+        self.kept, self.pages, self.max_length = (keys, values), pages, length
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        for kept, new in zip(self.kept, (key_states, value_states)):
+            prompts, heads, length, size = new.shape
+            apart = new.reshape(prompts, heads, length // kept.shape[2], kept.shape[2], size).transpose(1, 2)
+            kept.index_copy_(0, self.pages.reshape(-1), apart.reshape(-1, *kept.shape[1:]))
+        return key_states, value_states
+
+    def get_seq_length(self) -> int:
+        return 0
+
+
+class PagedTokenLayer(_Layer):
+    """Takes one token of each user into its row of a page; the token sees its user's pages in their order."""
+
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor, table: torch.Tensor, rows: torch.Tensor) -> None:
+        super().__init__()
+        self.kept, self.table, self.rows = (keys, values), table, rows
+        self.max_length = table.shape[1] * keys.shape[2]
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        keys, values = (self._put(kept, new) for kept, new in zip(self.kept, (key_states, value_states)))
+        return keys, values
+
+    def _put(self, kept: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+        pages, heads, page, size = kept.shape
+        users = len(self.table)
+        kept.view(-1, size).scatter_(0, self.rows.expand(-1, size), new.reshape(users * heads, size))
+        held = torch.nn.functional.embedding(self.table, kept.view(pages, heads * page * size))
+        apart = held.view(users, -1, heads, page, size).transpose(1, 2)
+        return apart.reshape(users, heads, self.max_length, size)
+
+    def get_seq_length(self) -> int:
+        return self.max_length - 1
+
+
+def rows_of(table: torch.Tensor, position: torch.Tensor, heads: int, page: int) -> torch.Tensor:
+    """[users * heads, 1]: where each user's row of each head lies in pages [pages, heads, page, size] made flat."""
+    places = torch.arange(page, device=table.device)
+    starts = (table[:, :, None] * (heads * page) + places).flatten(1)  # of every position, for the first head
+    start = starts.gather(1, position[:, None])
+    return (start + torch.arange(0, heads * page, page, device=table.device)).reshape(-1, 1)
+
+
 class _Noting(_Layer):
     """Keeps nothing but the shapes."""
 

@@ -23,8 +23,9 @@ from proveout.clock.pacing import clock
 from proveout.coding import from_json, to_json
 from proveout.errors import ProveoutError, UsageError
 from proveout.generation.agreement import agreement, eager_tokens, equal_before_difference
-from proveout.generation.generator import Generator, Phase
+from proveout.generation.generator import Generator
 from proveout.generation.messages import Agreement, GenerationReport, GenerationRequest, PhaseReport
+from proveout.generation.phase import LOGITS, Phase
 from proveout.generation.recipes import AUTO, smallest_within, with_recipe
 from proveout.generation.sampling import GREEDY
 from proveout.types import TILE
@@ -75,6 +76,9 @@ def generated(request: GenerationRequest) -> GenerationReport:
             max_length=length,
             batch=request.batch,
             prompt_lengths=(request.prompt_length,),
+            page_size=request.page_size,
+            pages=request.pages,
+            greedy=True,
             dry_run=request.dry_run,
         )
 
@@ -93,12 +97,15 @@ def generated(request: GenerationRequest) -> GenerationReport:
         weight_bytes=generator.weight_bytes,
         cache_bytes=generator.cache_bytes,
         recurrent=generator.recurrent,
+        page_size=generator.paging.size if generator.paging else 0,
+        pages=generator.paging.count if generator.paging else 0,
         notes=(*generator.notes, *tried),
     )
     times: dict[str, list[int]] = collections.defaultdict(list)
     if not request.dry_run:
         report = _ran(generator, request, report, times)
-    phases = tuple(_phase(phase, times[phase.name]) for phase in generator.phases)
+    generating = [phase for phase in generator.phases if phase.name != LOGITS]  # which teacher forcing alone asks for
+    phases = tuple(_phase(phase, times[phase.name]) for phase in generating)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return replace(report, phases=phases, seconds=time.monotonic() - began, peak_rss_bytes=peak)
 
@@ -127,12 +134,13 @@ def _ran(
 ) -> GenerationReport:
     """Eager's tokens, ours, and how often both agree."""
     ids, mask = prompts(report.prompt_lengths, generator.model, request.settings.seed)
+    generating = generator.generate(ids, request.new_tokens, GREEDY, mask=mask)  # refuses here what does not fit
     theirs = eager_tokens(generator.model, ids, mask, request.new_tokens)
     list(generator.generate(ids, min(2, request.new_tokens), mask=mask))  # the first calls load what was compiled
     prefill, decode = generator.prefill_phase(request.prompt_length), generator.decode_phase
     tokens: list[torch.Tensor] = []
     stamp = clock()
-    for token in generator.generate(ids, request.new_tokens, GREEDY, mask=mask):
+    for token in generating:
         now = clock()
         times[(decode if tokens else prefill).name].append(now - stamp)
         tokens.append(token)

@@ -10,7 +10,18 @@ import torch
 from torch import nn
 from transformers.cache_utils import Cache
 
-from proveout.generation.cache import FULL, SLIDING, LayerShape, PromptLayer, TokenLayer, sees
+from proveout.generation.cache import (
+    FULL,
+    SLIDING,
+    LayerShape,
+    PagedPromptLayer,
+    PagedTokenLayer,
+    PromptLayer,
+    TokenLayer,
+    rows_of,
+    sees,
+)
+from proveout.generation.pages import Paging
 
 
 class Kept(Protocol):
@@ -20,16 +31,33 @@ class Kept(Protocol):
 
 
 class Store(nn.Module):
-    """The cache's tensors, which both calls write to."""
+    """The cache's tensors, which both calls write to: [users, heads, length, size], or [pages, heads, page, size]."""
 
-    def __init__(self, layers: Sequence[Kept], batch: int, length: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        layers: Sequence[Kept],
+        batch: int,
+        length: int,
+        device: torch.device,
+        paging: Paging | None = None,
+    ) -> None:
         super().__init__()
-        self.batch, self.length = batch, length
+        self.batch, self.paging = batch, paging
+        self.positions = length
+        """That a user's tokens may have."""
+        self.length = length if paging is None else -(-length // paging.size) * paging.size
+        """Of what a user sees of the cache, in whole pages."""
         self.num_layers = len(layers)
         for i, layer in enumerate(layers):
-            keys, values = layer.cache(batch, length, device)
+            shape = (batch, length) if paging is None else (paging.count + 1, paging.size)
+            keys, values = layer.cache(*shape, device)
             self.register_buffer(f"keys_{i}", keys, persistent=False)
             self.register_buffer(f"values_{i}", values, persistent=False)
+
+    @property
+    def table_width(self) -> int:
+        """Pages of one user's row of the page table."""
+        return 0 if self.paging is None else self.length // self.paging.size
 
     def pairs(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         return [(getattr(self, f"keys_{i}"), getattr(self, f"values_{i}")) for i in range(self.num_layers)]
@@ -69,12 +97,14 @@ class Prefill(Call):
         self.whole = whole
         """Whether the prompts are those of all users, in order; otherwise their slots are told."""
 
-    def forward(self, ids: torch.Tensor, last: torch.Tensor, slots: torch.Tensor | None = None) -> torch.Tensor:
-        """ids [prompts, length], each one's last place [prompts], their slots [prompts] -> [prompts, vocabulary]."""
+    def forward(self, ids: torch.Tensor, last: torch.Tensor, where: torch.Tensor | None = None) -> torch.Tensor:
+        """ids [prompts, length], each one's last place [prompts], their slots [prompts] or their rows of the page
+        table -> [prompts, vocabulary]."""
         prompts, length = ids.shape
         positions = torch.arange(length, device=ids.device)
-        where = None if self.whole else slots
-        cache = Cache(layers=[PromptLayer(keys, values, where, length) for keys, values in self.store.pairs()])
+        # What pads a prompt to whole pages may have no position of its own.
+        places = positions.clamp(max=self.store.positions - 1) if length > self.store.positions else positions
+        cache = Cache(layers=self._layers(length, where))
         masks = None if self.alibi else self.masks(positions[None, None, :, None], length)
         if self.alibi:
             masks = torch.ones(prompts, length, dtype=torch.long, device=ids.device)
@@ -82,7 +112,7 @@ class Prefill(Call):
         logits = self.model(
             input_ids=ids,
             attention_mask=masks,
-            position_ids=positions[None].expand(prompts, length),
+            position_ids=places[None].expand(prompts, length),
             past_key_values=cache,
             use_cache=True,
             **extra,
@@ -94,14 +124,27 @@ class Prefill(Call):
         )
         return picked
 
+    def _layers(self, length: int, where: torch.Tensor | None) -> list[Any]:
+        paging, pairs = self.store.paging, self.store.pairs()
+        if paging is None:
+            return [PromptLayer(keys, values, None if self.whole else where, length) for keys, values in pairs]
+        assert where is not None
+        pages = where[:, : length // paging.size].long().clamp(0, paging.nobodys)
+        return [PagedPromptLayer(keys, values, pages, length) for keys, values in pairs]
+
 
 class Decode(Call):
-    """One token of each user at its position; gives the logits for the next one."""
+    """One token of each user at its position; gives the logits for the next one, or the most likely one itself."""
 
-    def forward(self, token: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
-        """token [batch], position [batch] -> [batch, vocabulary]."""
+    def __init__(self, model: Any, store: Store, layers: tuple[LayerShape, ...], greedy: bool = False) -> None:
+        super().__init__(model, store, layers)
+        self.greedy = greedy
+
+    def forward(self, token: torch.Tensor, position: torch.Tensor, table: torch.Tensor | None = None) -> torch.Tensor:
+        """token [batch], position [batch], with pages each user's [batch, pages of a user] -> [batch, vocabulary], or
+        [batch] tokens."""
         length = self.store.length
-        cache = Cache(layers=[TokenLayer(keys, values, position) for keys, values in self.store.pairs()])
+        cache = Cache(layers=self._layers(position, table))
         if self.alibi:
             masks: Any = sees(position[:, None], length, None).long()
         else:
@@ -113,4 +156,14 @@ class Decode(Call):
             past_key_values=cache,
             use_cache=True,
         ).logits
-        return logits[:, -1]
+        return logits[:, -1].argmax(-1) if self.greedy else logits[:, -1]
+
+    def _layers(self, position: torch.Tensor, table: torch.Tensor | None) -> list[Any]:
+        paging, pairs = self.store.paging, self.store.pairs()
+        if paging is None:
+            return [TokenLayer(keys, values, position) for keys, values in pairs]
+        assert table is not None
+        pages = table.long().clamp(0, paging.nobodys)  # proves that what is computed from it fits 32 bits
+        heads = dict.fromkeys(keys.shape[1] for keys, _ in pairs)  # layers of as many heads share where rows lie
+        rows = {n: rows_of(pages, position, n, paging.size) for n in heads}
+        return [PagedTokenLayer(keys, values, table, rows[keys.shape[1]]) for keys, values in pairs]

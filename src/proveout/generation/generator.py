@@ -8,19 +8,19 @@ A user's tokens lie in the cache from position 0 on. Whoever schedules users use
 
     logits = generator.prefill(ids, mask, slots=[2])         # a prompt into slot 2, the others stay as they are
     logits = generator.decode(tokens, positions)             # one token for every slot, each at its own position
+
+With `page_size` the cache lies in pages, and a table that is an input of every call names each user's.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from proveout.compiler.plan import Plan
 from proveout.engine.compiled import Compiled
 from proveout.engine.compiled import compile as compile_model
 from proveout.engine.repeat import NotAlike
@@ -28,6 +28,8 @@ from proveout.errors import UsageError
 from proveout.generation.cache import LayerShape, layer_shapes
 from proveout.generation.forwards import Decode, Prefill, Store
 from proveout.generation.layers import alike_layers
+from proveout.generation.pages import Paging, SlotPages
+from proveout.generation.phase import LOGITS, Phase
 from proveout.generation.sampling import GREEDY, Sampling
 from proveout.generation.state_space import (
     StateDecode,
@@ -38,56 +40,13 @@ from proveout.generation.state_space import (
     with_states,
 )
 from proveout.generation.twin import twin_of
-from proveout.kernels.cost import ProgramTime
 from proveout.program import Device, Program
-from proveout.types import MemoryUse, Settings
+from proveout.types import Settings
 
 log = logging.getLogger(__name__)
 
 SHORTEST = 32
 """The least length that a prompt is padded to: a tile's rows."""
-
-
-@dataclass(frozen=True, eq=False)
-class Phase:
-    """One kind of call, compiled: `decode`, or `prefill` of so many prompts of one padded length."""
-
-    name: str
-    compiled: Compiled
-
-    @property
-    def programs(self) -> tuple[Program, ...]:
-        return self.compiled.programs
-
-    @property
-    def program(self) -> Program:
-        """The Program of this call; where it has several graphs, the one with the most Steps."""
-        return self.compiled.program
-
-    @property
-    def plan(self) -> Plan | None:
-        """Modelled cost of `program`; None on devices that are not modelled."""
-        return self.compiled.plan
-
-    @property
-    def predicted(self) -> ProgramTime | None:
-        """Modelled time of one call, with its interval: for decode over a full cache. None where time is measured."""
-        times = [plan.time for plan in self.compiled.plans]
-        if not times:
-            return None
-        whole = sum(t.ns for t in times)
-        calibrated = sum(t.calibrated * t.ns for t in times) / max(whole, 1)
-        return ProgramTime(whole, sum(t.low_ns for t in times), sum(t.high_ns for t in times), calibrated)
-
-    @property
-    def memory(self) -> MemoryUse:
-        """Modelled peaks of this call, weights and cache included."""
-        return self.compiled.memory
-
-    @property
-    def modelled_ns(self) -> int | None:
-        """Modelled time of the last call; None on devices whose time is measured."""
-        return self.compiled.modelled_ns
 
 
 class Generator:
@@ -101,8 +60,13 @@ class Generator:
         max_length: int,
         batch: int,
         dry_run: bool,
+        paging: Paging | None,
+        greedy: bool,
     ) -> None:
         """Use `Generator.compile`."""
+        self.paging, self.greedy = paging, greedy
+        self.pages = None if paging is None else SlotPages(paging.count, paging.size)
+        """Who holds the cache's pages, by slot; a caller that gives tables of its own does not change it."""
         self.model, self.max_length, self.batch = model, max_length, batch
         self._device, self._settings, self._dry_run = device, settings, dry_run
         self.recurrent = is_state_space(model)
@@ -116,7 +80,7 @@ class Generator:
         self._few = alike_layers(self._computed, "model") if dry_run else None
         self._store = self._new_store()
         self._prefills: dict[tuple[int, int], Phase] = {}
-        self._decode: Phase | None = None
+        self._decodes: dict[bool, Phase] = {}
 
     @staticmethod
     def compile(
@@ -127,6 +91,9 @@ class Generator:
         max_length: int,
         batch: int = 1,
         prompt_lengths: Collection[int] = (),
+        page_size: int = 0,
+        pages: int = 0,
+        greedy: bool = False,
         dry_run: bool = False,
     ) -> Generator:
         """Compile a decoder of transformers (a model with logits) for `batch` users of at most `max_length` tokens
@@ -135,6 +102,10 @@ class Generator:
         The decode Program is made at once, and prefill Programs for `prompt_lengths`; those for other lengths when they
         are needed. With `dry_run` nothing runs on the device; a model whose parameters are on `meta` can then be
         planned without its weights.
+
+        With `page_size` the cache has `pages` pages of so many tokens, which users share: as many as all of them can
+        fill where `pages` is 0. With `greedy` the decode Program chooses the most likely tokens itself, so that they
+        and not the logits leave the device; whoever asks for logits later gets another Program.
         """
         config = getattr(model, "config", None)
         if not isinstance(model, torch.nn.Module) or config is None or not hasattr(config, "get_text_config"):
@@ -146,7 +117,14 @@ class Generator:
         positions = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
         if positions is not None and max_length > positions:
             raise UsageError(f"max_length={max_length} is more than the model's {positions} positions.")
-        generator = Generator(model.eval(), device, settings, max_length, batch, dry_run)
+        paging = None
+        if page_size:
+            paging = Paging(page_size, pages or batch * -(-max_length // max(1, page_size)))
+        elif pages:
+            raise UsageError(f"pages={pages} without a page_size: say how many tokens a page holds (32, say).")
+        if paging is not None and is_state_space(model):
+            raise UsageError(f"{type(model).__name__} keeps states and no positions: leave page_size out.")
+        generator = Generator(model.eval(), device, settings, max_length, batch, dry_run, paging, greedy)
         for length in prompt_lengths:
             generator.prefill_phase(length)
         _ = generator.decode_phase
@@ -154,11 +132,17 @@ class Generator:
 
     @property
     def decode_phase(self) -> Phase:
-        """The decode call, compiled."""
-        if self._decode is None:
+        """The decode call, compiled: with `greedy` the one that gives tokens."""
+        return self._decode_phase(self.greedy)
+
+    def _decode_phase(self, greedy: bool) -> Phase:
+        if greedy not in self._decodes:
             example = torch.zeros(self.batch, dtype=torch.long, device=self._where)
-            self._decode = Phase("decode", self._compiled(None, (example, example.clone())))
-        return self._decode
+            table = () if self.paging is None else (self._table([()] * self.batch),)
+            name = "decode" if greedy == self.greedy else LOGITS
+            call = functools.partial(self._decode_call, greedy)
+            self._decodes[greedy] = Phase(name, self._compiled(call, (example, example.clone(), *table)))
+        return self._decodes[greedy]
 
     def prefill_phase(self, prompt_length: int, prompts: int | None = None) -> Phase:
         """The prefill call for as many prompts (all users' unless told) of at most this length, compiled."""
@@ -170,13 +154,17 @@ class Generator:
             ids = torch.zeros(prompts, length, dtype=torch.long, device=self._where)
             last = torch.zeros(prompts, dtype=torch.long, device=self._where)
             slots = () if whole else (torch.arange(prompts, device=self._where),)
-            self._prefills[key] = Phase(f"prefill {length}", self._compiled(whole, (ids, last, *slots)))
+            where = slots if self.paging is None else (self._table([()] * prompts),)
+            call = functools.partial(self._prefill_call, whole)
+            self._prefills[key] = Phase(f"prefill {length}", self._compiled(call, (ids, last, *where)))
         return self._prefills[key]
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        """All that is compiled so far: prefills by length, then decode."""
-        return (*(self._prefills[key] for key in sorted(self._prefills)), self.decode_phase)
+        """All that is compiled so far: prefills by length, then decode, then decode with logits where both were asked
+        for."""
+        _ = self.decode_phase
+        return (*(self._prefills[key] for key in sorted(self._prefills)), *self._decodes.values())
 
     @property
     def programs(self) -> dict[str, Program]:
@@ -186,7 +174,8 @@ class Generator:
     @property
     def cache_bytes(self) -> int:
         """Of the keys and values of all users at the model's dtype, without tile padding."""
-        return sum(layer.nbytes(self.batch, self.max_length) for layer in self.layers)
+        held = (self.batch, self.max_length) if self.paging is None else (self.paging.count + 1, self.paging.size)
+        return sum(layer.nbytes(*held) for layer in self.layers)
 
     @property
     def weight_bytes(self) -> int:
@@ -205,21 +194,32 @@ class Generator:
         """The length that a prompt is padded to: a power of two of at least a tile, and at most the cache's."""
         if not 0 < prompt_length <= self.max_length:
             raise UsageError(f"a prompt of {prompt_length} tokens: the cache holds 1 to {self.max_length}.")
-        return min(max(SHORTEST, 1 << (prompt_length - 1).bit_length()), self.max_length)
+        least = max(SHORTEST, self.paging.size if self.paging else 1)
+        return min(max(least, 1 << (prompt_length - 1).bit_length()), self._store.length)
 
     def prefill(
-        self, ids: torch.Tensor, mask: torch.Tensor | None = None, slots: Sequence[int] | None = None
+        self,
+        ids: torch.Tensor,
+        mask: torch.Tensor | None = None,
+        slots: Sequence[int] | None = None,
+        tables: Sequence[Sequence[int]] | None = None,
     ) -> torch.Tensor:
         """Put prompts into the cache; the logits [prompts, vocabulary] after each one's last token.
 
         `ids` [prompts, length] with `mask` [prompts, length] of ones where a token is: padding may be left or right of
         a prompt. Without `slots` the prompts are those of all users in order; with it, of the users that it names.
+        In a cache of pages a prompt goes into the pages of its row of `tables`; without that, its slot's old pages are
+        free again, and as many as it needs are taken.
         """
         rows, lengths = self._rows(ids, mask, slots)
         phase = self.prefill_phase(max(lengths), len(rows))
         padded = torch.zeros(len(rows), self.bucket(max(lengths)), dtype=torch.long)
         for row, tokens in zip(padded, rows):
             row[: len(tokens)] = tokens
+        if self.pages is not None:
+            if tables is None:
+                tables = self.pages.taken(range(self.batch) if slots is None else slots, lengths)
+            return self._run(phase, padded, torch.tensor(lengths) - 1, self._table(tables))
         where = () if len(rows) == self.batch and slots is None else (torch.tensor(slots),)
         if len(rows) == self.batch and where:  # every user, in another order
             order = torch.tensor(slots).argsort()
@@ -228,11 +228,30 @@ class Generator:
             return self._run(phase, padded, last)[inverse]
         return self._run(phase, padded, torch.tensor(lengths) - 1, *where)
 
-    def decode(self, token: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+    def decode(
+        self, token: torch.Tensor, position: torch.Tensor, tables: Sequence[Sequence[int]] | None = None
+    ) -> torch.Tensor:
         """Put one token of every user into the cache at its position; the logits [batch, vocabulary] for the next.
 
-        A slot that nobody uses takes any token at any position: its next prompt overwrites it.
+        A slot that nobody uses takes any token at any position: its next prompt overwrites it. In a cache of pages
+        `tables` has each user's, or none; without it a slot with a prompt gets another page when it needs one.
         """
+        return self._decoded(self._decode_phase(False), token, position, tables)
+
+    def next_token(
+        self, token: torch.Tensor, position: torch.Tensor, tables: Sequence[Sequence[int]] | None = None
+    ) -> torch.Tensor:
+        """The same, and the most likely next token [batch] of each user; the device chooses it where `greedy`."""
+        chosen = self._decoded(self.decode_phase, token, position, tables)
+        return chosen if self.greedy else chosen.argmax(-1)
+
+    def _decoded(
+        self,
+        phase: Phase,
+        token: torch.Tensor,
+        position: torch.Tensor,
+        tables: Sequence[Sequence[int]] | None,
+    ) -> torch.Tensor:
         if tuple(token.shape) != (self.batch,) or tuple(position.shape) != (self.batch,):
             raise UsageError(
                 f"decode takes a token and a position for each of {self.batch} users, not {tuple(token.shape)} and"
@@ -242,7 +261,21 @@ class Generator:
         if furthest >= self.max_length or least < 0:
             where = furthest if furthest >= self.max_length else least
             raise UsageError(f"position {where}: the cache holds {self.max_length}. Compile with a larger max_length.")
-        return self._run(self.decode_phase, token.long(), position.long())
+        if self.pages is None:
+            return self._run(phase, token.long(), position.long())
+        if tables is None:
+            tables = self.pages.grown((position + 1).tolist())
+        return self._run(phase, token.long(), position.long(), self._table(tables))
+
+    def release(self, slot: int) -> None:
+        """Give a user's pages back; its next prompt takes new ones."""
+        if self.pages is not None:
+            self.pages.release(slot)
+
+    def _table(self, tables: Sequence[Sequence[int]]) -> torch.Tensor:
+        assert self.paging is not None
+        rows = self.paging.rows(tables, self._store.table_width)
+        return torch.tensor(rows, dtype=torch.int32, device=self._where)
 
     def generate(
         self,
@@ -264,6 +297,13 @@ class Generator:
                 f"the cache holds {self.max_length} tokens; a prompt of {max(lengths)} and {max_new_tokens} new ones"
                 f" need {needed}. Compile with max_length={needed}."
             )
+        if self.pages is not None:
+            pages = sum(self.pages.needed(length + max_new_tokens - 1) for length in lengths)
+            if pages > self.pages.total:
+                raise UsageError(
+                    f"the cache has {self.pages.total} pages of {self.pages.size} tokens; these prompts and"
+                    f" {max_new_tokens} new tokens each need {pages}. Compile with pages={pages}."
+                )
         return self._tokens(ids, mask, torch.tensor(lengths), max_new_tokens, sampling, frozenset(stop))
 
     def _tokens(
@@ -283,7 +323,10 @@ class Generator:
             stopped |= torch.tensor([int(t) in stop for t in token])
             if step == max_new_tokens - 1 or bool(stopped.all()):
                 return
-            chosen = sampling.choose(self.decode(token, position), random)
+            if sampling.greedy:
+                chosen = self.next_token(token, position)
+            else:
+                chosen = sampling.choose(self.decode(token, position), random)
             token, position = torch.where(stopped, token, chosen), position + 1
 
     def _rows(
@@ -320,32 +363,40 @@ class Generator:
         logits: torch.Tensor = phase.compiled(*plain)
         return logits.cpu()
 
-    def _compiled(self, whole: bool | None, example: tuple[torch.Tensor, ...]) -> Compiled:
-        """The decode call; or that of prompts, those of all users (`whole`) or not."""
+    def _compiled(self, call: Callable[[], torch.nn.Module], example: tuple[torch.Tensor, ...]) -> Compiled:
         compiled = functools.partial(
             compile_model, inputs=example, device=self._device, settings=self._settings, dry_run=self._dry_run
         )
         if self._few is not None:
             try:
                 self._few.shorten()
-                return compiled(self._call(whole).eval(), repeat=self._few.repeat)
+                return compiled(call().eval(), repeat=self._few.repeat)
             except NotAlike as difference:
                 log.info("Every layer is captured: %s", difference)
                 self._few.restore()
                 self._few = None
                 self._store = self._new_store()
-        return compiled(self._call(whole).eval())
+        return compiled(call().eval())
 
-    def _call(self, whole: bool | None) -> torch.nn.Module:
-        model, store = self._computed, self._store
+    def _decode_call(self, greedy: bool) -> torch.nn.Module:
         if self.recurrent:
-            return StateDecode(model, store) if whole is None else StatePrefill(model, store, whole)
-        layers = tuple(layer for layer in self.layers[: store.num_layers] if isinstance(layer, LayerShape))
-        return Decode(model, store, layers) if whole is None else Prefill(model, store, layers, whole)
+            return StateDecode(self._computed, self._store, greedy)
+        return Decode(self._computed, self._store, self._layer_shapes, greedy)
+
+    def _prefill_call(self, whole: bool) -> torch.nn.Module:
+        """That of prompts: those of all users (`whole`), or of some."""
+        if self.recurrent:
+            return StatePrefill(self._computed, self._store, whole)
+        return Prefill(self._computed, self._store, self._layer_shapes, whole)
+
+    @property
+    def _layer_shapes(self) -> tuple[LayerShape, ...]:
+        """Of the layers that are captured."""
+        return tuple(layer for layer in self.layers[: self._store.num_layers] if isinstance(layer, LayerShape))
 
     def _new_store(self) -> Store:
         layers = self.layers if self._few is None else self.layers[: self._few.few]
-        return Store(layers, self.batch, self.max_length, self._where)
+        return Store(layers, self.batch, self.max_length, self._where, self.paging)
 
     @property
     def _where(self) -> torch.device:

@@ -20,6 +20,10 @@ class GenerationRequest:
     batch: int = 1
     max_length: int = 0
     """Positions of the cache; 0: as many as are needed."""
+    page_size: int = 0
+    """Tokens of a page of the cache; 0: the cache is not in pages."""
+    pages: int = 0
+    """Pages that users share; 0: as many as all of them can fill."""
     recipe: str = ""
     """Formats of the weights, by name; `auto` takes the smallest within `budget`; empty: what the settings say."""
     budget: float = 0.95
@@ -81,6 +85,9 @@ class GenerationReport:
     cache_bytes: int = 0
     recurrent: bool = False
     """Whether what it keeps is a state space's, of the same size for every length."""
+    page_size: int = 0
+    pages: int = 0
+    """Of the cache, where it is in pages."""
     equal_tokens: int | None = None
     """How many tokens were eager's before the first difference of each user, in all; None where nothing ran."""
     agreement: Agreement | None = None

@@ -19,8 +19,9 @@ from proveout.coding import from_json, to_json
 from proveout.devices.registry import find
 from proveout.errors import ProveoutError
 from proveout.generation.child import decoder_of
-from proveout.generation.generator import Generator, Phase
+from proveout.generation.generator import Generator
 from proveout.generation.messages import GenerationRequest
+from proveout.generation.phase import Phase
 from proveout.generation.speed import SpeedAsk, SpeedRow, SpeedTold
 from proveout.generation.state_space import StateShape
 from proveout.types import Settings, Timing

@@ -77,19 +77,21 @@ class StatePrefill(nn.Module):
 
 
 class StateDecode(nn.Module):
-    """One token of each user; gives the logits for the next one. Positions are taken and not needed."""
+    """One token of each user; gives the logits for the next one, or the most likely one itself. Positions are taken and
+    not needed."""
 
-    def __init__(self, model: Any, store: Store) -> None:
+    def __init__(self, model: Any, store: Store, greedy: bool = False) -> None:
         super().__init__()
-        self.model, self.store = model, store
+        self.model, self.store, self.greedy = model, store, greedy
 
     def forward(self, token: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
-        """token [batch], position [batch] -> [batch, vocabulary]."""
+        """token [batch], position [batch] -> [batch, vocabulary], or [batch] tokens."""
         backbone = self.model.backbone
         hidden = backbone.embeddings(token[:, None])
         for block, kept in zip(backbone.layers, self.store.pairs()):
             hidden = block(hidden, *kept)
-        return _logits(self.model, hidden)
+        logits = _logits(self.model, hidden)
+        return logits.argmax(-1) if self.greedy else logits
 
 
 def _logits(model: Any, hidden: torch.Tensor) -> torch.Tensor:

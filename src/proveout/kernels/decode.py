@@ -22,6 +22,7 @@ POSITION_FORM = Kind("decode-position-form", "ttnn {kernel} takes positions as i
 CACHE_LENGTH = Kind(
     "decode-cache-length", "ttnn {kernel} takes a cache of a multiple of {tile} positions, not {length}"
 )
+TABLE = Kind("page-table", "ttnn {kernel} takes a page table of [users, pages] as int32 in rows, not {form}")
 POSITIONS = Kind(
     "decode-positions", "ttnn {kernel} takes a position for each of its {users} users: cur_pos, or a tensor"
 )
@@ -78,15 +79,20 @@ def update_cache(
     update_idxs: Sequence[int] = (),
     update_idxs_tensor: Tensor | None = None,
     share_cache: bool | None = None,
+    page_table: Tensor | None = None,
 ) -> Tensor:
-    """Each user's keys or values at its position."""
+    """Each user's keys or values at its position, of the page that the table names there where the cache has pages."""
     at = list(update_idxs) if update_idxs_tensor is None else update_idxs_tensor
     cache = cache_tensor.clone()
     if cache.device.type == "meta":
         return cache
     for user, position in enumerate(at if isinstance(at, list) else at.reshape(-1).tolist()):
         if position >= 0:
-            cache[user, :, int(position)] = input_tensor[0, user, : cache.shape[1]].to(cache.dtype)
+            place, row = user, int(position)
+            if page_table is not None:
+                row = int(position) % cache.shape[2]
+                place = int(page_table[user, int(position) // cache.shape[2]])
+            cache[place, :, row] = input_tensor[0, user, : cache.shape[1]].to(cache.dtype)
     return cache
 
 
@@ -94,8 +100,10 @@ def update_cache_refuses(specs: Specs) -> Reason | None:
     cache, update = specs["cache_tensor"].shape, specs["input_tensor"].shape
     if len(update) != 4 or update[0] != 1:
         return HEADS_SHAPE(kernel="paged_update_cache", shape=update)
-    users = update[1]
-    if len(cache) != 4 or cache[0] < users or cache[1] > update[2] or cache[3] != update[3]:
+    users, table = update[1], specs.get("page_table")
+    if table is not None and (why := table_refuses("paged_update_cache", table)):
+        return why
+    if len(cache) != 4 or (table is None and cache[0] < users) or cache[1] > update[2] or cache[3] != update[3]:
         return CACHE(kernel="paged_update_cache", users=users)
     if update[3] % TILE:
         return DECODE_HEAD_SIZE(kernel="paged_update_cache", tile=TILE, size=update[3])
@@ -104,6 +112,12 @@ def update_cache_refuses(specs: Specs) -> Reason | None:
         return POSITION_FORM(kernel="paged_update_cache", form=f"{positions.dtype} in {positions.layout}")
     count = len(specs.get("update_idxs", ())) if positions is None else positions.numel
     return None if count == users else POSITIONS(kernel="paged_update_cache", users=users)
+
+
+def table_refuses(kernel: str, table: TensorSpec) -> Reason | None:
+    if len(table.shape) != 2 or table.dtype != "int32" or table.layout != "row_major":
+        return TABLE(kernel=kernel, form=f"{table.dtype}{list(table.shape)} in {table.layout}")
+    return None
 
 
 def attend(
@@ -215,7 +229,7 @@ KERNELS = [
         out_layout="tile",
         out_memory=DRAM,
         refuse=update_cache_refuses,
-        dram_operands=frozenset({"cache_tensor", "update_idxs_tensor"}),
+        dram_operands=frozenset({"cache_tensor", "update_idxs_tensor", "page_table"}),
         user_shards=frozenset({"input_tensor"}),
         shares_buffer=True,
     ),

@@ -18,7 +18,7 @@ from proveout.reasons import FROM_DRAM, KERNEL_DTYPE, Reason
 from proveout.types import DRAM, HOST, L1, Layout, Memory, TensorSpec
 
 FAMILIES = (
-    "transfer", "eltwise", "matmul", "reduce", "movement", "norm", "attention", "decode", "conv", "embedding",
+    "transfer", "eltwise", "matmul", "reduce", "movement", "norm", "attention", "decode", "paged", "conv", "embedding",
     "indexing", "mesh",
 )  # fmt: skip
 

@@ -42,6 +42,16 @@ MaxLength = Annotated[
         "--max-length", min=0, metavar="N", help="Positions of the cache [default: as needed].", show_default=False
     ),
 ]
+Paged = Annotated[
+    bool, typer.Option("--paged", help="The cache in pages that users share; a page table is an input of every call.")
+]
+PageSize = Annotated[int, typer.Option("--page-size", metavar="N", help="Tokens of a page, with --paged.")]
+NumPages = Annotated[
+    int,
+    typer.Option(
+        "--pages", min=0, metavar="N", help="Pages of the cache, with --paged [default: as needed].", show_default=False
+    ),
+]
 Device = Annotated[str, typer.Option("--device", metavar="D", help="What to generate on.", autocompletion=device_names)]
 Set = Annotated[
     list[str] | None,
@@ -71,6 +81,9 @@ def verb(
     new_tokens: NewTokens = 32,
     batch: Batch = 1,
     max_length: MaxLength = 0,
+    paged: Paged = False,
+    page_size: PageSize = 32,
+    pages: NumPages = 0,
     device: Device = "sim",
     overrides: Set = None,
     recipe: Recipe = "",
@@ -92,7 +105,10 @@ def verb(
       proveout generate llm/gpt2 --small --new-tokens 64
       proveout generate llm/llama_3_1_8b --dry-run --recipe performance --set trace=true
       proveout generate llm/llama_3_2_1b --small --batch 4 --device cpu
+      proveout generate llm/qwen_3_0_6b --small --batch 4 --paged --page-size 64
     """
+    if pages and not paged:
+        raise UsageError("--pages is for a cache in pages: give --paged as well.")
     if recipe and recipe not in (*RECIPES, AUTO):
         raise unknown("recipe", recipe, [*RECIPES, AUTO])
     place = find(device).name
@@ -110,6 +126,8 @@ def verb(
                 new_tokens,
                 batch,
                 max_length,
+                page_size if paged else 0,
+                pages,
                 recipe,
                 budget,
                 dry_run,
@@ -155,7 +173,7 @@ def _text(request: GenerationRequest, report: GenerationReport) -> str:
         f" ({_bytes(report.weight_bytes)}), precision {request.settings.precision}",
         f"  {_count(report.batch, 'user')}, prompts of {_range(report.prompt_lengths)} tokens,"
         f" {report.new_tokens} new ones;"
-        f" {'states' if report.recurrent else f'cache of {report.max_length} positions'}: {_bytes(report.cache_bytes)}",
+        f" {'states' if report.recurrent else f'cache of {_cache(report)}'}: {_bytes(report.cache_bytes)}",
     ]
     lines += [f"  {sentence}" for sentence in report.notes]
     titles = ("Call", "Steps", "On the host", "Transfers", "Cache on device", "Modelled", "Measured here")
@@ -185,11 +203,21 @@ def _text(request: GenerationRequest, report: GenerationReport) -> str:
     return "\n".join(lines)
 
 
+CHOSEN = "; the chip chooses the token (ttnn.argmax), and no logits leave it"
+
+
+def _cache(report: GenerationReport) -> str:
+    if not report.page_size:
+        return f"{report.max_length} positions"
+    return f"{report.pages} pages of {report.page_size} positions, at most {report.max_length} for a user"
+
+
 def _decode_kernels(decode: PhaseReport) -> str:
     """Whether the cache is written and read by ttnn's kernels for it."""
     own = [f"{count} × {kernel}" for kernel, count in decode.kernels if kernel.endswith(("_decode", "update_cache"))]
     general = "decode writes and reads the cache with general kernels: ttnn's own take bfloat16 and causal masks"
-    return f"decode: {', '.join(own)}" if own else general
+    chosen = "" if not any(kernel == "ttnn.argmax" for kernel, _ in decode.kernels) else CHOSEN
+    return (f"decode: {', '.join(own)}" if own else general) + chosen
 
 
 def _row(phase: PhaseReport, request: GenerationRequest) -> tuple[str, ...]:

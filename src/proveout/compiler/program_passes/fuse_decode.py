@@ -29,7 +29,7 @@ def fuse_decode(program: Program, policy: Policy) -> Program:
         return program
     program = prune(program)  # who reads a cache counts, and what attention was fused from does no longer
     for attention in [step for step in program.body if step.kernel == SDPA]:
-        program = _Decode(program, policy).fused(attention) or program
+        program = Decoding(program, policy).fused(attention) or program
     return program
 
 
@@ -51,7 +51,9 @@ class _Put:
     """The Steps before it that nobody else reads."""
 
 
-class _Decode:
+class Decoding:
+    """What a Program does with a cache, asked of one attention after the other."""
+
     def __init__(self, program: Program, policy: Policy) -> None:
         self.program, self.policy, self.body = program, policy, Body(program)
         self.copies = {s.outputs[0]: s for s in program.setup if s.kernel == FROM_TORCH and len(s.uses) == 1}
@@ -62,24 +64,24 @@ class _Decode:
         query = self.body.spec(attention.attr("input_tensor_q")).shape
         if len(query) != 4 or query[2] != 1 or attention.attr("is_causal"):
             return None
-        if self.policy.chip is not None and user_memory(self._row(attention, query), self.policy.chip) is None:
+        if self.policy.chip is not None and user_memory(self.row(attention, query), self.policy.chip) is None:
             return None
         keys, values = (self._put(attention.attr(f"input_tensor_{x}"), query, attention) for x in "kv")
         if keys is None or values is None or keys.position != values.position or keys.step is values.step:
             return None
-        seen = self._seen(attention.attr("attn_mask"), query[0], self.body.specs[keys.step.outputs[0]].shape[2])
+        seen = self.seen(attention.attr("attn_mask"), query[0], self.body.specs[keys.step.outputs[0]].shape[2])
         if seen is None or seen[0] != keys.position:
             return None
         return self._rewritten(attention, keys, values, seen[1])
 
-    def _row(self, attention: Step, query: tuple[int, ...]) -> TensorSpec:
+    def row(self, attention: Step, query: tuple[int, ...]) -> TensorSpec:
         """One user's queries as a row of the batch."""
         spec = self.body.spec(attention.attr("input_tensor_q"))
         return replace(spec, shape=(1, query[0], query[1], query[3]))
 
     # ---- the pattern -------------------------------------------------------------------------------------------
 
-    def _back(self, arg: Arg, *kinds: str) -> tuple[Ref, tuple[Step, ...]]:
+    def back(self, arg: Arg, *kinds: str) -> tuple[Ref, tuple[Step, ...]]:
         """Backwards over Steps of these kinds: where they start, and the Steps from last to first."""
         steps = []
         while (step := self.body.maker(arg)) is not None and kind_of(step) in kinds and len(step.uses) == 1:
@@ -89,26 +91,26 @@ class _Decode:
         return arg, tuple(steps)
 
     def _put(self, arg: Arg, query: tuple[int, ...], attention: Step) -> _Put | None:
-        start, chain = self._back(arg, "layout", "view", "broadcast")
+        start, chain = self.back(arg, "layout", "view", "broadcast")
         step = self.body.maker(start, "ttnn.scatter")
         if step is None or step.attr("dim") != 2 or step.outputs[0] not in self.state or step.attr("reduce"):
             return None
-        source, conversions = self._back(step.attr("input"), "layout")
+        source, conversions = self.back(step.attr("input"), "layout")
         copy = self.copies.get(source.name)
         weight = self.state[step.outputs[0]]
         shape = self.body.spec(start).shape
-        new, conversions_of_new = self._back(step.attr("src"), "layout")
+        new, conversions_of_new = self.back(step.attr("src"), "layout")
         if copy is None or copy.uses != (weight,) or len(shape) != 4 or shape[0] != query[0]:
             return None
         if self.body.spec(new).shape != (*shape[:2], 1, shape[3]) or self._others_read(step, chain, attention):
             return None
         shapes = [self.body.specs[s.outputs[0]].shape for s in reversed(chain) if kind_of(s) != "layout"]
         position = self._position(step.attr("index"), shape)
-        if position is None or not _repeats_heads(shape, shapes, query[1]):
+        if position is None or not repeats_heads(shape, shapes, query[1]):
             return None
         if self._others_read_copy(copy, step, conversions):
             return None
-        before = [*conversions, *conversions_of_new, *self._back(step.attr("index"), *SAME_NUMBERS)[1]]
+        before = [*conversions, *conversions_of_new, *self.back(step.attr("index"), *SAME_NUMBERS)[1]]
         alone = tuple(s for s in before if len(self.body.readers(s.outputs[0])) == 1)
         return _Put(weight, copy, step, new, position, chain, alone)
 
@@ -122,7 +124,7 @@ class _Decode:
 
     def _position(self, index: Arg, shape: tuple[int, ...]) -> Ref | None:
         """The value with one position per user that an index [users, heads, 1, size] repeats."""
-        source, steps = self._back(index, *SAME_NUMBERS)
+        source, steps = self.back(index, *SAME_NUMBERS)
         widths = [self.body.specs[s.outputs[0]].shape for s in steps] + [self.body.spec(source).shape]
         narrow = next((w for w in widths if w != (*shape[:2], 1, shape[3])), None)
         users = shape[0]
@@ -130,15 +132,15 @@ class _Decode:
             return None
         return source
 
-    def _seen(self, mask: Arg, users: int, length: int) -> tuple[Ref, int | None] | None:
+    def seen(self, mask: Arg, users: int, length: int) -> tuple[Ref, int | None] | None:
         """The positions up to which a mask lets each user see, and from how far back (None: from the start)."""
         if not isinstance(mask, Ref):
             return None
-        start, _ = self._back(mask, "layout", "view", "broadcast", "memory")
+        start, _ = self.back(mask, "layout", "view", "broadcast", "memory")
         chosen = self.body.maker(start, "ttnn.where")
         if chosen is None or not (self._is(chosen.attr("true_value"), 0) and self._hides(chosen.attr("false_value"))):
             return None
-        test, _ = self._back(chosen.attr("predicate"), "layout", "view", "cast")
+        test, _ = self.back(chosen.attr("predicate"), "layout", "view", "cast")
         both = self.body.maker(test, "ttnn.logical_and", "ttnn.bitwise_and")
         if both is None:
             position = self._compared(test, ("ttnn.le", "ttnn.ge"), users, length)
@@ -158,12 +160,12 @@ class _Decode:
         sides = self._sides(arg, names)
         if sides is None or not self._is_arange(sides[0], length):
             return None
-        source, _ = self._back(sides[1], *SAME_NUMBERS)
+        source, _ = self.back(sides[1], *SAME_NUMBERS)
         return source if self.body.spec(source).numel == users else None
 
     def _sides(self, arg: Arg, names: tuple[str, str]) -> tuple[Arg, Arg] | None:
         """The two operands of a comparison, the smaller first; `names` are it and its mirror image."""
-        step = self.body.maker(self._back(arg, "layout", "view", "cast")[0], *names)
+        step = self.body.maker(self.back(arg, "layout", "view", "cast")[0], *names)
         if step is None:
             return None
         a, b = step.attr("input_tensor_a"), step.attr("input_tensor_b")
@@ -174,10 +176,10 @@ class _Decode:
         sides = self._sides(arg, ("ttnn.lt", "ttnn.gt"))
         if sides is None or not self._is_arange(sides[1], length):
             return None
-        before = self.body.maker(self._back(sides[0], "layout", "view", "broadcast")[0], "ttnn.subtract", "ttnn.add")
+        before = self.body.maker(self.back(sides[0], "layout", "view", "broadcast")[0], "ttnn.subtract", "ttnn.add")
         if before is None:
             return None
-        source, _ = self._back(before.attr("input_tensor_a"), *SAME_NUMBERS)
+        source, _ = self.back(before.attr("input_tensor_a"), *SAME_NUMBERS)
         number = before.attr("input_tensor_b")
         if source != position or not isinstance(number, (int, float)) or isinstance(number, bool):
             return None
@@ -203,7 +205,7 @@ class _Decode:
     # ---- the calls ---------------------------------------------------------------------------------------------
 
     def _rewritten(self, attention: Step, keys: _Put, values: _Put, window: int | None) -> Program | None:
-        new = _Calls(self.body, attention)
+        new = Calls(self.body, attention)
         users, heads, _, size = self.body.spec(attention.attr("input_tensor_q")).shape
         at = new.positions(keys.position)
         instead: dict[int, list[Step]] = {}
@@ -242,16 +244,16 @@ class _Decode:
         if not new.same(attention.outputs[0]) or not new.accepted(steps):
             return None
         dead = [s for put in (keys, values) for s in (*put.feeding, put.step)]
-        if not self._pays([*gone, *dead, attention], steps, new.specs):
+        if not self.pays([*gone, *dead, attention], steps, new.specs):
             return None
         instead |= {id(step): [] for step in gone}
-        copies = {id(put.copy): _with(put.copy, layout=LAYOUT_NAMES["tile"]) for put in (keys, values)}
+        copies = {id(put.copy): with_attrs(put.copy, layout=LAYOUT_NAMES["tile"]) for put in (keys, values)}
         body = [s for old in self.program.body for s in (*instead.get(id(old), [old]), *new.after.get(id(old), ()))]
         specs = {n: spec for n, spec in new.specs.items() if not any(n in s.outputs for s in gone)}
         setup = tuple(copies.get(id(step), step) for step in self.program.setup)
         return replace(self.program, setup=setup, body=tuple(body), specs=specs)
 
-    def _pays(self, before: list[Step], after: list[Step], specs: dict[str, TensorSpec]) -> bool:
+    def pays(self, before: list[Step], after: list[Step], specs: dict[str, TensorSpec]) -> bool:
         chip, settings = self.policy.chip, self.policy.settings
         if chip is None:
             return True
@@ -259,7 +261,7 @@ class _Decode:
         return program_ns([step_time(s, specs, chip, settings) for s in after], settings) <= old
 
 
-class _Calls:
+class Calls:
     """New Steps in order, with the specs of what they make."""
 
     def __init__(self, body: Body, last: Step) -> None:
@@ -291,7 +293,7 @@ class _Calls:
             return Ref(name)
         maker, rows = self.body.maker(source), LAYOUT_NAMES["row_major"]
         if maker is not None and maker.kernel == FROM_TORCH and len(self.specs[source.name].shape) == 1:
-            self.add(replace(_with(maker, layout=rows), outputs=(name,)))
+            self.add(replace(with_attrs(maker, layout=rows), outputs=(name,)))
         else:
             flat = (self.specs[source.name].numel,)
             line = self.call("ttnn.reshape", "positions", input_tensor=source, shape=flat)
@@ -312,11 +314,11 @@ class _Calls:
         return all(refusal(kernels()[s.kernel], specs_of(s, self.specs)) is None for s in steps)
 
 
-def _with(step: Step, **changed: Arg) -> Step:
+def with_attrs(step: Step, **changed: Arg) -> Step:
     return replace(step, attrs=tuple({**dict(step.attrs), **changed}.items()))
 
 
-def _repeats_heads(shape: tuple[int, ...], shapes: list[tuple[int, ...]], heads: int) -> bool:
+def repeats_heads(shape: tuple[int, ...], shapes: list[tuple[int, ...]], heads: int) -> bool:
     """Whether these are the shapes on the way from [users, shared, length, size] to one key head per query head, each
     shared one repeated for its neighbours."""
     users, shared, length, size = shape
