@@ -2,6 +2,7 @@
 
 Generator.compile(model, max_length=512)   a decoder ready to generate (`generator`)
 Sampling(temperature=0.8, top_p=0.9)       how the next token is chosen (`sampling`)
+overview(model, device, settings)          Programs, agreement, times and memory of a decoder (`overviews`)
 
 Names are imported when they are first used: what only plans or prints needs no torch.
 """
@@ -13,9 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from proveout.generation.generator import Generator, Phase
+    from proveout.generation.overviews import overview
     from proveout.generation.sampling import GREEDY, Sampling
 
-_HOMES = {"GREEDY": "sampling", "Generator": "generator", "Phase": "generator", "Sampling": "sampling"}
+_HOMES = {
+    "GREEDY": "sampling",
+    "Generator": "generator",
+    "Phase": "generator",
+    "Sampling": "sampling",
+    "overview": "overviews",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -24,4 +32,4 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(f"proveout.generation.{_HOMES[name]}"), name)
 
 
-__all__ = ["GREEDY", "Generator", "Phase", "Sampling"]
+__all__ = ["GREEDY", "Generator", "Phase", "Sampling", "overview"]
