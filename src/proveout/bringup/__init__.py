@@ -1,4 +1,4 @@
-"""From a script to a folder that a person can read: the twelve stages of bringing a model up, one file each."""
+"""From a script to a folder that a person can read: the stages of bringing a model up, one file each."""
 
 from proveout.bringup.flow import STAGES, bring_up, find_stage
 from proveout.bringup.stage import MARKS, BringupJob, Folder, StageRecord, StageResult

@@ -16,6 +16,7 @@ from pathlib import Path
 from proveout import isolate
 from proveout.bringup import (
     card,
+    decoder,
     end_to_end,
     graph,
     missing,
@@ -46,6 +47,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("modules", "Optimised ttnn model", modules.run, ("reference", "graph", "optimise")),
     Stage("perf", "Perf sheet", perf.run, ("optimise",)),
     Stage("trace", "Trace and queues", trace.run, ("modules", "optimise")),
+    Stage("decoder", "Decoder", decoder.run),
     Stage("report", "Report", report.run, always=True),
 )
 NUMBERS = {stage.name: number for number, stage in enumerate(STAGES, 1)}
@@ -122,10 +124,10 @@ def _run(subject: Subject, folder: Folder, stage: Stage, done: Mapping[str, Stag
         files = Files(folder, number, stage.name)
         try:
             result = stage.run(subject, files)
-            kind: Status = "attention" if result.attention else "passed"
+            kind: Status = "skipped" if result.skipped else "attention" if result.attention else "passed"
             outcome = StageRecord(
                 number, stage.name, stage.title, kind, result.headline, result.findings, result.next_step,
-                files.commit(), key,
+                files.commit(), key, not result.skipped,
             )  # fmt: skip
             data = result.data
         except Exception as error:
@@ -164,7 +166,7 @@ def _skipped(stage: Stage, lacking: str, done: Mapping[str, StageRecord]) -> Sta
 def _code() -> str:
     """The source of the stages: files of an older version of it are made again."""
     seal = hashlib.sha256()
-    for package in ("proveout.bringup", "proveout.cause", "proveout.tune"):
+    for package in ("proveout.bringup", "proveout.cause", "proveout.tune", "proveout.generation"):
         for path in sorted(resources.files(package).iterdir(), key=lambda path: path.name):
             if path.name.endswith((".py", ".js", ".css")):
                 seal.update(path.read_bytes())

@@ -1,4 +1,4 @@
-"""Stage 12: `report.md` and `report.html`, which tie the folder together, whatever became of the other stages."""
+"""Stage 13: `report.md` and `report.html`, which tie the folder together, whatever became of the other stages."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ def run(subject: Subject, files: Files) -> StageResult:
     folder = subject.folder
     names = [stage.name for stage in STAGES[:-1]]
     outcomes = [o for i, name in enumerate(names, 1) if (o := folder.outcome(i, name)) is not None]
+    needed = [o for o in outcomes if o.applies]
     data = {o.name: folder.data(o.number, o.name) for o in outcomes}
     key_figures = figures(data)
     files.text("report.md", _markdown(subject, outcomes, data, key_figures))
     files.text("report.html", render(subject, outcomes, data, key_figures, _svg(folder)))
-    bad = [o for o in outcomes if o.status in ("failed", "skipped")]
+    bad = [o for o in needed if o.status in ("failed", "skipped")]
     look = [o for o in outcomes if o.status == "attention"]
     first = next((o for o in outcomes if o.status == "failed"), look[0] if look else None)
-    done = f"{sum(o.is_done for o in outcomes)} of {len(names)} stages done"
+    done = f"{sum(o.is_done for o in needed)} of {len(names) - len(outcomes) + len(needed)} stages done"
     if not first:
         return StageResult(f"{done}; nothing to look at")
     said = f"{len(bad)} failed or skipped, {len(look)} to look at"
@@ -53,6 +54,11 @@ def figures(data: dict[str, dict[str, Any]]) -> list[tuple[str, str, str]]:
         drawn.append((time(perf["total_ns"]), "a call, optimised, in a trace (modelled)", "plain"))
     if tuned:
         drawn.append((f"{tuned['speedup']:.2f} ×", "faster than bfloat16 in DRAM (modelled)", "plain"))
+    decoder = data.get("decoder", {})
+    if decoder:
+        one = decoder["rows"][0]
+        spread = f"{one['slowest']:.3g} to {one['quickest']:.3g}"
+        drawn.append((f"{one['tokens_per_s']:.3g}", f"tokens/s for one user ({spread}, modelled)", "plain"))
     graph = data.get("graph", {})
     if graph:
         on_host = graph["states"].get("host", 0)

@@ -258,6 +258,28 @@ def _trace(data: dict[str, Any], svg: str) -> Html:
     return join(el("p", badge(), words), table(("", "optimised", "ttnn_model.py"), rows, (1, 2)))
 
 
+def _decoder(data: dict[str, Any], svg: str) -> Html:
+    def spread(ns: float, ends: Sequence[float] | None) -> str:
+        return time(ns) if ends is None else f"{time(ns)} ({time(ends[0])} to {time(ends[1])})"
+
+    rows = [
+        (
+            str(r["users"]), str(r["prompt"]), spread(r["ttft_ns"], r["ttft_interval_ns"]),
+            spread(r["tpot_ns"], r["tpot_interval_ns"]),
+            f"{r['tokens_per_s']:.3g} ({r['slowest']:.3g} to {r['quickest']:.3g})",
+            f"{r['weight_bytes'] / 1e6:,.4g} MB",
+            f"{r['cache_bytes'] / 1e6:,.3g} MB", "–" if r["longest_context"] is None else f"{r['longest_context']:,}",
+            f"{r['largest_batch']:,}",
+        )
+        for r in data["rows"]
+    ]  # fmt: skip
+    titles = (
+        "users", "prompt", "TTFT", "TPOT", "tokens/s/user", "weights", "cache", "longest context", "largest batch",
+    )  # fmt: skip
+    words = " times in a trace with their 80 % interval; a token over a full cache"
+    return join(el("p", badge(), words), table(titles, rows, tuple(range(9))))
+
+
 DETAILS: dict[str, Callable[[dict[str, Any], str], Html]] = {
     "card": _card,
     "graph": _graph,
@@ -269,5 +291,6 @@ DETAILS: dict[str, Callable[[dict[str, Any], str], Html]] = {
     "optimise": _optimise,
     "perf": _perf,
     "trace": _trace,
+    "decoder": _decoder,
 }
 """What each stage shows beside its findings."""

@@ -55,6 +55,8 @@ class StageResult:
     next_step: str = ""
     """What a person would do now; empty where there is nothing to do."""
     attention: bool = False
+    skipped: bool = False
+    """Whether there is nothing to do for this model; the headline says why."""
     data: Mapping[str, Any] = field(default_factory=dict)
     """Figures that later stages and the report read."""
 
@@ -73,11 +75,13 @@ class StageRecord:
     files: tuple[tuple[str, str], ...] = ()
     """(path in the folder, digest as written)."""
     key: str = ""
+    applies: bool = True
+    """Whether the stage has something to do for this model."""
     schema: int = SCHEMA
 
     @property
     def is_done(self) -> bool:
-        return self.status in ("passed", "attention")
+        return self.status in ("passed", "attention") or not self.applies
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 Generator.compile(model, max_length=512)   a decoder ready to generate (`generator`)
 Sampling(temperature=0.8, top_p=0.9)       how the next token is chosen (`sampling`)
+overview(model, device, settings)          Programs, agreement, times and memory of a decoder (`overviews`)
 
 Names are imported when they are first used: what only plans or prints needs no torch.
 """
@@ -14,6 +15,7 @@ from proveout.lazy import lazy
 
 if TYPE_CHECKING:
     from proveout.generation.generator import Generator
+    from proveout.generation.overviews import overview
     from proveout.generation.phase import Phase
     from proveout.generation.sampling import GREEDY, Sampling
 
@@ -23,8 +25,9 @@ __getattr__ = lazy(
     {
         "proveout.generation.sampling": "GREEDY Sampling",
         "proveout.generation.generator": "Generator",
+        "proveout.generation.overviews": "overview",
         "proveout.generation.phase": "Phase",
     },
 )
 
-__all__ = ["GREEDY", "Generator", "Phase", "Sampling"]
+__all__ = ["GREEDY", "Generator", "Phase", "Sampling", "overview"]

@@ -77,7 +77,7 @@ class Generator:
             state_shapes(model) if self.recurrent else layer_shapes(self._computed)
         )
         """What each layer keeps for a token, or of a text."""
-        self._few = alike_layers(self._computed, "model") if dry_run else None
+        self._few = alike_layers(self._computed, "model") if dry_run and self._where.type == "meta" else None
         self._store = self._new_store()
         self._prefills: dict[tuple[int, int], Phase] = {}
         self._decodes: dict[bool, Phase] = {}

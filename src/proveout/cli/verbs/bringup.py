@@ -62,7 +62,7 @@ def verb(
     """Take one model through all stages of bring-up, into a folder that a person can read.
 
     Card, reference, graph, summary, op tests, ttnn code and module tests, missing ops, end to end, optimise,
-    perf sheet, trace and queues, report. Run again, it goes on where it stopped. All times are modelled.
+    perf sheet, trace and queues, decoding, report. Run again, it goes on where it stopped. All times are modelled.
 
     \b
     Examples:
