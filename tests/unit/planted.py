@@ -112,11 +112,12 @@ MODELS: dict[str, tuple[type[nn.Module], tuple[int, ...]]] = {
 
 
 @functools.cache
-def loaded(name: str, numerics: str) -> tuple[Loaded, list[Any]]:
+def loaded(name: str, numerics: str, weighty: bool = True) -> tuple[Loaded, list[Any]]:
     """A model's Program on the simulated chip with its weights, and the inputs of one call."""
     torch.manual_seed(3)
     kind, shape = MODELS[name]
-    model, given = _weighty(kind().eval()), torch.randn(shape)
+    model = kind().eval()
+    model, given = _weighty(model) if weighty else model, torch.randn(shape)
     compiled = proveout.compile(
         model, (given,), device="sim:n150", settings={"precision": "bfloat16", "numerics": numerics}
     )
@@ -185,10 +186,10 @@ def places(program: Any, kind: str) -> Sequence[Step]:
     return found
 
 
-def draw(seed: int) -> tuple[str, Planted, list[Any]]:
+def draw(seed: int, weighty: bool = True) -> tuple[str, Planted, list[Any]]:
     """One planted error: the model's name, the Program with it, the inputs."""
     name = list(MODELS)[seed % len(MODELS)]
     kind = KINDS[seed // len(MODELS) % len(KINDS)]
-    within, inputs = loaded(name, "faithful" if kind == KINDS[2] else "fast")
+    within, inputs = loaded(name, "faithful" if kind == KINDS[2] else "fast", weighty)
     step = random.Random(seed).choice(places(within.program, kind))
     return name, Planted.of(within, step, kind), inputs

@@ -10,11 +10,12 @@ from typing import Any
 import torch
 
 from proveout.cause.closeness import closeness
-from proveout.cause.findings import COMPILER, Contribution, Explained, Explanation, OutputShare
-from proveout.cause.local import Pass, look
+from proveout.cause.findings import COMPILER, Contribution, Explained, Explanation, Outlier, OutputShare
+from proveout.cause.local import Pass, look, outlier
 from proveout.cause.sides import Pair, against_another, against_float32
 from proveout.cause.telescope import Reference, Run, Score, Telescope
 from proveout.check.nonfinite import first_nonfinite
+from proveout.check.outputs import leaves
 from proveout.engine.compiled import Compiled, undisturbed
 from proveout.engine.graph import GraphFunction, Variant
 from proveout.errors import NumericsError, UsageError
@@ -22,11 +23,13 @@ from proveout.program import Loaded, Program, Ref
 from proveout.types import Origin
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
-PASSES = 0.11
+PASSES = 0.053
 """Forward passes that the border may take for each op that differs, beside those from the start."""
 FROM_THE_START = 6
-"""The model by itself, compiled, and as its graph; both sides op by op, float32 once more on the device's values."""
-LEAST_PASSES = 8.0
+"""At most: the model by itself, compiled, and as its graph; both sides op by op, float32 once more on the device's
+values."""
+FEW_OPS, LEAST_PASSES = 100, 8.0
+"""Below so many ops that differ it may take this many: what comes before it is most of the cost there anyway."""
 FLOAT32 = "float32, op by op"
 NOTABLE = 0.1
 
@@ -48,7 +51,8 @@ def explain(compiled: Compiled, call: Call, other: Compiled | None = None, every
         name = f"graph{number}"  # by its place in the call: a Program's own name counts what this process compiled
         if isinstance(one.variant, Variant):
             theirs = others[number] if others else None
-            explained = _explained(compiled, one, other, theirs, every)
+            known = _of_model(one, outputs, wanted) if len(calls) == 1 else {}
+            explained = _explained(compiled, one, other, theirs, known, every)
             graphs += [replace(explained, graph=name)] if explained else []
         else:
             notes.append(f"{name} runs in eager mode: {one.variant}")
@@ -62,6 +66,7 @@ class _GraphCall:
     graph: GraphFunction
     variant: Any
     arguments: tuple[Any, ...]
+    outputs: tuple[Any, ...]
 
     @property
     def inputs(self) -> list[Any]:
@@ -72,8 +77,10 @@ def _calls(compiled: Compiled, call: Call) -> tuple[Any, list[_GraphCall]]:
     ran: list[_GraphCall] = []
 
     def run(graph: GraphFunction, arguments: Sequence[Any]) -> list[Any]:
-        ran.append(_GraphCall(graph, graph.variant(arguments), tuple(map(_kept, arguments))))
-        return graph.run(arguments)
+        kept = tuple(map(_kept, arguments))
+        outputs = graph.run(arguments)
+        ran.append(_GraphCall(graph, graph.variant(arguments), kept, tuple(outputs)))
+        return outputs
 
     with compiled.instead_of_graphs(run):
         outputs = compiled(*call[0], **call[1])
@@ -86,12 +93,17 @@ def _kept(argument: Any) -> Any:
 
 
 def _explained(
-    compiled: Compiled, one: _GraphCall, other: Compiled | None, theirs: _GraphCall | None, every: bool
+    compiled: Compiled,
+    one: _GraphCall,
+    other: Compiled | None,
+    theirs: _GraphCall | None,
+    known: dict[int, torch.Tensor],
+    every: bool,
 ) -> Explanation | None:
     loaded = one.variant.ready(one.arguments)
     device = f"{compiled.device}, {_told(compiled, other)}"
     if other is None or theirs is None:
-        eager = _eager(one, loaded.program)
+        eager = _eager(one, loaded.program, known)
         return attribute(
             loaded, one.inputs, eager, candidate=device, against="eager" if eager else FLOAT32, every=every
         )
@@ -112,14 +124,33 @@ def _told(compiled: Compiled, other: Compiled | None) -> str:
     return ", ".join(f"{n} {getattr(compiled.settings, n)}" for n in names if getattr(compiled.settings, n)) or "same"
 
 
-def _eager(one: _GraphCall, program: Program) -> dict[str, torch.Tensor] | None:
+def _eager(one: _GraphCall, program: Program, known: dict[int, torch.Tensor]) -> dict[str, torch.Tensor] | None:
     """The graph's outputs by PyTorch itself, by their names in the Program; None where that rounds, too."""
     floats = [a for a in one.arguments if isinstance(a, torch.Tensor) and a.is_floating_point()]
     if any(a.dtype not in (torch.float32, torch.float64) for a in floats):
         return None
-    with torch.no_grad():
-        outputs = one.graph.gm(*one.arguments)
-    return {o.name: v for o, v in zip(program.outputs, outputs) if isinstance(o, Ref) and isinstance(v, torch.Tensor)}
+    named = {i: o.name for i, o in enumerate(program.outputs) if isinstance(o, Ref)}
+    if not known.keys() >= named.keys():
+        with torch.no_grad():
+            known = {i: v for i, v in enumerate(one.graph.gm(*one.arguments)) if isinstance(v, torch.Tensor)}
+    return {name: known[i] for i, name in named.items() if i in known}
+
+
+def _of_model(one: _GraphCall, outputs: Any, wanted: Any) -> dict[int, torch.Tensor]:
+    """Outputs of a model's only graph, by their places, as eager gave them: those that the model hands on as they
+    are."""
+    places = {_identity(o): i for i, o in enumerate(one.outputs) if isinstance(o, torch.Tensor)}
+    eager = dict(leaves(wanted))
+    known = {}
+    for name, leaf in leaves(outputs):
+        place = places.get(_identity(leaf)) if isinstance(leaf, torch.Tensor) else None
+        if place is not None and isinstance(eager.get(name), torch.Tensor):
+            known[place] = eager[name]
+    return known
+
+
+def _identity(tensor: torch.Tensor) -> tuple[object, ...]:
+    return tensor.data_ptr(), tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
 
 
 def attribute(
@@ -158,7 +189,8 @@ def _telescoped(
         raise NumericsError(
             f"the outputs hold numbers that are not finite: {blamed or 'no Step on the device made them'}."
         )
-    granted = passes or max(LEAST_PASSES, PASSES * len(telescope.differing))
+    ops = len(telescope.differing)
+    granted = passes or (LEAST_PASSES if ops < FEW_OPS else PASSES * ops)
     runs = telescope.search(float("inf") if every else granted)
     parts = [_contribution(telescope, run) for run in runs]
     start = telescope.places[0]
@@ -168,8 +200,9 @@ def _telescoped(
     parts.sort(key=lambda part: -part.share)
     passes_run = FROM_THE_START + telescope.steps_run / max(len(telescope._needed), 1)
     exact = len(seen.locals) - len(telescope.differing)
-    said = _said(pair, seen, parts, whole)
-    return Explanation(loaded.program.name, candidate, against, whole, tuple(parts), exact, passes_run, tuple(said))
+    odd = outlier(pair, seen)
+    said = tuple(_said(pair, seen, parts, whole, odd))
+    return Explanation(loaded.program.name, candidate, against, whole, tuple(parts), exact, passes_run, odd, said)
 
 
 def _contribution(telescope: Telescope, run: Run) -> Contribution:
@@ -220,7 +253,7 @@ def _common(modules: Sequence[str]) -> str:
     return ".".join(shared)
 
 
-def _said(pair: Pair, seen: Pass, parts: Sequence[Contribution], whole: float) -> list[str]:
+def _said(pair: Pair, seen: Pass, parts: Sequence[Contribution], whole: float, odd: Outlier | None) -> list[str]:
     if not parts or not whole:
         return ["Both sides give the same: there is no error to explain."]
     top = parts[0]
@@ -234,6 +267,13 @@ def _said(pair: Pair, seen: Pass, parts: Sequence[Contribution], whole: float) -
         reason = f"What it adds arrives at the outputs {top.arrives / top.adds:.0f} × larger"
         magnifier = _magnifier(pair, seen, top.position)
         out.append(f"{reason}: amplification{f', most of it in {magnifier}' if magnifier else ' along the way'}.")
+    if odd is not None:
+        place = f" ({odd.origin.module})" if odd.origin.module else ""
+        much = f"adds {odd.adds:.2%}, {odd.times:.1f} × what others of its kind add here"
+        if odd.position == top.position:
+            out.append(f"It {much}.")
+        else:
+            out.append(f"Look at {odd.op}{place} as well: it {much}, though less of that arrives.")
     together = sum(part.interaction for part in parts)
     if abs(together) > NOTABLE * whole:
         how = (

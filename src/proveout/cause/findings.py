@@ -98,6 +98,20 @@ class Branch:
     children: tuple[Branch, ...] = ()
 
 
+@dataclass(frozen=True)
+class Outlier:
+    """The op that adds the most for its kind, whatever arrives of that at the outputs."""
+
+    op: str
+    value: str
+    origin: Origin
+    position: int
+    adds: float
+    """Relative L2, as of a Contribution."""
+    times: float
+    """What others of its kernel add, this many times; where there are few, what all others add."""
+
+
 COMPILER = "the Program itself"
 """The contribution of what is off in float32 already, before any op is the device's."""
 
@@ -119,6 +133,8 @@ class Explanation:
     """Ops that compute the same either way: their share is 0."""
     passes: float
     """Forward passes that finding it took, in Steps run over Steps of a pass."""
+    outlier: Outlier | None = None
+    """None where every op adds about what others of its kind add."""
     said: tuple[str, ...] = ()
     """What a person should know, in sentences, most important first."""
 

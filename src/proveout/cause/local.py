@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from proveout.cause.findings import Role
+from proveout.cause.findings import Outlier, Role
 from proveout.cause.sides import Pair, as_double
+from proveout.check.exact import joined
 
 MAGNIFIES = 2.0
 """From this gain on an op counts as one that magnifies."""
+STANDS_OUT = 2.5
+"""Times what others of its kind add, from which on an op is named although its share may be small."""
+FEW = 2
 NOISE = 1e-7
 """An incoming error below float32's own has no gain worth telling."""
 
@@ -73,6 +79,23 @@ def look(pair: Pair, inputs: Sequence[Any]) -> Pass:
     return Pass(device, tuple(findings), *ends)
 
 
+def outlier(pair: Pair, seen: Pass) -> Outlier | None:
+    """The op that adds the most for its kind; None where none stands out."""
+    adds = {i: local.adds for i, local in enumerate(seen.locals) if not local.same and local.adds > 0}
+    ratios = {}
+    for index, value in adds.items():
+        kernel = pair.device.steps[index].kernel
+        alike = [a for i, a in adds.items() if i != index and pair.device.steps[i].kernel == kernel]
+        others = alike if len(alike) >= FEW else [a for i, a in adds.items() if i != index]
+        if len(others) >= FEW:
+            ratios[index] = value / statistics.median(others)
+    worst = max(ratios, key=lambda index: ratios[index], default=None)
+    if worst is None or ratios[worst] < STANDS_OUT:
+        return None
+    step = pair.device.steps[worst]
+    return Outlier(step.kernel, step.outputs[0], step.origin, worst, adds[worst], ratios[worst])
+
+
 def _local(
     same: bool, results: Sequence[Any], alone: Sequence[Any], overall: Sequence[Any], operands: Sequence[Any]
 ) -> Local:
@@ -96,9 +119,23 @@ def _relative(one: Any, two: Any, size: Any) -> float:
     """Relative L2 of the elements that are finite on both sides."""
     if _is_number(one) or _is_number(two):
         return 0.0
-    a, b, whole = as_double(one), as_double(two), as_double(size)
+    a, b, whole = (_flat(v) for v in (one, two, size))
     if a.shape != b.shape:
         return 0.0
-    off = (a - b).nan_to_num_(0.0, 0.0, 0.0)
-    norm = float(whole.nan_to_num(0.0, 0.0, 0.0).norm())
-    return float(off.norm()) / norm if norm else 0.0
+    norm = _norm(whole)
+    return _norm(a - b) / norm if norm else 0.0
+
+
+def _flat(value: Any) -> torch.Tensor:
+    """In float32 where that holds it: of half the bytes, and the difference of two near numbers is exact in it."""
+    tensor = joined(value).detach()
+    narrow = tensor.is_floating_point() and tensor.dtype != torch.float64
+    return tensor.flatten().float() if narrow else as_double(tensor)
+
+
+def _norm(values: torch.Tensor) -> float:
+    """Of the finite elements, summed in float64."""
+    norm = float(torch.linalg.vector_norm(values, dtype=torch.float64))
+    if math.isfinite(norm):
+        return norm
+    return float(torch.linalg.vector_norm(values.nan_to_num(0.0, 0.0, 0.0), dtype=torch.float64))

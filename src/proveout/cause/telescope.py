@@ -7,6 +7,7 @@ own error is largest first, until the passes that were granted are used up or wh
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,10 @@ from proveout.cause.sides import Pair, as_double
 SMALL = 0.002
 """A run of ops whose own error is a smaller part of the whole is left as it is."""
 TENTH = 0.1
+EVENLY = 0.25
+"""What every op weighs beside its own error when a run is cut, as a part of their mean."""
+NEAR = 0.25
+"""How far from half a cut may be for the border of a module."""
 
 
 @dataclass(frozen=True)
@@ -87,29 +92,40 @@ class Telescope:
         steps = max(len(self._needed), 1)
         enough = SMALL * max(self.places[len(self.differing)].whole, self.own(Run(0, len(self.differing))))
         runs = {Run(0, len(self.differing)): self.own(Run(0, len(self.differing)))} if self.differing else {}
-        while self.steps_run < passes * steps:
+        while True:
             open_runs = [r for r in runs if r.end - r.start > 1 and runs[r] > enough]
             if not open_runs:
                 break
             worst = max(open_runs, key=lambda r: runs[r])
-            del runs[worst]
             middle = self._middle(worst)
+            after = sum(index >= self.differing[middle] for index in self._needed)
+            if self.steps_run + after > passes * steps:
+                break
+            del runs[worst]
             for half in (Run(worst.start, middle), Run(middle, worst.end)):
                 runs[half] = self.own(half)
         return sorted(runs, key=lambda run: run.start)
 
     def _middle(self, run: Run) -> int:
-        """Where to halve a run: between two modules where such a border is near, the outermost one."""
+        """Where to cut a run: where its ops by themselves add about as much on both sides, and between two modules
+        where such a border is near, the outermost one."""
         modules = [self.pair.device.steps[i].origin.module.split(".") for i in self.differing]
-        middle, reach = (run.start + run.end) // 2, (run.end - run.start) // 4
+        adds = [self.seen.locals[i].adds ** 2 for i in self.differing[run.start : run.end]]
+        even = sum(adds) / len(adds) * EVENLY
+        before = list(itertools.accumulate(a + even for a in adds))
 
         def depth(place: int) -> int:
             before, after = modules[place - 1], modules[place]
             same = next((i for i, (a, b) in enumerate(zip(before, after)) if a != b), min(len(before), len(after)))
             return same if before != after else 99
 
-        places = range(max(run.start + 1, middle - reach), min(run.end, middle + reach + 1))
-        return min(places, key=lambda place: (depth(place), abs(place - middle)))
+        def uneven(place: int) -> float:
+            return abs(before[place - run.start - 1] / before[-1] - 0.5) if before[-1] else 0.0
+
+        places = range(run.start + 1, run.end)
+        least = min(map(uneven, places))
+        near = [place for place in places if uneven(place) <= max(least, NEAR)]
+        return min(near, key=lambda place: (depth(place), uneven(place)))
 
 
 @dataclass(frozen=True)

@@ -6,20 +6,18 @@ import functools
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from proveout import recording
 from proveout.compiler import CompiledGraph
 from proveout.compiler.ledger import ledger
 from proveout.errors import ProveoutError
-from proveout.recording import Recorded
-from proveout.types import Settings
+from proveout.kernels.cost import program_time, step_times
+from proveout.program import Program
+from proveout.recording import CHANGES, Recorded, changed, shape
+from proveout.types import DeviceSpec, Settings
 
 Again = Callable[[Settings], CompiledGraph]
-CHANGES: dict[str, Any] = {"trace": True, "weights": "bfloat8_b", "precision": "bfloat16", "memory": "auto"}
-"""Settings that make another Program of the same graph, and maybe a quicker one."""
 
 
 class Recorder:
@@ -43,7 +41,7 @@ class Recorder:
         if id(compiled) not in self._seen:
             folder = self.folder / f"{self.prefix}{next(self._numbers)}"
             self._seen[id(compiled)] = compiled, folder  # the graph is kept, so that its id stays its own
-            alternatives = tuple(_alternatives(compiled.settings, again))
+            alternatives = tuple(_alternatives(compiled, compiled.chip, again))
             fallbacks = ledger([compiled], compiled.chip, compiled.settings)
             recorded = Recorded(device, compiled.chip, compiled.settings, compiled.program, alternatives, fallbacks)
             recording.save(recorded, folder)
@@ -56,16 +54,37 @@ def _of_process(folder: Path, pid: int) -> Recorder:
     return Recorder(folder, f"process{pid}-program")
 
 
-def _alternatives(settings: Settings, again: Again) -> Iterator[tuple[Settings, Any]]:
-    """The graph under every combination of the changes that are not there yet."""
-    left = {
-        k: v for k, v in CHANGES.items() if getattr(settings, k) != v and not (k == "weights" and settings.overrides)
-    }
-    for names in itertools.chain.from_iterable(itertools.combinations(left, n) for n in range(1, len(left) + 1)):
-        chosen = replace(settings, **{name: left[name] for name in names})
-        try:
-            compiled = again(chosen)
-        except ProveoutError:
-            continue  # a graph that does not compile that way has no such alternative
-        if compiled.plan is not None and compiled.plan.memory.fits:
-            yield chosen, compiled.program
+def _alternatives(compiled: CompiledGraph, chip: DeviceSpec, again: Again) -> Iterator[tuple[Settings, Program]]:
+    """The graph under each of the changes, and under each that is left on top of the one that saves the most, and so
+    on: the way that advice goes."""
+    known: dict[tuple[object, ...], Program | None] = {shape(compiled.settings): compiled.program}
+    settings, ns = compiled.settings, _call_ns(compiled.program, chip, compiled.settings)
+    while True:
+        steps: list[tuple[int, Settings]] = []
+        for change in CHANGES:
+            chosen = changed(settings, change)
+            if chosen is None:
+                continue
+            if shape(chosen) not in known:
+                program = known[shape(chosen)] = _compiled(chosen, again)
+                if program is not None:
+                    yield chosen, program
+            other = known[shape(chosen)]
+            steps += [(_call_ns(other, chip, chosen), chosen)] if other is not None else []
+        best_ns, best = min(steps, key=lambda step: step[0], default=(ns, settings))
+        if best_ns >= ns:
+            return
+        settings, ns = best, best_ns
+
+
+def _compiled(settings: Settings, again: Again) -> Program | None:
+    """None where a graph does not compile that way, or does not fit."""
+    try:
+        compiled = again(settings)
+    except ProveoutError:
+        return None
+    return compiled.program if compiled.plan is not None and compiled.plan.memory.fits else None
+
+
+def _call_ns(program: Program, chip: DeviceSpec, settings: Settings) -> int:
+    return program_time(step_times(program, chip, settings), settings).ns
