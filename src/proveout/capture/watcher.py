@@ -184,7 +184,7 @@ class _Watcher:
     script: Path
     keep: Container[str] | None
     max_depth: int = 0
-    found: dict[tuple[str, bool], _Calls] = field(default_factory=dict)
+    calls: dict[tuple[str, bool], _Calls] = field(default_factory=dict)
     known: dict[Any, tuple[weakref.ref[nn.Module], _Calls]] = field(default_factory=dict)
     built: dict[int, tuple[weakref.ref[nn.Module], str, int]] = field(default_factory=dict)
     users: dict[CodeType, bool] = field(default_factory=dict)
@@ -299,7 +299,7 @@ class _Watcher:
         """The entry for a new combination. After the call, because a lazy module has no shapes before it."""
         architecture = architecture_of(model)
         selector = selector_of(architecture, inputs)
-        entry = self.found.get((selector, model.training))
+        entry = self.calls.get((selector, model.training))
         if entry is None:
             size = parameter_count(model)
             entry = _Calls(
@@ -315,7 +315,7 @@ class _Watcher:
             )
             if copies and (self.keep is None or selector in self.keep):
                 entry.kept = (model, *copies)
-            self.found[selector, model.training] = entry
+            self.calls[selector, model.training] = entry
         entry.depth = min(entry.depth, depth)
         return entry
 
@@ -349,8 +349,8 @@ class _Watcher:
 
     def models(self) -> list[_Calls]:
         """What was found, in order, less the training steps of a model that was also called in eval mode."""
-        evaluated = {entry.architecture for entry in self.found.values() if not entry.training}
-        return [e for e in self.found.values() if not (e.training and e.architecture in evaluated)]
+        evaluated = {entry.architecture for entry in self.calls.values() if not entry.training}
+        return [e for e in self.calls.values() if not (e.training and e.architecture in evaluated)]
 
 
 def _note_gradients(result: Any, entry: _Calls) -> None:

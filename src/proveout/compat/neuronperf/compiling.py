@@ -53,7 +53,7 @@ class Variant:
     """One model of an index to be."""
 
     input_idx: int
-    given: Inputs
+    inputs: Inputs
     pipeline_size: int
     cast_mode: str | None
     performance_level: int | None
@@ -63,7 +63,7 @@ class Variant:
         cast = f", cast mode {self.cast_mode}" if self.cast_mode is not None else ""
         level = f", performance level {self.performance_level}" if self.performance_level is not None else ""
         chips = f"{self.pipeline_size} chip{'' if self.pipeline_size == 1 else 's'}"
-        return f"batch size {self.given.batch_size} for {chips}{cast}{level}"
+        return f"batch size {self.inputs.batch_size} for {chips}{cast}{level}"
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class Variant:
         fields = {"cast_mode": self.cast_mode, "performance_level": self.performance_level}
         return {
             "input_idx": self.input_idx,
-            "batch_size": self.given.batch_size,
+            "batch_size": self.inputs.batch_size,
             "pipeline_size": self.pipeline_size,
             **{name: value for name, value in fields.items() if value is not None},
         }
@@ -111,7 +111,7 @@ def compile_index(
 
     def build(variant: Variant, folder: Path, name: str) -> tuple[Any, dict[str, Any]]:
         device = target_device or _default_device(variant.pipeline_size)
-        call = as_arguments(variant.given.value)
+        call = as_arguments(variant.inputs.value)
         path = _compiled(module, call, device, variant.pipeline_size, variant.settings | dict(said), folder / name)
         return path, {"device": device}
 
@@ -151,7 +151,7 @@ def compile(
         if variant.performance_level is not None or variant.cast_mode is not None:
             arguments[FAST_MATH] = variant.cast_mode or variant.performance_level
         folder.mkdir(parents=True, exist_ok=True)
-        return compile_fn(model, variant.given.value, str(folder), called, compiler_args=arguments, **more), {}
+        return compile_fn(model, variant.inputs.value, str(folder), called, compiler_args=arguments, **more), {}
 
     variants = _variants(inputs, batch_sizes, pipeline_sizes, cast_modes, performance_levels)
     return _index(build, variants, Path(str(name)).name, models_dir, filename)
@@ -173,7 +173,7 @@ def _index(
     for number, variant in enumerate(every, 1):
         log.info("Compiling %s. [%d/%d]", variant.words, number, len(every))
         began = time.monotonic()
-        name = f"{model_name}_b{variant.given.batch_size}_p{variant.pipeline_size}_{secrets.token_hex(4)}"
+        name = f"{model_name}_b{variant.inputs.batch_size}_p{variant.pipeline_size}_{secrets.token_hex(4)}"
         try:
             path, more = build(variant, Path(models_dir), name)
         except Exception as error:  # a user's compile_fn raises what it likes; the other variants are still wanted
