@@ -23,8 +23,6 @@ from proveout.program import FROM_TORCH, Arg, Name, Program, Ref, Step
 from proveout.types import TensorSpec
 
 SAME_PAGES = ("layout", "view", "cast", "memory")
-UPDATE, FILL = "ttnn.experimental.paged_update_cache", "ttnn.experimental.paged_fill_cache"
-ATTEND = "ttnn.transformer.paged_scaled_dot_product_attention_decode"
 PAGES_FIRST = (0, 2, 1, 3, 4)
 """[users or prompts, heads, pages, page, size] with pages before heads, and back."""
 
@@ -174,10 +172,10 @@ class _Pages(Decoding):
         if [s for s in shapes if s not in ((users * heads, 1), (users * heads, size))] or not shapes:
             return None
         start = self._plus(index, torch.arange(heads) * page) if self.body.maker(index, "ttnn.add") else None
-        found = self.body.maker(start, "ttnn.gather") if start is not None else None
-        if found is None or found.attr("dim") != 1 or self.body.spec(index).shape != (users, heads):
+        gather = self.body.maker(start, "ttnn.gather") if start is not None else None
+        if gather is None or gather.attr("dim") != 1 or self.body.spec(index).shape != (users, heads):
             return None
-        every, _ = self.back(found.attr("input"), *SAME_PAGES)
+        every, _ = self.back(gather.attr("input"), *SAME_PAGES)
         first = self._plus(every, torch.arange(page))
         scaled = self.body.maker(first, "ttnn.multiply") if first is not None else None
         if scaled is None or scaled.attr("input_tensor_b") != heads * page:
@@ -187,7 +185,7 @@ class _Pages(Decoding):
         name, steps_of_table = self._table(scaled.attr("input_tensor_a"))
         if name != table or not self._whole(steps_of_table):
             return None
-        position, _ = self.back(found.attr("index"), *SAME_PAGES)
+        position, _ = self.back(gather.attr("index"), *SAME_PAGES)
         return position if self.body.spec(position).numel == users else None
 
     def _plus(self, arg: Arg, numbers: torch.Tensor) -> Ref | None:
@@ -218,12 +216,14 @@ class _Pages(Decoding):
                 ("update_idxs_tensor", at),
                 ("page_table", table),
             )
-            caches.append(new.add(Step(UPDATE, attrs, (put.value,), put.scatter.origin)))
+            caches.append(
+                new.add(Step("ttnn.experimental.paged_update_cache", attrs, (put.value,), put.scatter.origin))
+            )
             instead[id(put.scatter)] = new.taken()
         query = new.reshape("query", attention.attr("input_tensor_q"), (1, users, heads, size))
         more: dict[str, Arg] = {} if window is None else {"sliding_window_size": window}
         out = new.call(
-            ATTEND,
+            "ttnn.transformer.paged_scaled_dot_product_attention_decode",
             "decode",
             input_tensor_q=query,
             input_tensor_k=caches[0],
@@ -315,7 +315,7 @@ class _Pages(Decoding):
                 ("page_table", table),
                 ("batch_idx", prompt),
             )
-            cache = new.add(Step(FILL, attrs, (name,), put.scatter.origin))
+            cache = new.add(Step("ttnn.experimental.paged_fill_cache", attrs, (name,), put.scatter.origin))
         return self._with(new, {id(put.scatter): new.taken()}, (put,), [])
 
     # ---- both --------------------------------------------------------------------------------------------------
