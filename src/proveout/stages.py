@@ -171,7 +171,7 @@ def tuned(subject: Subject, record: Record) -> Record:
     model = TunedModel(subject.model, subject.call, job.device, job.settings)
     key = digest([job.workload.name, script, job.device, job.settings])[:20]
     kept = default_folder() / "tune" / "searches" / f"{key}.json"  # deeper than Records lie
-    search = tuning.Options(options.goal, options.minutes, kept=kept, note=subject.watch.after_pass)
+    search = tuning.Options(options.goal, options.minutes, options.top1, kept=kept, note=subject.watch.after_pass)
     certificate = tuning.tune(model, search, name=job.workload.name, script=script)
     (folder / "certificate.json").write_text(json.dumps(to_json(certificate), indent=1, allow_nan=False) + "\n")
     return record

@@ -174,6 +174,8 @@ class Tune:
     minutes: float = 30.0
     check: str = ""
     """A certificate to replay instead."""
+    top1: float = 0.0
+    """Share of rows of scores whose largest element must stay; 0 where that is not asked."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ pytest.importorskip("transformers")
 
 from small_decoders import small, without_weights
 
+from proveout.errors import UsageError
 from proveout.generation import Generator
 from proveout.generation.agreement import agreement, eager_tokens
 
@@ -82,3 +83,11 @@ def test_it_is_planned_without_its_weights():
     assert generator._few.repeat.times == 1
     assert all(phase.predicted.ns > 0 and phase.memory.fits for phase in generator.phases)
     assert len(generator.decode_phase.program.state) == 8
+
+
+def test_the_device_chooses_the_same_tokens_and_pages_are_refused(mamba):
+    ids, mask = prompts("right")
+    chosen, scored = (Generator.compile(mamba, device="cpu", max_length=64, batch=2, greedy=g) for g in (True, False))
+    assert torch.equal(tokens_of(chosen, ids, mask, 8), tokens_of(scored, ids, mask, 8))
+    with pytest.raises(UsageError, match="keeps states and no positions: leave page_size out"):
+        Generator.compile(mamba, max_length=64, page_size=32)

@@ -219,7 +219,7 @@ def test_a_file_that_is_no_certificate_is_refused(tmp_path):
         (tmp_path / "c.json").write_text(text)
         with pytest.raises(UsageError, match=words):
             read(tmp_path / "c.json")
-    (tmp_path / "c.json").write_text('{"schema": 1, "goal": "slower"}')
+    (tmp_path / "c.json").write_text('{"schema": 2, "goal": "slower"}')
     with pytest.raises(UsageError, match="goal"):
         read(tmp_path / "c.json")
 
@@ -239,6 +239,18 @@ def test_measurements_are_kept_and_those_of_other_weights_are_not_used(tmp_path)
     seal = json.loads(before)["seal"]
     tune(model, Options(kept=kept, greedy=False))
     assert json.loads(kept.read_text())["seal"] != seal
+
+
+@pytest.mark.slow
+def test_rows_that_keep_their_largest_element_are_a_budget_of_their_own():
+    start = dataclasses.replace(START, pcc=0.98)
+    loose = tune(model_of("mlp", start), Options(greedy=False))
+    strict = tune(model_of("mlp", start), Options(greedy=False, top1=0.95))
+    assert min(loose.verified_top1) < 0.95 <= min(strict.verified_top1)
+    assert loose.verified_ns <= strict.verified_ns < strict.start_ns
+    assert check(strict, model_of("mlp", start)) == ()
+    raised = dataclasses.replace(strict, verified_top1=(1.0,) * len(strict.verified_top1), top1=0.999).sealed()
+    assert any("largest element" in sentence for sentence in check(raised, model_of("mlp", start)))
 
 
 # -------------------------------------------------------------------------------------------------- cures

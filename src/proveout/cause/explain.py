@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import Any
 
 import torch
@@ -286,7 +287,7 @@ def _said(pair: Pair, seen: Pass, parts: Sequence[Contribution], whole: float, o
 def _where(part: Contribution) -> str:
     if part.role == "several":
         return f"{part.op} in {part.origin.module or 'the model'}"
-    places = ", ".join(filter(None, (part.origin.module, part.origin.source)))
+    places = ", ".join(filter(None, (part.origin.module, PurePath(part.origin.source).name)))
     return f"{part.op}{f' ({places})' if places else ''}"
 
 

@@ -11,7 +11,7 @@ from proveout.errors import UsageError
 from proveout.settings import Decided
 from proveout.types import Settings
 
-SCHEMA = 1
+SCHEMA = 2
 MOST_BYTES = 64 << 20
 Goal = Literal["faster", "cure"]
 
@@ -66,6 +66,8 @@ class Certificate:
     device: str
     pcc: float
     """The budget: no output's PCC may be below it, on inputs that the search has not seen either."""
+    top1: float
+    """Of scores: the least share of rows whose largest element stays; 0 where that is not asked."""
     seed: int
     held_out: int
     numerics: Literal["fast", "faithful"]
@@ -89,6 +91,8 @@ class Certificate:
     verified_ns: int
     verified_pcc: tuple[float, ...]
     """On the model's own inputs, then on each of those held out."""
+    verified_top1: tuple[float, ...]
+    """Likewise; 1 where no output is one of scores."""
     bound_ns: int
     """No combination of these decisions is quicker whose errors add up to at most `budget_error` and that is more exact
     in some decision than each refuted one: proven. What values that were not weighed could save is taken off."""
@@ -122,7 +126,7 @@ class Certificate:
     @property
     def holds(self) -> bool:
         """Whether what was found keeps its budget."""
-        return min(self.verified_pcc) >= self.pcc
+        return min(self.verified_pcc) >= self.pcc and min(self.verified_top1) >= self.top1
 
     def sealed(self) -> Certificate:
         return replace(self, seal=digest(replace(self, seal="")))

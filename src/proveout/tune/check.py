@@ -10,9 +10,9 @@ from proveout.errors import ProveoutError
 from proveout.tune.certificate import Certificate
 from proveout.tune.errors import Graph
 from proveout.tune.model import Model
-from proveout.tune.search import ways_of
 from proveout.tune.solve import Problem, solve
 from proveout.tune.space import Decision, Times, decisions_of, settings_with
+from proveout.tune.structures import ways_of
 
 SAME_PCC = 1e-6
 SAME_ERROR = 0.02
@@ -52,15 +52,19 @@ def _wrong(c: Certificate, model: Model, seed: int) -> Iterator[str]:
 
 def _pccs(c: Certificate, model: Model) -> Iterator[str]:
     run = replace(c.settings, numerics=c.verified_numerics)
-    if len(c.verified_pcc) != 1 + c.held_out:
+    if len(c.verified_top1) != len(c.verified_pcc) or len(c.verified_pcc) != 1 + c.held_out:
         yield f"{len(c.verified_pcc)} PCCs are told of {1 + c.held_out} calls"
     for number, told in enumerate(c.verified_pcc):
-        pcc = model.pcc(run, number)
+        pcc, top1 = model.closeness(run, number)
         what = f"held-out inputs {number}" if number else "the model's own inputs"
         if abs(pcc - told) > SAME_PCC:
             yield f"on {what} the PCC is {pcc:.7f}, not {told:.7f}"
         if pcc < c.pcc:
             yield f"on {what} the PCC {pcc:.6f} is below the budget of {c.pcc}"
+        if number < len(c.verified_top1) and abs(top1 - c.verified_top1[number]) > SAME_PCC:
+            yield f"on {what} {top1:.2%} of the rows keep their largest element, not {c.verified_top1[number]:.2%}"
+        if top1 < c.top1:
+            yield f"on {what} {top1:.2%} of the rows keep their largest element; {c.top1:.2%} are asked"
 
 
 def _decisions(c: Certificate, model: Model) -> Iterator[str]:
@@ -119,7 +123,8 @@ def _refuted(c: Certificate, model: Model, decisions: list[Decision]) -> Iterato
         return
     for vector in c.refuted:
         run = replace(settings_with(ways[0], decisions, _assignment(vector)), numerics=c.verified_numerics)
-        if all(model.pcc(run, number) >= c.pcc for number in range(1 + c.held_out)):
+        close = [model.closeness(run, number) for number in range(1 + c.held_out)]
+        if all(pcc >= c.pcc and top1 >= c.top1 for pcc, top1 in close):
             yield "a combination that was ruled out keeps the budget"
     for vector in c.unfit:
         if all(model.planned(settings_with(way, decisions, _assignment(vector))) is not None for way in ways):

@@ -7,17 +7,21 @@ of different ops add up where they are small and point anywhere; the search reli
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
 from proveout.cause.sides import Body, as_double, computing, output_names
 from proveout.check.exact import draws, exactly, wide
+from proveout.coding import digest, read_json
 from proveout.compiler.program_passes.decide import decide, op_names
 from proveout.devices.execute import fast, run_step
+from proveout.folders import write_whole
 from proveout.kernels.faithful import faithful
 from proveout.kernels.row import MATRIX_UNIT
 from proveout.kernels.table import kernels, kind_of, specs_of
@@ -162,3 +166,26 @@ class _Setup:
 
 
 __all__ = ["Body", "Errors", "Graph", "Numerics", "multiplications", "off"]
+
+
+class Measurements:
+    """Measurements in a file: one that was interrupted goes on where it stopped."""
+
+    def __init__(self, path: Path | None, seal: str) -> None:
+        self.path, self.seal = path, seal
+        self.values: dict[str, list[float]] = {}
+        if path is not None and path.is_file():
+            try:
+                document = read_json(path)
+                if document.get("seal") == seal:
+                    self.values = {str(k): [float(x) for x in v] for k, v in document["values"].items()}
+            except (OSError, ValueError, TypeError, AttributeError, KeyError):
+                self.values = {}
+
+    def get(self, key: object, measure: Callable[[], Errors]) -> Errors:
+        name = digest(key)
+        if name not in self.values:
+            self.values[name] = list(measure())
+            if self.path is not None:
+                write_whole(self.path, json.dumps({"seal": self.seal, "values": self.values}, sort_keys=True))
+        return tuple(self.values[name])

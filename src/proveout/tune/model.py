@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from proveout.cause.closeness import closeness
 from proveout.check import compare_outputs
 from proveout.chip.specs import CHIPS
 from proveout.compiler import CompiledGraph
@@ -85,17 +86,24 @@ class Model:
         return ran
 
     def pcc(self, settings: Settings, number: int = 0) -> float:
-        """The lowest PCC over the outputs of a call: 0 for the model's own inputs, from 1 on others that were held out.
-        1 where there is none and all is equal, 0 where an output fails for another reason."""
+        """The lowest PCC over the outputs of a call."""
+        return self.closeness(settings, number)[0]
+
+    def closeness(self, settings: Settings, number: int = 0) -> tuple[float, float]:
+        """The lowest PCC and the lowest top-1 agreement over the outputs of a call: 0 for the model's own inputs, from
+        1 on others that were held out. A PCC of 1 where there is none and all is equal, 0 where an output fails for
+        another reason; an agreement of 1 where no output is one of scores."""
         call = self.call if number == 0 else held_out(self.call, self.start.seed, number)
         try:
             outputs = self._outputs(settings, call)
         except ProveoutError:
-            return 0.0
-        compared = compare_outputs(outputs, self.eager(call, number), -1.0)
+            return 0.0, 0.0
+        wanted = self.eager(call, number)
+        compared = compare_outputs(outputs, wanted, -1.0)
         if not all(c.passed for c in compared):
-            return 0.0
-        return min((c.pcc for c in compared if c.pcc is not None), default=1.0)
+            return 0.0, 0.0
+        agreements = [c.top1 for c in closeness(outputs, wanted, self.start.pcc) if c.top1 is not None]
+        return min((c.pcc for c in compared if c.pcc is not None), default=1.0), min(agreements, default=1.0)
 
     def _outputs(self, settings: Settings, call: Call) -> Any:
         base = self.compiled(self.start)

@@ -2,48 +2,37 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
-from proveout.coding import digest, read_json
-from proveout.compiler import CompiledGraph
+from proveout.coding import digest
 from proveout.errors import ProveoutError, UsageError
-from proveout.folders import write_whole
-from proveout.tune import greedy
-from proveout.tune.certificate import Certificate, Goal, Rejected, Taken, Weighed
-from proveout.tune.errors import Errors, Graph, Numerics, multiplications
+from proveout.tune import account, greedy
+from proveout.tune.account import Found
+from proveout.tune.certificate import Certificate, Goal
+from proveout.tune.errors import Errors, Graph, Measurements, Numerics, multiplications
 from proveout.tune.model import Model
 from proveout.tune.solve import Problem, Solved, solve
 from proveout.tune.space import Assignment, Decision, Times, decisions_of, settings_with
+from proveout.tune.structures import Structure, ways_of, worthwhile
 from proveout.types import Settings
 
 FAITHFUL_FLOPS = 5e10
 """Above this a call is not computed by the chip's own rules: it takes too long."""
 QUICK_FLOPS = 1e9
 """Above this the greedy search computes in bfloat16, and what it finds is verified by the chip's rules."""
-LEAST_GAIN = 0.0005
-"""Share of the time below which a value is not worth measuring."""
 HELD_OUT = 2
 ROUNDS = 8
 """Combinations that are verified, at most."""
 SMALLER = 6
 """Of a cure: how many with fewer changes are run although their errors add up to too much."""
+HALF = 0.5
+"""Of the error budget, after a combination kept the PCC and changed too many rows' largest elements."""
 WORTH = 1.05
 """By how much the errors' sum must be off for another round with it put right."""
-STRUCTURES = tuple(
-    {"memory": memory, "sharding": sharding, "products": products}
-    for memory, sharding, products in itertools.product(
-        ("dram", "auto"), ("interleaved", "norms"), ("default", "configured")
-    )
-)
-EXACT = {"result": ("float32",), "weights": ("float32",), "fidelity": ("HiFi3", "HiFi4"), "accumulate": ("float32",)}
-"""Values that are there to make a model more exact; they save no time."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +41,8 @@ class Options:
 
     goal: Goal = "faster"
     minutes: float = 30.0
+    top1: float = 0.0
+    """Share of rows of scores whose largest element must stay the same, beside the PCC; 0 where that is not asked."""
     greedy: bool = True
     solver: bool = True
     """Without it the greedy search alone decides, and nothing is proven."""
@@ -63,43 +54,6 @@ class Options:
 def tune(model: Model, options: Options, *, name: str = "", script: str = "") -> Certificate:
     """The quickest settings within the budget, or the smallest change that brings a failing model back into it."""
     return _Search(model, options).run(name, script)
-
-
-def ways_of(model: Model, start: Settings, cure: bool) -> list[tuple[Settings, tuple[CompiledGraph, ...]]]:
-    """The ways to place results and to cut products that give different Programs, the quickest first; of a cure, the
-    one that there is."""
-    planned: dict[tuple[str, ...], tuple[int, Settings, tuple[CompiledGraph, ...]]] = {}
-    for way in ({},) if cure else STRUCTURES:
-        settings = replace(start, **way)  # type: ignore[arg-type]
-        graphs = model.planned(settings)
-        if graphs is not None:
-            ns = sum(g.plan.total_ns for g in graphs if g.plan)
-            planned.setdefault(tuple(g.program.fingerprint for g in graphs), (ns, settings, graphs))
-    return [(settings, graphs) for _, settings, graphs in sorted(planned.values(), key=lambda one: one[0])]
-
-
-@dataclass(frozen=True)
-class Structure:
-    """Where results lie and how products are cut: the same decisions cost other times in each."""
-
-    settings: Settings
-    graphs: tuple[CompiledGraph, ...]
-    times: Times
-
-
-@dataclass
-class Found:
-    settings: Settings
-    ns: int
-    pccs: tuple[float, ...]
-    by: Literal["solver", "greedy", "start"]
-    assignment: Mapping[int, int] = field(default_factory=dict)
-    predicted_ns: int = 0
-    predicted: Errors = ()
-
-    @property
-    def error(self) -> float:
-        return max(0.0, 1 - min(self.pccs) ** 2) if min(self.pccs) > 0 else 1.0
 
 
 class _Search:
@@ -120,15 +74,15 @@ class _Search:
             )
         self.quick = flops <= QUICK_FLOPS
         self.held_out = HELD_OUT if self.quick else 1
-        self.measured = _Kept(options.kept, digest([model.seal(), self.numerics]))
+        self.measured = Measurements(options.kept, digest([model.seal(), self.numerics]))
 
     def run(self, name: str, script: str) -> Certificate:
         start_ns = self.model.ns(self.start)
         if start_ns is None:
             raise UsageError("the model does not compile or fit under the settings that the search starts from.")
-        start = Found(self.start, start_ns, self._pccs(self.start), "start", predicted_ns=start_ns)
+        start = Found(self.start, start_ns, *self._closeness(self.start), "start", predicted_ns=start_ns)
         cure = self.options.goal == "cure"
-        if cure and min(start.pccs) >= self.start.pcc:
+        if cure and self._good(start):
             raise UsageError(
                 f"there is nothing to cure: the lowest PCC is {min(start.pccs):.6f} and {self.start.pcc} is asked. "
                 "Leave --cure out to make the model faster, or ask for more with --pcc."
@@ -155,7 +109,7 @@ class _Search:
         else:
             best, last, budget = self._quickest(structures, problem, start, by_steps)
             smaller = 0
-        slack = self.left_out_ns + self._slack(structures[0].times, errors)
+        slack = self.left_out_ns + account.slack(structures[0].times, errors)
         changed = sum(1 for v in best.assignment.values() if v)
         floor = min(s.times.least_ns() for s in structures)
         bound_ns = floor if cure or not self.options.solver else max(floor, math.floor(last.bound) - slack)
@@ -167,6 +121,7 @@ class _Search:
             data=self.model.seal(),
             device=self.model.device,
             pcc=self.start.pcc,
+            top1=self.options.top1,
             seed=self.start.seed,
             held_out=self.held_out,
             numerics=self.numerics,
@@ -174,7 +129,7 @@ class _Search:
             start=self.start,
             settings=best.settings,
             programs=tuple(g.program.fingerprint for g in graphs_found),
-            decisions=tuple(self._weighed(decisions, structures[0].times, errors, best.assignment)),
+            decisions=tuple(account.weighed(decisions, structures[0].times, errors, best.assignment)),
             start_error=base,
             budget_error=budget,
             start_ns=start_ns,
@@ -186,14 +141,15 @@ class _Search:
             predicted_error=best.predicted,
             verified_ns=best.ns,
             verified_pcc=best.pccs,
+            verified_top1=best.top1,
             bound_ns=min(bound_ns, best.ns),
             floor_ns=min(floor, best.ns),
             changes=changed,
             fewest_changes=changed if cure and last.status == "optimal" else 0,
             smaller_refuted=smaller,
-            rejected=tuple(self._rejected(decisions, structures[0].times, errors, best, base)),
+            rejected=tuple(account.rejected(decisions, structures[0].times, errors, best, base)),
             notes=tuple(self.notes),
-            path=tuple(self._path(structures, errors, best, base, start, steps)),
+            path=tuple(account.path(structures, errors, best, base, start, steps)),
             refuted=tuple(_vector(a, len(decisions)) for a in self.refuted),
             unfit=tuple(_vector(a, len(decisions)) for a in self.unfit),
             solver=f"OR-Tools CP-SAT, {last.status}" if self.options.solver else "",
@@ -201,18 +157,29 @@ class _Search:
 
     # ------------------------------------------------------------------------------------------- the start
 
-    def _pccs(self, settings: Settings) -> tuple[float, ...]:
-        run = replace(settings, numerics=self.numerics)
-        out = []
-        for number in range(1 + self.held_out):
-            out.append(self._pcc(run, number))
-            if out[-1] < self.start.pcc:
-                break
-        return tuple(out)
+    def _good(self, found: Found) -> bool:
+        return found.keeps(self.start.pcc, self.options.top1)
 
-    def _pcc(self, settings: Settings, number: int = 0) -> float:
+    def _closeness(self, settings: Settings) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """PCC and top-1 agreement of the model's own call and of those held out, up to the first that fails."""
+        run = replace(settings, numerics=self.numerics)
+        pccs, top1 = [], []
+        for number in range(1 + self.held_out):
+            pcc, agreement = self._close(run, number)
+            pccs.append(pcc)
+            top1.append(agreement)
+            if pcc < self.start.pcc or agreement < self.options.top1:
+                break
+        return tuple(pccs), tuple(top1)
+
+    def _close(self, settings: Settings, number: int = 0) -> Errors:
         """Kept, as errors are."""
-        return self.measured.get(["pcc", settings, number], lambda: (self.model.pcc(settings, number),))[0]
+        return self.measured.get(["closeness", settings, number], lambda: self.model.closeness(settings, number))
+
+    def _pcc(self, settings: Settings) -> float:
+        """As the greedy search sees it: 0 where too many rows have another largest element."""
+        pcc, top1 = self._close(settings)
+        return pcc if top1 >= self.options.top1 else 0.0
 
     def _greedy(self) -> tuple[Found | None, tuple[greedy.Trial, ...]]:
         """One change after another: what the solver must not fall behind."""
@@ -220,9 +187,9 @@ class _Search:
         costs = _Costs(self.model, self.numerics if self.quick else "fast", self._pcc)
         tuned = greedy.search(self.start, costs, self.start.pcc)
         while True:
-            pccs = self._pccs(tuned.settings)
-            if min(pccs) >= self.start.pcc:
-                return Found(tuned.settings, tuned.ns, pccs, "greedy", predicted_ns=tuned.ns), tuned.kept
+            found = Found(tuned.settings, tuned.ns, *self._closeness(tuned.settings), "greedy", predicted_ns=tuned.ns)
+            if self._good(found):
+                return found, tuned.kept
             if not tuned.kept:
                 return None, ()
             tuned = tuned.without_last()
@@ -234,38 +201,9 @@ class _Search:
         decisions = decisions_of(graphs, self.model.chip, settings)
         if self.numerics == "fast":
             decisions = [d for d in decisions if d.about not in ("fidelity", "accumulate")]
-        decisions = self._worthwhile(decisions, graphs, settings, cure)
         chip = self.model.chip
+        decisions, self.left_out_ns = worthwhile(decisions, graphs, chip, settings, cure)
         return [Structure(s, g, Times.of(g, decisions, chip, s)) for s, g in planned]
-
-    def _worthwhile(
-        self, decisions: list[Decision], graphs: tuple[CompiledGraph, ...], settings: Settings, cure: bool
-    ) -> list[Decision]:
-        """Decisions without the values that cannot be had, or that change neither the time nor the error enough."""
-        singles = {}
-        for d, decision in enumerate(decisions):
-            alone = Times.of(graphs, [decision], self.model.chip, settings)
-            for v in range(len(decision.values)):
-                singles[d, v] = alone.ns({0: v})
-        out = []
-        for d, decision in enumerate(decisions):
-            now = singles[d, 0]
-            assert now is not None
-            values, left_out = [decision.values[0]], 0
-            for v, value in enumerate(decision.values):
-                after = singles[d, v]
-                if v == 0 or after is None:
-                    continue
-                exact = value in EXACT.get(decision.about, ())
-                gains = now - after >= LEAST_GAIN * now
-                if (exact and (cure or gains)) or (gains and not cure):
-                    values.append(value)
-                else:
-                    left_out = max(left_out, now - after)
-            self.left_out_ns += left_out
-            if len(values) > 1:
-                out.append(replace(decision, values=tuple(values)))
-        return out
 
     # ------------------------------------------------------------------------------------------ the errors
 
@@ -315,7 +253,7 @@ class _Search:
     def _quickest(
         self, structures: Sequence[Structure], problem: Problem, start: Found, by_steps: Found | None
     ) -> tuple[Found, Solved, float]:
-        good = [f for f in (start, by_steps) if f is not None and min(f.pccs) >= self.start.pcc]
+        good = [f for f in (start, by_steps) if f is not None and self._good(f)]
         best = min(good, key=lambda f: f.ns, default=start)
         refuted: list[Assignment] = []
         excluded: list[Assignment] = []
@@ -342,9 +280,12 @@ class _Search:
             candidate = self._verified(structures[i], posed, answer)
             if candidate is None:
                 excluded.append(answer.assignment)
-            elif min(candidate.pccs) < self.start.pcc:
+            elif not self._good(candidate):
                 refuted.append(answer.assignment)
-                scale = min(scale, scale * problem.budget / candidate.error) if candidate.error < 1 else scale
+                if min(candidate.pccs) >= self.start.pcc:
+                    scale *= HALF  # how far rows' largest elements are from others no sum of errors says
+                elif candidate.error < 1:
+                    scale = min(scale, scale * problem.budget / candidate.error)
             else:
                 best = min(best, candidate, key=lambda f: f.ns)
                 off = problem.budget / max(candidate.error, 1e-12) if candidate.error > 0 else 4.0
@@ -360,7 +301,7 @@ class _Search:
         if ns is None:
             return None
         predicted = problem.error(answer.assignment)
-        return Found(settings, ns, self._pccs(settings), "solver", answer.assignment, answer.ns, predicted)
+        return Found(settings, ns, *self._closeness(settings), "solver", answer.assignment, answer.ns, predicted)
 
     def _cured(self, structure: Structure, problem: Problem) -> tuple[Found | None, Solved, int]:
         problem = replace(problem, tables=structure.times.tables)
@@ -375,7 +316,7 @@ class _Search:
                 if not solved.assignment:
                     break
             found = self._verified(structure, problem, solved)
-            if found is not None and min(found.pccs) >= self.start.pcc:
+            if found is not None and self._good(found):
                 best = found
                 break
             refuted.append(solved.assignment)
@@ -392,7 +333,7 @@ class _Search:
                     break
                 tried.append(answer.assignment)
                 found = self._verified(structure, problem, answer)
-                if found is not None and min(found.pccs) >= self.start.pcc:
+                if found is not None and self._good(found):
                     again = found
                     break
                 smaller += 1
@@ -404,125 +345,9 @@ class _Search:
     def _seconds(self) -> float:
         return max(1.0, min(60.0, self.until - time.monotonic()))
 
-    # ------------------------------------------------------------------------------------------ what is told
-
-    def _slack(self, times: Times, errors: Mapping[tuple[int, int], Errors]) -> int:
-        """What values that were not measured could save at most, one by one."""
-        now, slack = times.ns({}), 0
-        assert now is not None
-        for d, decision in enumerate(times.decisions):
-            left = [times.ns({d: v}) for v in range(1, len(decision.values)) if (d, v) not in errors]
-            slack += max([0, *(now - ns for ns in left if ns is not None)])
-        return slack
-
-    def _weighed(
-        self,
-        decisions: Sequence[Decision],
-        times: Times,
-        errors: Mapping[tuple[int, int], Errors],
-        assignment: Assignment,
-    ) -> Iterator[Weighed]:
-        now = times.ns({}) or 0
-        for d, one in enumerate(decisions):
-            after = [times.ns({d: v}) for v in range(len(one.values))]
-            saves = tuple(None if ns is None else now - ns for ns in after)
-            weighed = tuple(() if v == 0 else errors.get((d, v)) for v in range(len(one.values)))
-            yield Weighed(one.op, one.about, one.ops, one.values, weighed, saves, assignment.get(d, 0))
-
-    def _path(
-        self,
-        structures: Sequence[Structure],
-        errors: Mapping[tuple[int, int], Errors],
-        best: Found,
-        base: Errors,
-        start: Found,
-        steps: Sequence[greedy.Trial],
-    ) -> Iterator[Taken]:
-        """What was changed, one after another, those that save the most first."""
-        if best.by == "greedy":
-            yield from (Taken(t.change, t.ns or 0, t.saves_ns, t.pcc) for t in steps)
-        if best.by != "solver":
-            return
-        times = next(s.times for s in structures if s.settings == replace(best.settings, per_op=s.settings.per_op))
-        ns = times.ns({}) or 0
-        names = [n for n in ("memory", "sharding", "products") if getattr(best.settings, n) != getattr(self.start, n)]
-        if names:
-            said = ", ".join(f"{n}={getattr(best.settings, n)}" for n in names)
-            yield Taken(f"for all ops: {said}", ns, start.ns - ns, _pcc(base))
-        left, done = dict(best.assignment), dict[int, int]()
-        while left:
-            after = {d: times.ns({**done, d: v}) for d, v in left.items()}
-            d = min(left, key=lambda d: after[d] or math.inf)
-            done[d] = left.pop(d)
-            then = after[d] or ns
-            known = [errors[i, v] for i, v in done.items()]
-            total = tuple(b + sum(e[k] for e in known) for k, b in enumerate(base))
-            yield Taken(times.decisions[d].said(done[d]), then, ns - then, _pcc(total))
-            ns = then
-
-    def _rejected(
-        self,
-        decisions: Sequence[Decision],
-        times: Times,
-        errors: Mapping[tuple[int, int], Errors],
-        best: Found,
-        base: Errors,
-    ) -> Iterator[Rejected]:
-        """Values that are quicker and were not chosen, the most tempting first."""
-        now = times.ns(best.assignment) if best.by == "solver" else times.ns({})
-        total = best.predicted or base
-        rows = []
-        for d, one in enumerate(decisions):
-            for v in range(1, len(one.values)):
-                if v == best.assignment.get(d, 0):
-                    continue
-                after = times.ns({**best.assignment, d: v}) if best.by == "solver" else times.ns({d: v})
-                if after is None or now is None or after >= now:
-                    continue
-                rows.append((now - after, d, v))
-        for saves, d, v in sorted(rows, reverse=True):
-            change = decisions[d].said(v)
-            known = errors.get((d, v))
-            if saves < LEAST_GAIN * (now or 1):
-                yield Rejected(change, saves, None, "gain too small")
-            elif known is None:
-                yield Rejected(change, saves, None, "not measured: out of time")
-            else:
-                held = errors.get((d, best.assignment.get(d, 0)), (0.0,) * len(base))
-                worst = max((t - h + k for t, h, k in zip(total, held, known)), default=0.0)
-                pcc = math.sqrt(max(0.0, 1 - max(worst, 0.0)))
-                yield Rejected(change, saves, pcc, f"PCC {pcc:.5f} by the sum of errors")
-
-
-def _pcc(errors: Errors) -> float:
-    return math.sqrt(max(0.0, 1 - max(0.0, *errors)))
-
 
 def _vector(assignment: Assignment, size: int) -> tuple[int, ...]:
     return tuple(assignment.get(d, 0) for d in range(size))
-
-
-class _Kept:
-    """Measurements in a file: one that was interrupted goes on where it stopped."""
-
-    def __init__(self, path: Path | None, seal: str) -> None:
-        self.path, self.seal = path, seal
-        self.values: dict[str, list[float]] = {}
-        if path is not None and path.is_file():
-            try:
-                document = read_json(path)
-                if document.get("seal") == seal:
-                    self.values = {str(k): [float(x) for x in v] for k, v in document["values"].items()}
-            except (OSError, ValueError, TypeError, AttributeError, KeyError):
-                self.values = {}
-
-    def get(self, key: object, measure: Callable[[], Errors]) -> Errors:
-        name = digest(key)
-        if name not in self.values:
-            self.values[name] = list(measure())
-            if self.path is not None:
-                write_whole(self.path, json.dumps({"seal": self.seal, "values": self.values}, sort_keys=True))
-        return tuple(self.values[name])
 
 
 class _Costs:

@@ -29,6 +29,12 @@ Check = Annotated[
 Minutes = Annotated[
     float, typer.Option("--budget-minutes", metavar="MIN", min=0.1, max=30, help="For each model, at most 30.")
 ]
+Top1 = Annotated[
+    float,
+    typer.Option(
+        "--top1", metavar="SHARE", min=0, max=1, help="Least share of rows that keep their largest score, beside --pcc."
+    ),
+]
 BESIDE_S = 900.0
 """For compiling, and for what is verified last."""
 
@@ -39,6 +45,7 @@ def verb(
     cure: Cure = False,
     check: Check = None,
     budget_minutes: Minutes = 30.0,
+    top1: Top1 = 0.0,
     output: Output = Path("tuned"),
 ) -> int:
     """Find the quickest formats, fidelities and placements of single ops that keep the PCC.
@@ -60,7 +67,7 @@ def verb(
         if cure:
             raise UsageError("--cure looks for a cure and --check replays a certificate; choose one.")
         read(check)  # refused before any work
-    goal = Tune("cure" if cure else "faster", budget_minutes, str(check.absolute()) if check else "")
+    goal = Tune("cure" if cure else "faster", budget_minutes, str(check.absolute()) if check else "", top1)
     traced = () if any(o.partition("=")[0].strip() == "trace" for o in request.overrides or ()) else ("trace=true",)
     chosen = dataclasses.replace(
         request,

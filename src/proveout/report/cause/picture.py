@@ -54,6 +54,7 @@ def picture(name: str, graph: Explanation) -> str:
         xmlns="http://www.w3.org/2000/svg",
         viewBox=f"0 0 {WIDTH} {height}",
         width=WIDTH,
+        height=height,
         role="img",
         aria_label=f"{title}. {' '.join(graph.said)}",
     )
@@ -82,7 +83,7 @@ def _legend(roles: set[str], y: int) -> list[Html]:
     words = {
         "adds": "adds error of its own",
         "magnifies": "magnifies what comes in",
-        "passes on": "adds little to what comes in",
+        "passes on": "passes on more than it adds",
         "several": "several ops together",
     }
     out, x = [], 16.0

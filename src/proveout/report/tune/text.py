@@ -30,6 +30,9 @@ def lines(certificate: Certificate) -> Iterator[str]:
     c = certificate
     lowest = min(c.verified_pcc[1:], default=0.0)
     yield f"lowest PCC on inputs that the search has not seen: {lowest:.6f} ({c.pcc} asked)"
+    if c.top1:
+        agreement = min(c.verified_top1[1:], default=0.0)
+        yield f"rows whose largest element is the same there: {agreement:.2%} ({c.top1:.2%} asked)"
     rules = (
         "the chip's own rules (faithful)" if c.verified_numerics == "faithful" else "bfloat16 and block floats (fast)"
     )
