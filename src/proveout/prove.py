@@ -22,7 +22,7 @@ from proveout.capture.named import Named
 from proveout.capture.running import failure_of
 from proveout.coding import from_json, to_json
 from proveout.errors import ProveoutError
-from proveout.types import Job, Record, Workload
+from proveout.types import META, Job, Record, Workload
 
 if TYPE_CHECKING:
     from proveout.capture import LiveModel
@@ -74,6 +74,8 @@ def prove_here(job: Job, live: LiveModel | None = None, wanted: Any = None, watc
     except Exception as error:
         traceback.print_exc()
         first = (str(error).strip().splitlines() or [""])[0]
+        if job.workload.weights == META and isinstance(error, NotImplementedError):
+            return settle(failed(job, "capture", f"{NEEDS_VALUES} ({first.partition(',')[0][:120]})"))
         failure = "memory" if failure_of(error) == "memory" else FAILURE_OF_STAGE.get(stage, "internal")
         return settle(failed(job, failure, f"{stage}: {type(error).__name__}: {first}{_blame(error)}"))
 
@@ -110,6 +112,10 @@ def _blame(error: BaseException) -> str:
     notes = [note for e in chain for note in getattr(e, "__notes__", ())]
     return f" ({notes[0]})" if notes else ""
 
+
+NEEDS_VALUES = (
+    "its graph depends on the numbers in a tensor, which shapes alone do not tell. Plan it with --weights random"
+)
 
 FAILURE_OF_STAGE = {
     "script": "script",

@@ -15,7 +15,6 @@ from typing import Any
 
 from proveout.coding import from_json, to_json
 from proveout.errors import UsageError
-from proveout.kernels.accept import load_program
 from proveout.program import Program
 from proveout.types import DeviceSpec, Fallback, Settings
 
@@ -123,6 +122,8 @@ def load(folder: Path) -> list[Recorded]:
 
 
 def _read(folder: Path) -> Recorded:
+    from proveout.kernels.accept import load_program  # brings torch with it, which the parent of a sweep does not need
+
     try:
         document: dict[str, Any] = json.loads((folder / "recorded.json").read_text())
         settings = [from_json(Settings, alternative) for alternative in document["alternatives"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -15,7 +16,8 @@ import pytest
 import torch
 
 import proveout
-from proveout.bringup import STAGES, BringupJob, Folder, missing, summary
+from proveout.bringup import STAGES, BringupJob, Folder, flow, missing, summary
+from proveout.bringup.exactness import Exactness, own_thresholds
 from proveout.bringup.flow import NUMBERS, bring_up, run_stages, with_needs
 from proveout.bringup.graph import Op, _boxes
 from proveout.bringup.graph_page import render
@@ -418,3 +420,34 @@ def test_a_module_of_several_ops_is_one_box():
     ops = [op_of(0, "input", "", []), op_of(1, "aten.mm.default", "block", [0])]
     ops += [op_of(2, "aten.mm.default", "block", [1]), op_of(3, "aten.mul.Tensor", "block", [1, 2])]
     assert [box.label for box in _boxes(ops, {})] == ["input", "block"]
+
+
+def test_stages_that_run_beside_others_need_none_of_them():
+    first = {stage.name for stage in STAGES[: NUMBERS["graph"]]}
+    beside = {name: set(flow.find_stage(name).needs) for name in flow.BESIDE}
+    assert [name for name, needs in beside.items() if not needs <= first | beside.keys()] == []
+    others = {s.name: set(s.needs) for s in STAGES if s.name not in first | beside.keys() and not s.always}
+    assert [name for name, needs in others.items() if not needs <= first | others.keys()] == []
+
+
+def test_the_parent_of_the_workers_imports_no_torch():
+    source = str(Path(proveout.__file__).parents[1])
+    code = "import proveout.bringup, proveout.cli.verbs.bringup, sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": source}).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("weights", "whole", "expected"),
+    [
+        ("bfloat4_b", 0.995, {"up": 0.97}),  # the formats spend the model's budget in this part
+        ("bfloat4_b", 0.985, {}),  # the model does not keep its PCC: nothing is excused
+        ("same", 0.995, {}),  # no format was changed: the part is wrong
+    ],
+)
+def test_a_module_has_a_threshold_of_its_own_only_where_formats_explain_it(weights, whole, expected):
+    folder = SimpleNamespace(data=lambda number, name: {"held_out_pcc": whole})
+    start = Settings(precision="bfloat16")
+    subject = SimpleNamespace(bringup=SimpleNamespace(settings=start), folder=folder)
+    parts = [Exactness("up", 0.9799, 0.981, "torch"), Exactness("down", 0.992, 0.991, "torch")]
+    chosen = dataclasses.replace(start, weights=weights)
+    assert own_thresholds(subject, chosen, parts, 0.99) == expected

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import inspect
 import json
 import os
 import resource
@@ -145,6 +147,13 @@ def test_the_help_of_every_verb_has_an_example(verb: str) -> None:
     done = run(verb, "--help")
     assert done.returncode == 0
     assert f"proveout {verb}" in done.stdout[done.stdout.index("Example") :]
+
+
+@pytest.mark.parametrize("verb", verbs.names())
+def test_the_help_of_a_verb_fits_80_columns_but_for_commands_to_copy(verb: str) -> None:
+    text = inspect.getdoc(importlib.import_module(f"proveout.cli.verbs.{verb}").verb) or ""
+    kept = "".join(paragraph for paragraph in text.split("\n\n") if paragraph.startswith("\b"))  # not wrapped
+    assert [line for line in kept.splitlines() if len(line) > 78 and not line.startswith("  proveout ")] == []
 
 
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:

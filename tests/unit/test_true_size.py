@@ -35,9 +35,9 @@ print("the rest of the script")
 """
 
 
-def record_of(folder: Path, weights: str) -> Record:
+def record_of(folder: Path, weights: str, model: str = MODEL) -> Record:
     script = folder / "asking.py"
-    script.write_text(MODEL)
+    script.write_text(model)
     (live,), raised = watch(script, weights=weights)
     assert raised is None or isinstance(raised, SystemExit)
     settings = Settings(precision="bfloat16")
@@ -61,6 +61,7 @@ def test_what_would_run_a_model_without_values_is_refused_before_work(tmp_path, 
 def test_the_table_of_true_sizes_comes_first_and_rows_that_are_one_result_are_counted_once(tmp_path):
     store = Store(tmp_path / "store")
     shapes, known = record_of(tmp_path, META), record_of(tmp_path, "")
+    known = dataclasses.replace(known, job=dataclasses.replace(known.job, do=("check",)))
     twin = dataclasses.replace(known.job.workload, name="twin", selector="0123456789ab")
     broken = dataclasses.replace(known.job.workload, name="broken", selector="ba9876543210")
     for record in (
@@ -76,7 +77,7 @@ def test_the_table_of_true_sizes_comes_first_and_rows_that_are_one_result_are_co
     assert text.index("| asking |") < text.index("## At a glance")
     assert text.count("3 rows, 2 different results.") == 2  # of the glance, and of the table
     assert "3 rows, 2 different results." in fill("<!-- proveout:glance -->\n<!-- /proveout:glance -->", report, "")
-    assert "4 rows, 2 different results." in terminal.render(report)  # values or none: one Program
+    assert "4 rows, 3 different results." in terminal.render(report)
     assert "different results in 4 rows" in html.render(report)
     lines = text.partition("## At a glance")[2].splitlines()
     glance = next(line for line in lines if line.startswith(f"| {tmp_path.name} "))
@@ -106,3 +107,32 @@ def test_the_glance_of_true_sizes_counts_by_corpus_and_says_what_failed(tmp_path
     assert cells | expected == cells
     (timing,) = shapes.timings
     assert cells["predicted (ms), median and range"].startswith(f"{timing.median_ns / 1e6:.3g}"[:4])
+
+
+CHOOSING = """
+import torch
+from torch import nn
+
+class Choosing(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(64, 64)
+
+    def forward(self, x):
+        return self.linear(x[x.sum(dim=1) > 0])
+
+Choosing()(torch.randn(8, 64))
+"""
+
+
+def test_a_model_that_needs_values_says_so_and_is_one_row_once_it_has_them(tmp_path):
+    store = Store(tmp_path / "store")
+    shapes, known = record_of(tmp_path, META, CHOOSING), record_of(tmp_path, "", CHOOSING)
+    assert (shapes.status, known.status) == ("failed", "passed")
+    assert shapes.reason.startswith("its graph depends on the numbers in a tensor")
+    assert "--weights random" in shapes.reason
+    store.write(shapes)
+    assert "0 of 1 model planned" in markdown.render(load(store))
+    store.write(known)
+    text = markdown.render(load(store))
+    assert "1 of 1 model planned from shapes alone, 1 of them with seeded random values" in text

@@ -21,11 +21,14 @@ from proveout.report.cause.picture import picture
 from proveout.report.tables.trust import sentences
 from proveout.subject import Call
 from proveout.types import Comparison, Trust
+from proveout.words import counted
 
 ULP = torch.bfloat16
 """Differences are told in units of the format that the chip computes in."""
 EXPLAINED_FLOPS = 1e11
 """Above this no op is swapped: that takes some twenty calls in float32."""
+FEW_NUMBERS = 16
+"""An output of fewer is too few for a PCC to mean much."""
 MODES: tuple[Literal["fast", "faithful"], ...] = ("fast", "faithful")
 
 
@@ -47,6 +50,7 @@ def run(subject: Subject, files: Files) -> StageResult:
     if strange:
         findings.append(strange)
     findings += sentences(modes)
+    findings += _few_numbers(subject)
     why = _why(subject, files)
     findings += [sentence for graph in why for sentence in graph["said"]]
     if accuracy:
@@ -74,6 +78,16 @@ def run(subject: Subject, files: Files) -> StageResult:
             "why": why,
         },
     )  # fmt: skip
+
+
+def _few_numbers(subject: Subject) -> list[str]:
+    """Outputs so small that a PCC says little of them: that of two numbers is 1 or -1, whatever they are."""
+    sizes = [(name, v.numel()) for name, v in leaves(subject.eager(subject.call)) if isinstance(v, torch.Tensor)]
+    return [
+        f"{name} has {counted(size, 'number')}: a PCC of so few says little. Bring up what comes before it as well"
+        for name, size in sizes
+        if 0 < size < FEW_NUMBERS
+    ]
 
 
 def _why(subject: Subject, files: Files) -> list[dict[str, Any]]:

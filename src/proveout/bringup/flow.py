@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -10,49 +11,44 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from proveout import isolate
-from proveout.bringup import (
-    card,
-    decoder,
-    end_to_end,
-    graph,
-    missing,
-    modules,
-    op_tests,
-    optimise,
-    perf,
-    reference,
-    report,
-    summary,
-    trace,
-)
 from proveout.bringup.stage import BringupJob, Files, Folder, Stage, StageRecord, Status, key_of
-from proveout.bringup.subject import Subject
 from proveout.coding import from_json, to_json
 from proveout.errors import ProveoutError, unknown
 from proveout.folders import write_whole
+from proveout.sweep.tasks import libraries, wants_fresh
+from proveout.sweep.warm import WarmServer
+
+if TYPE_CHECKING:
+    from proveout.bringup.subject import Subject
 
 STAGES: tuple[Stage, ...] = (
-    Stage("card", "Model card", card.run),
-    Stage("reference", "Reference outputs", reference.run),
-    Stage("graph", "Graph", graph.run),
-    Stage("summary", "Summary", summary.run, ("graph",)),
-    Stage("op-tests", "Op tests", op_tests.run, ("graph",)),
-    Stage("missing", "Missing ops", missing.run, ("graph",)),
-    Stage("end-to-end", "End to end", end_to_end.run, ("card", "reference", "graph")),
-    Stage("optimise", "Optimise", optimise.run, ("card", "reference", "graph")),
-    Stage("modules", "Optimised ttnn model", modules.run, ("reference", "graph", "optimise")),
-    Stage("perf", "Perf sheet", perf.run, ("optimise",)),
-    Stage("trace", "Trace and queues", trace.run, ("modules", "optimise")),
-    Stage("decoder", "Decoder", decoder.run),
-    Stage("report", "Report", report.run, always=True),
+    Stage("card", "Model card", "card"),
+    Stage("reference", "Reference outputs", "reference"),
+    Stage("graph", "Graph", "graph"),
+    Stage("summary", "Summary", "summary", ("graph",)),
+    Stage("op-tests", "Op tests", "op_tests", ("graph",)),
+    Stage("missing", "Missing ops", "missing", ("graph",)),
+    Stage("end-to-end", "End to end", "end_to_end", ("card", "reference", "graph")),
+    Stage("optimise", "Optimise", "optimise", ("card", "reference", "graph")),
+    Stage("modules", "Optimised ttnn model", "modules", ("reference", "graph", "optimise")),
+    Stage("perf", "Perf sheet", "perf", ("optimise",)),
+    Stage("trace", "Trace and queues", "trace", ("modules", "optimise")),
+    Stage("decoder", "Decoder", "decoder"),
+    Stage("report", "Report", "report", always=True),
 )
 NUMBERS = {stage.name: number for number, stage in enumerate(STAGES, 1)}
+BESIDE = ("optimise", "modules", "perf", "trace")
+"""Stages that need nothing of those between the graph and them: they run beside these, on another core."""
+FEW_PARAMETERS = 500_000_000
+"""A model of more is not loaded twice at once."""
 RUNNING = ".running"
-"""Names the stage that a worker is in: what to blame where it dies."""
+"""With a stage's name behind it, says that a worker is in it: what to blame where the worker dies."""
 
 Tell = Callable[[StageRecord, bool], None]
 """Called with each stage's outcome, and whether it was there already."""
@@ -74,29 +70,78 @@ def with_needs(name: str) -> list[str]:
     return [stage.name for stage in STAGES if stage.name in needed]
 
 
-def bring_up(job: BringupJob, path: Path, only: str | None = None, timeout_s: float = 3600.0) -> list[StageRecord]:
-    """Run the stages in a process of their own; whatever happens there, every stage has its outcome and a report."""
-    folder = Folder(path)
+def warm_server(script: Path) -> WarmServer:
+    """For `bring_up`, and for the search for the script's models before it: imports are paid once."""
+    stages = [f"{__package__}.{stage.module}" for stage in STAGES]
+    tests = ["pytest"] if find_spec("pytest") else []
+    return WarmServer([*tests, *libraries([script]), *stages])
+
+
+def bring_up(
+    job: BringupJob,
+    path: Path,
+    only: str | None = None,
+    timeout_s: float = 3600.0,
+    server: WarmServer | None = None,
+) -> list[StageRecord]:
+    """Run the stages in processes of their own; whatever happens there, every stage has its outcome and a report."""
+    folder, until = Folder(path), time.monotonic() + timeout_s
     wanted = [*with_needs(only), STAGES[-1].name] if only else [stage.name for stage in STAGES]
-    running = path / RUNNING
-    running.unlink(missing_ok=True)
-    for _ in STAGES:  # a worker that dies is replaced by one that passes the stage by
-        request = {"job": to_json(job), "folder": str(path), "wanted": wanted}
-        outcome = isolate.run_python("proveout.bringup.flow", [], stdin=json.dumps(request), timeout_s=timeout_s)
-        if not running.exists():
-            break
-        stage = find_stage(running.read_text().strip())
+    for running in path.glob(f"{RUNNING}-*"):
         running.unlink()
-        lines = tuple(line for line in outcome.log.strip().splitlines()[-3:] if line.strip())
-        folder.write(_failed(stage, f"the worker {outcome.story}", lines))
-        wanted.remove(stage.name)
+    script = Path(job.workload.script)
+    warm, fresh = server or warm_server(script), wants_fresh(script)
+
+    def work(names: Sequence[str], threads: int = 0) -> None:
+        """In one worker; one that dies is replaced by another, which passes the stage by."""
+        left = [name for name in names if name in wanted]
+        while left:
+            request = json.dumps({"job": to_json(job), "folder": str(path), "wanted": left, "threads": threads})
+            rest_s = max(1.0, until - time.monotonic())
+            outcome = warm.run("proveout.bringup.flow", [], stdin=request, timeout_s=rest_s, fresh=fresh)
+            died = next((name for name in left if (path / f"{RUNNING}-{name}").exists()), None)
+            if died is None:
+                return
+            (path / f"{RUNNING}-{died}").unlink()
+            lines = tuple(line for line in outcome.log.strip().splitlines()[-3:] if line.strip())
+            folder.write(_failed(find_stage(died), f"the worker {outcome.story}", lines))
+            left.remove(died)
+
+    try:
+        *most, last = (stage.name for stage in STAGES)
+        first = most[: NUMBERS["graph"]]
+        rest = [name for name in most if name not in first]
+        work(first)
+        if _fit_twice(job):
+            with ThreadPoolExecutor(2) as pool, contextlib.ExitStack() as until_done:
+                until_done.callback(warm.stop)  # Ctrl-C: nobody waits for the workers
+                groups = ([name for name in rest if (name in BESIDE) == beside] for beside in (False, True))
+                list(pool.map(lambda names: work(names, _half_of_the_cores()), groups))
+                until_done.pop_all()
+        else:
+            work(rest)
+        work([last])
+    finally:
+        warm.stop()
     return [kept for s in STAGES if (kept := folder.outcome(NUMBERS[s.name], s.name)) is not None]
+
+
+def _fit_twice(job: BringupJob) -> bool:
+    """Whether two workers may hold the model at once, and have a core each."""
+    return (job.workload.parameters or 0) < FEW_PARAMETERS and len(os.sched_getaffinity(0)) > 1
+
+
+def _half_of_the_cores() -> int:
+    """Threads for each of two workers: threads that wait for a core which the other has cost more than they bring."""
+    return max(1, len(os.sched_getaffinity(0)) // 2)
 
 
 def run_stages(
     job: BringupJob, folder: Folder, wanted: Sequence[Stage], tell: Tell = lambda outcome, old: None
 ) -> None:
     """Run stages in this process; those that are there already, made from the same, are left as they are."""
+    from proveout.bringup.subject import Subject  # brings torch with it, which the parent of the workers does not need
+
     subject = Subject(job, folder)
     done: dict[str, StageRecord] = {}
     code = _code()
@@ -116,7 +161,7 @@ def run_stages(
 def _run(subject: Subject, folder: Folder, stage: Stage, done: Mapping[str, StageRecord], key: str) -> StageRecord:
     number = NUMBERS[stage.name]
     lacking = [name for name in stage.needs if name not in done or not done[name].is_done]
-    running = folder.path / RUNNING
+    running = folder.path / f"{RUNNING}-{stage.name}"
     if lacking and not stage.always:
         outcome, data = _skipped(stage, lacking[0], done), None
     else:
@@ -185,10 +230,21 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+def _use(threads: int) -> None:
+    """Here, and in the tests that are run from here."""
+    import torch
+
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    torch.set_num_threads(min(threads, torch.get_num_threads()))
+
+
 def main() -> None:
     """The worker's side of `bring_up`: what is asked on stdin, the outcomes in the folder."""
     _end_with_parent()
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # of the tests that are run, nothing stays
     request = json.loads(sys.stdin.read())
+    if request["threads"]:
+        _use(request["threads"])
     job, folder = from_json(BringupJob, request["job"]), Folder(Path(request["folder"]))
     run_stages(job, folder, [find_stage(name) for name in request["wanted"]])
 

@@ -11,8 +11,8 @@ import shlex
 import sys
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,14 @@ import torch
 from safetensors.torch import save_file
 from torch.utils._pytree import tree_leaves
 
-from proveout import isolate, ttnn
+from proveout import isolate
 from proveout.bringup.code import Graph, Written, needs_given, write_graph
+from proveout.bringup.exactness import Tested, measure, own_thresholds, sentence
 from proveout.bringup.modules_text import COMPUTE, HEAD, MEMORIES, OUTPUTS, TAIL, TESTS
 from proveout.bringup.stage import Files, StageResult
 from proveout.bringup.subject import Run, Subject
-from proveout.bringup.testing import run_tests, written_module
+from proveout.bringup.testing import run_tests
 from proveout.bringup.tree import Visit
-from proveout.check.compare import compare
 from proveout.check.steps import exact_values
 from proveout.engine.compiled import undisturbed
 from proveout.errors import CompileError
@@ -43,36 +43,6 @@ MULTIPLIES: tuple[Kind, ...] = ("product", "convolution", "attention", "norm")
 ON_HOST = "Bring the ops of the stage 'missing' to the device: host ops in the midst of the model prevent one trace."
 AGREES = 2e-3
 """Relative L2 within which float32's value is taken to be the torch module's own output."""
-
-
-@dataclass(frozen=True)
-class Tested:
-    """One visit of a module: where it is in the written model, and the values that it takes and gives."""
-
-    graph: int
-    path: str
-    attribute: str
-    takes: tuple[str, ...]
-    gives: tuple[str, ...]
-    against: str
-
-
-@dataclass(frozen=True)
-class Exactness:
-    """One part's lowest PCC: on exact inputs, and on what the parts before it gave."""
-
-    attribute: str
-    alone: float | None
-    accumulated: float | None
-    against: str
-
-    def below(self, least: float) -> str:
-        paths = [
-            f"{how} {v:.5f}"
-            for how, v in (("alone", self.alone), ("accumulated", self.accumulated))
-            if v is not None and v < least
-        ]
-        return f"PCC {', '.join(paths)} below {least} when written" if paths else ""
 
 
 def run(subject: Subject, files: Files) -> StageResult:
@@ -101,9 +71,11 @@ def run(subject: Subject, files: Files) -> StageResult:
     tested, values = _tested(subject, runs, graphs, [root for _, root in roots], written)
     save_file({k: v.detach().clone().contiguous() for k, v in values.items()}, files.path("tests/modules.safetensors"))
     least = subject.bringup.settings.pcc
-    exactness = _measure(path, tested, values, graphs)
-    off = {e.attribute: why for e in exactness if (why := e.below(least))}
-    rows = "\n".join(_row(t, graphs, off.get(t.attribute)) for t in tested)
+    exactness = measure(path, tested, values, graphs)
+    low = {e.attribute: why for e in exactness if (why := e.below(least))}
+    own_least = own_thresholds(subject, settings, exactness, least)
+    off = {attribute: why for attribute, why in low.items() if attribute not in own_least}
+    rows = "\n".join(_row(t, graphs, off.get(t.attribute), own_least.get(t.attribute)) for t in tested)
     test = files.path("tests/test_modules.py")
     test.write_text(TESTS.format(name=subject.bringup.workload.name, least=least, rows=rows, memories=MEMORIES))
     tests = run_tests(test, subject.bringup.tests)
@@ -115,6 +87,8 @@ def run(subject: Subject, files: Files) -> StageResult:
         f"module tests: {tests}",
         *(f"{path}: {why}" for path, why in list(off.items())[:5]),
     ]
+    if own_least:
+        findings.append(sentence(subject, exactness, own_least, least))
     if hosted:
         findings.append(f"{hosted} host ops and transfers are inside the model: it cannot be captured in one trace")
     wrong = bool(off) or tests.failed > 0 or (bool(tests.why) and subject.bringup.tests)
@@ -126,7 +100,7 @@ def run(subject: Subject, files: Files) -> StageResult:
         attention=wrong or bool(hosted),
         data={
             "classes": classes, "modules": len(tested), "tests": tests, "off_device": hosted, "runs_alone": own,
-            "exactness": exactness, "against_torch": sum(t.against == "torch" for t in tested),
+            "exactness": exactness, "own_least": own_least, "against_torch": sum(t.against == "torch" for t in tested),
         },
     )  # fmt: skip
 
@@ -315,67 +289,11 @@ def _agree(exact: torch.Tensor, eager: torch.Tensor) -> bool:
     return bool(difference <= AGREES * eager.double().norm())
 
 
-def _measure(
-    path: Path, tested: list[Tested], values: Mapping[str, torch.Tensor], graphs: list[Graph]
-) -> list[Exactness]:
-    """Each part's PCC alone, and in a run of the whole, by the code that was written."""
-    with written_module(path) as model:
-        device, tensors = model.open_device(), model.load()
-        try:
-            built = [graph(device, tensors) for graph in model.GRAPHS]
-            seen: dict[int, list[torch.Tensor]] = {}
-            model.Module.tap = lambda part, results: seen.__setitem__(id(part), [_host(r).clone() for r in results])
-            for number, graph in enumerate(built):
-                graph(*model.inputs_of(number, tensors))
-            model.Module.tap = None
-            return [_exactness(one, built, model.part_of, seen, values, graphs, device) for one in tested]
-        finally:
-            ttnn.close_device(device)
-
-
-def _exactness(
-    one: Tested,
-    built: Sequence[Any],
-    part_of: Callable[[Any, str], Any],
-    seen: Mapping[int, list[torch.Tensor]],
-    values: Mapping[str, torch.Tensor],
-    graphs: Sequence[Graph],
-    device: Any,
-) -> Exactness:
-    part = part_of(built[one.graph], one.attribute)
-    specs = graphs[one.graph].program.specs
-    results = part(*(_send(values[f"{one.graph}:{n}"], specs[n], device) for n in one.takes))
-    alone = [_host(r) for r in (results if isinstance(results, tuple) else (results,))]
-    wanted = [values[f"{one.graph}:{n}"] for n in one.gives]
-    return Exactness(one.attribute, _lowest(alone, wanted), _lowest(seen[id(part)], wanted), one.against)
-
-
-def _send(tensor: torch.Tensor, spec: TensorSpec, device: Any) -> Any:
-    if spec.memory.buffer == "host" and spec.layout == "row_major":
-        return tensor
-    layout = ttnn.TILE_LAYOUT if spec.layout == "tile" else ttnn.ROW_MAJOR_LAYOUT
-    place = {"l1": ttnn.L1_MEMORY_CONFIG}.get(spec.memory.buffer, ttnn.DRAM_MEMORY_CONFIG)
-    return ttnn.from_torch(tensor, dtype=getattr(ttnn, spec.dtype), layout=layout, device=device, memory_config=place)
-
-
-def _host(result: Any) -> torch.Tensor:
-    return result if isinstance(result, torch.Tensor) else ttnn.to_torch(result)
-
-
-def _lowest(outputs: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> float | None:
-    """The lowest PCC over a part's results; of integers and constants, 1 where they agree and 0 where not."""
-    least: list[float] = []
-    for f, w in zip(outputs, wanted):
-        judged = compare(f.reshape(w.shape), w, name="", threshold=-1.0)
-        least.append(judged.pcc if judged.pcc is not None else float(judged.passed))
-    return min(least, default=None)
-
-
-def _row(tested: Tested, graphs: list[Graph], off: str | None) -> str:
+def _row(tested: Tested, graphs: list[Graph], off: str | None, own_least: float | None) -> str:
     program = graphs[tested.graph].program
     takes = ", ".join(_value(tested.graph, n, program) for n in tested.takes)
     gives = ", ".join(repr(f"{tested.graph}:{n}") for n in tested.gives)
-    known = f", {off!r}" if off else ""
+    known = f", {off!r}" if off else f", least={own_least}" if own_least is not None else ""
     return (
         f"    Tested({tested.graph}, {tested.attribute!r}, [{takes}],\n"
         f"           [{gives}], {tested.against!r}{known}),"

@@ -122,7 +122,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import ttnn_model  # noqa: E402
 
 LEAST = {least}
-"""Lowest PCC that passes."""
+"""Lowest PCC that passes: the model's."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +143,8 @@ class Tested:
     gives: list
     against: str
     off: str = ""
+    least: float = LEAST
+    """Another for a module that the formats of optimise.md bring below the model's; the whole model keeps that."""
 
 
 MODULES = [
@@ -181,7 +183,7 @@ def check(results, tested):
     for found, name in zip(results, tested.gives):
         wanted = VALUES[name]
         if wanted.is_floating_point():
-            assert pcc(found, wanted) >= LEAST, f"PCC {{pcc(found, wanted):.6f}}"
+            assert pcc(found, wanted) >= tested.least, f"PCC {{pcc(found, wanted):.6f}}"
         else:
             assert torch.equal(found.reshape(wanted.shape).to(wanted.dtype), wanted)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -90,11 +92,17 @@ class Stage:
 
     name: str
     title: str
-    run: Callable[[Subject, Files], StageResult]
+    module: str
+    """The file of this package whose `run` it is; imported when the stage runs, since it brings torch with it."""
     needs: tuple[str, ...] = ()
     """Stages whose files it reads."""
     always: bool = False
     """Whether it runs whatever became of the stages before it, and again whenever one of them changed."""
+
+    @functools.cached_property
+    def run(self) -> Callable[[Subject, Files], StageResult]:
+        run: Callable[[Subject, Files], StageResult] = import_module(f"{__package__}.{self.module}").run
+        return run
 
 
 class Folder:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import importlib.util
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proveout import isolate
+from proveout.sweep.warm import WarmServer
 
 TIMEOUT_S = 900.0
 WRITTEN = ("ttnn_model", "ttnn_trace")
@@ -66,6 +67,14 @@ def written_module(path: Path, beside: Path | None = None) -> Iterator[Any]:
                 del sys.modules[one]
 
 
+@functools.cache
+def _server() -> WarmServer:
+    """Imports once for all tests of this process; of what it imports, no bytecode is left beside the tests."""
+    server = WarmServer(("pytest", "proveout.ttnn"))
+    atexit.register(server.stop)
+    return server
+
+
 def run_tests(path: Path, wanted: bool = True, beside: Path | None = None) -> TestRun:
     """The tests of one file. Nothing of the working folder's own configuration is read; modules that the tests need and
     that are not written with them lie `beside`."""
@@ -85,10 +94,9 @@ def run_tests(path: Path, wanted: bool = True, beside: Path | None = None) -> Te
         "-W",
         "ignore",
     ]
-    environment = {"PYTHONDONTWRITEBYTECODE": "1"}
     if beside is not None:
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(beside), os.environ.get("PYTHONPATH", ""))))
-    outcome = isolate.run_python("pytest", [*options, str(path)], timeout_s=TIMEOUT_S, environment=environment)
+        options += ["-o", f"pythonpath={beside}"]
+    outcome = _server().run("pytest", [*options, str(path)], timeout_s=TIMEOUT_S)
     counts = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|xfailed|error)", outcome.log)}
     failed = counts.get("failed", 0) + counts.get("error", 0)
     failure = re.search(r"^FAILED \S*?::(.*)$", outcome.log, re.MULTILINE)

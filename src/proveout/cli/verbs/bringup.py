@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +20,8 @@ from proveout.coding import read_json, to_json
 from proveout.devices.registry import find, settings_for
 from proveout.errors import ScriptError, UsageError
 from proveout.folders import file_name
+from proveout.isolate import Runner
+from proveout.sweep.tasks import wants_fresh
 from proveout.types import Workload
 
 if TYPE_CHECKING:
@@ -77,12 +81,17 @@ def verb(
     if stage is not None:
         bringup.find_stage(stage)
     arguments = f"{script_args} --small".strip() if small else script_args
-    workload = _workload(script, search_dir or [], arguments, timeout)
-    folder = (output or Path("bringup") / file_name(workload.name)).absolute()
-    check_folder(folder)
-    job = bringup.BringupJob(workload, info.name, settings_for(device, {"pcc": pcc}), float64, not no_tests)
-    with _Telling(job, folder, len(bringup.STAGES), bringup.MARKS):
-        outcomes = bringup.bring_up(job, folder, stage, timeout)
+    path, selectors = _script(script, search_dir or [])
+    with contextlib.ExitStack() as until_done:
+        server = bringup.warm_server(path)
+        until_done.callback(server.stop)
+        run = functools.partial(server.run, fresh=wants_fresh(path))
+        workload = _workload(path, selectors, arguments, timeout, run)
+        folder = (output or Path("bringup") / file_name(workload.name)).absolute()
+        check_folder(folder)
+        job = bringup.BringupJob(workload, info.name, settings_for(device, {"pcc": pcc}), float64, not no_tests)
+        with _Telling(job, folder, len(bringup.STAGES), bringup.MARKS):
+            outcomes = bringup.bring_up(job, folder, stage, timeout, server)
     failed = sum(outcome.status == "failed" for outcome in outcomes)
     if as_json:
         read = bringup.Folder(folder)
@@ -94,13 +103,18 @@ def verb(
     return 1 if failed else 0
 
 
-def _workload(script: str, search_dirs: list[str], script_args: str, timeout_s: float) -> Workload:
-    """The one model that is meant."""
+def _script(script: str, search_dirs: list[str]) -> tuple[Path, Sequence[str]]:
+    """The one script that is meant, and which of its models."""
     ((path, selectors), *others) = resolve([script], search_dirs, False)
     if others:
-        raise UsageError(f"bring-up takes one script; {script!r} means {1 + len(others)}.")
+        raise UsageError(f"bring-up takes one script, and {script!r} holds {1 + len(others)}. Name one of them.")
+    return path, selectors
+
+
+def _workload(path: Path, selectors: Sequence[str], script_args: str, timeout_s: float, run: Runner) -> Workload:
+    """The one model that is meant."""
     note(f"looking for models in {path.name}")
-    discovery = discover(path, script_args=script_args, timeout_s=timeout_s)
+    discovery = discover(path, script_args=script_args, timeout_s=timeout_s, run=run)
     workloads = [w for w in discovery.workloads if not selectors or w.selector in selectors]
     if not workloads:
         raise ScriptError(discovery.error or f"{path.name} has no model {', '.join(selectors)}.")

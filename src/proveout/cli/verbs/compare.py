@@ -69,8 +69,9 @@ def verb(
       proveout compare "Net b8 n1 w1" "Net b8 n1 w2"
 
     \b
-    Exit codes: 0 passed, or compared without a gate; 1 B is slower, or a run failed; 2 usage; 3 environment;
-    4 undecided: neither "slower" nor "within the allowance" is shown.
+    Exit codes: 0 passed, or compared without a gate; 1 B is slower, or a run
+    failed; 2 usage; 3 environment; 4 undecided: neither "slower" nor "within
+    the allowance" is shown.
     """
     allowed = None if gate is None else share(gate)
     request = Request(

@@ -36,7 +36,7 @@ def verb(request: Request, dry_run: DryRun = False, output: Output = None, dump:
       proveout compile --dry-run linear.py --search-dir selftest
       proveout compile linear.py --search-dir selftest -o programs
       proveout compile --dry-run linear.py --search-dir selftest --dump passes
-      proveout compile --dry-run --all --weights meta --jobs 2 --cache-dir true-size   every model at its true size
+      proveout compile --dry-run --all --weights meta      all at their true size
     """
     results = run(request, ("compile",) if dry_run else ("compile", "run"), output, dump)
     code = present(

@@ -136,7 +136,8 @@ def verb(
       proveout load qwen3_0_6b --device sim --slots 32 --rate 2 --slo ttft=2s,tpot=200ms
 
     \b
-    Exit codes: 0 every request was answered; 1 some were not; 2 usage; 3 nothing answers there.
+    Exit codes: 0 every request was answered; 1 some were not; 2 usage;
+    3 nothing answers there.
     """
     if arrivals not in ("poisson", "constant"):
         raise UsageError(f"--arrivals {arrivals}: choose poisson or constant.")

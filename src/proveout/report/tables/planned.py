@@ -49,11 +49,22 @@ COLUMNS = {
 
 
 def parted(report: Report) -> tuple[Report, Report]:
-    """The Records of models that were planned without values, and the others."""
+    """The models that were planned at their true size and not run, and the other Records. A model that shapes alone
+    could not plan, and values could, is one row."""
     pairs = list(zip(report.records, report.rows, strict=True))
-    planned, ran = ([p for p in pairs if (p[0].job.workload.weights == META) == meta] for meta in (True, False))
+    planned, ran = ([pair for pair in pairs if _is_planned(pair[0]) == wanted] for wanted in (True, False))
+    by_values = {_who(r) for r, _ in planned if r.status == "passed" and r.job.workload.weights != META}
+    planned = [(r, f) for r, f in planned if r.status == "passed" or _who(r) not in by_values]
     first, second = (Report(tuple(r for r, _ in some), tuple(f for _, f in some)) for some in (planned, ran))
     return first, replace(second, unreadable=report.unreadable)
+
+
+def _is_planned(record: Record) -> bool:
+    return record.job.do == ("compile",) and "--small" not in record.job.workload.script_args.split()
+
+
+def _who(record: Record) -> tuple[str, str, str]:
+    return record.job.workload.script, record.job.workload.script_args, record.job.device
 
 
 def glance(report: Report) -> list[str]:
@@ -113,11 +124,13 @@ def models(report: Report) -> list[str]:
 def _sentence(report: Report) -> str:
     if not report.rows:
         return "None yet. Run: `proveout compile --dry-run --all --weights meta`"
-    done = sum(flat.status == "passed" for flat in report.rows)
+    done = [r for r in report.records if r.status == "passed"]
+    values = sum(r.job.workload.weights != META for r in done)
+    how = f", {values} of them with seeded random values since shapes alone do not tell their graphs" if values else ""
     return (
-        f"{done} of {counted(len(report.rows), 'model')} planned from shapes alone ({different(report):,} different "
-        "results; `proveout compile --dry-run --weights meta`): no weight was loaded and nothing was run, so nothing "
-        "here is checked or measured. All figures are modelled or counted."
+        f"{len(done)} of {counted(len(report.rows), 'model')} planned from shapes alone{how} ({different(report):,} "
+        "different results; `proveout compile --dry-run --weights meta`): no trained weight was loaded and nothing was "
+        "run, so nothing here is checked or measured. All figures are modelled or counted."
     )
 
 
