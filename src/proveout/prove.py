@@ -74,7 +74,7 @@ def prove_here(job: Job, live: LiveModel | None = None, wanted: Any = None, watc
     except Exception as error:
         traceback.print_exc()
         first = (str(error).strip().splitlines() or [""])[0]
-        if job.workload.weights == META and isinstance(error, NotImplementedError):
+        if job.workload.weights == META and isinstance(error, (NotImplementedError, RuntimeError)) and "meta" in first:
             return settle(failed(job, "capture", f"{NEEDS_VALUES} ({first.partition(',')[0][:120]})"))
         failure = "memory" if failure_of(error) == "memory" else FAILURE_OF_STAGE.get(stage, "internal")
         return settle(failed(job, failure, f"{stage}: {type(error).__name__}: {first}{_blame(error)}"))
