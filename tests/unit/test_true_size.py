@@ -13,6 +13,7 @@ from proveout.prove import prove_here
 from proveout.report.tables import html, markdown, planned, terminal
 from proveout.report.tables.readme import fill
 from proveout.report.tables.rows import load
+from proveout.stages import STAGES
 from proveout.store import Store
 from proveout.types import META, Job, Record, Settings
 
@@ -136,3 +137,14 @@ def test_a_model_that_needs_values_says_so_and_is_one_row_once_it_has_them(tmp_p
     store.write(known)
     text = markdown.render(load(store))
     assert "1 of 1 model planned: 0 from shapes alone, 1 with seeded random values" in text
+
+
+def test_a_failure_that_dynamo_wraps_is_told_by_its_cause(tmp_path, monkeypatch):
+    class Wrapped(Exception):
+        inner_exception = ValueError("the wall is wet\nand more")
+
+    def fail(subject, record):
+        raise Wrapped("backend='proveout on sim:n150' raised:\nValueError")
+
+    monkeypatch.setitem(STAGES, "compile", fail)
+    assert record_of(tmp_path, "").reason == "compile: ValueError: the wall is wet"
