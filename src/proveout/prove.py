@@ -73,11 +73,12 @@ def prove_here(job: Job, live: LiveModel | None = None, wanted: Any = None, watc
         return settle(failed(job, error.failure, str(error) + _blame(error)))
     except Exception as error:
         traceback.print_exc()
-        first = (str(error).strip().splitlines() or [""])[0]
-        if job.workload.weights == META and isinstance(error, NotImplementedError):
+        cause = getattr(error, "inner_exception", None) or error  # Dynamo's own sentence only says that there is one
+        first = (str(cause).strip().splitlines() or [""])[0]
+        if job.workload.weights == META and isinstance(cause, (NotImplementedError, RuntimeError)) and "meta" in first:
             return settle(failed(job, "capture", f"{NEEDS_VALUES} ({first.partition(',')[0][:120]})"))
         failure = "memory" if failure_of(error) == "memory" else FAILURE_OF_STAGE.get(stage, "internal")
-        return settle(failed(job, failure, f"{stage}: {type(error).__name__}: {first}{_blame(error)}"))
+        return settle(failed(job, failure, f"{stage}: {type(cause).__name__}: {first}{_blame(error)}"))
 
 
 def prove_named(model: Named, job_of: Callable[[Workload], Job], timeout_s: float) -> list[Record]:

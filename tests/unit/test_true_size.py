@@ -13,6 +13,7 @@ from proveout.prove import prove_here
 from proveout.report.tables import html, markdown, planned, terminal
 from proveout.report.tables.readme import fill
 from proveout.report.tables.rows import load
+from proveout.stages import STAGES
 from proveout.store import Store
 from proveout.types import META, Job, Record, Settings
 
@@ -100,7 +101,7 @@ def test_the_glance_of_true_sizes_counts_by_corpus_and_says_what_failed(tmp_path
     store.write(dataclasses.replace(shapes, job=dataclasses.replace(shapes.job, workload=twin)))
     store.write(Record(dataclasses.replace(shapes.job, workload=broken), "failed", "it asks for numbers"))
     text = fill("<!-- proveout:planned -->\n<!-- /proveout:planned -->", load(store), "")
-    assert "2 of 3 models planned from shapes alone (2 different results;" in text
+    assert "2 of 3 models planned: 2 from shapes alone (2 different results;" in text
     line = next(line for line in text.splitlines() if line.startswith(f"| {tmp_path.name} "))
     cells = dict(zip(planned.GLANCE_COLUMNS, (cell.strip() for cell in line.strip("|").split("|"))))
     expected = {"models": "3", "distinct": "2", "planned": "2", "failed": "1", "failed as expected": "0", "fit": "2"}
@@ -135,4 +136,15 @@ def test_a_model_that_needs_values_says_so_and_is_one_row_once_it_has_them(tmp_p
     assert "0 of 1 model planned" in markdown.render(load(store))
     store.write(known)
     text = markdown.render(load(store))
-    assert "1 of 1 model planned from shapes alone, 1 of them with seeded random values" in text
+    assert "1 of 1 model planned: 0 from shapes alone, 1 with seeded random values" in text
+
+
+def test_a_failure_that_dynamo_wraps_is_told_by_its_cause(tmp_path, monkeypatch):
+    class Wrapped(Exception):
+        inner_exception = ValueError("the wall is wet\nand more")
+
+    def fail(subject, record):
+        raise Wrapped("backend='proveout on sim:n150' raised:\nValueError")
+
+    monkeypatch.setitem(STAGES, "compile", fail)
+    assert record_of(tmp_path, "").reason == "compile: ValueError: the wall is wet"

@@ -20,7 +20,7 @@ GLANCE_COLUMNS = {
     "device": "The modelled chip.",
     "models": "Rows of the table of models at their true size.",
     "distinct": "Different results: rows whose models compile to the same Programs count once.",
-    "planned": "Compiled and planned from shapes alone.",
+    "planned": "Compiled and planned, not run.",
     "failed": "Those that were not; the table of models has the reason of each.",
     "failed as expected": "Scripts labelled `expect::fail` that failed.",
     "fit": "Planned models that the chip's memories hold.",
@@ -96,7 +96,7 @@ def _cells(pairs: list[tuple[Record, Row]]) -> list[str]:
     counts = (len(rows), distinct, len(done), failed, expected, fit)
     transfers = [flat.transfers for flat in done if flat.transfers is not None]
     weights = max((flat.weight_bytes or 0 for flat in done), default=None)
-    middle = number(median(transfers)) or "0" if transfers else ""
+    middle = f"{median(transfers):g}" if transfers else ""
     return [*(count(n) or "0" for n in counts), share, middle, _megabytes(weights), span]
 
 
@@ -126,11 +126,12 @@ def _sentence(report: Report) -> str:
         return "None yet. Run: `proveout compile --dry-run --all --weights meta`"
     done = [r for r in report.records if r.status == "passed"]
     values = sum(r.job.workload.weights != META for r in done)
-    how = f", {values} of them with seeded random values since shapes alone do not tell their graphs" if values else ""
+    shapes = f"{len(done) - values} from shapes alone"
+    how = f"{shapes}, {values} with seeded random values, which their graphs depend on" if values else shapes
     return (
-        f"{len(done)} of {counted(len(report.rows), 'model')} planned from shapes alone{how} ({different(report):,} "
-        "different results; `proveout compile --dry-run --weights meta`): no trained weight was loaded and nothing was "
-        "run, so nothing here is checked or measured. All figures are modelled or counted."
+        f"{len(done)} of {counted(len(report.rows), 'model')} planned: {how} ({different(report):,} different results; "
+        "`proveout compile --dry-run --weights meta`). No trained weight was loaded and nothing was run: nothing here "
+        "is checked or measured. All figures are modelled or counted."
     )
 
 
