@@ -143,9 +143,7 @@ def kind(program: str) -> str:
     folder, name = program.split("/")[0], program.split("/")[-1]
     if folder.startswith(("samples", "aten")):
         return "op samples"
-    if not (name.endswith("-decode") or "-prefill-" in name):
-        return "models"
-    return "decoders, paged" if "-paged-" in name else "decoders, static"
+    return "decoders" if name.endswith("-decode") or "-prefill-" in name else "models"
 
 
 def main() -> None:

@@ -181,12 +181,17 @@ def attention_softmax(
     return call("ttnn.softmax", tensor, dim=-1, **rest)  # type: ignore[no-any-return]
 
 
-@serves("ttnn.experimental.paged_update_cache")
-def paged_update_cache(cache_tensor: Tensor, **rest: Any) -> Tensor:
-    """Writes into the cache where it lies."""
-    return run(
-        "ttnn.experimental.paged_update_cache", {"cache_tensor": cache_tensor, **rest, "output_tensor": cache_tensor}
-    )  # type: ignore[no-any-return]
+def _cached(name: str) -> Callable[..., Tensor]:
+    """A call that writes into the cache where it lies."""
+
+    def write(cache_tensor: Tensor, **rest: Any) -> Tensor:
+        return run(name, {"cache_tensor": cache_tensor, **rest, "output_tensor": cache_tensor})  # type: ignore[no-any-return]
+
+    return write
+
+
+for _name in ("ttnn.experimental.paged_fill_cache", "ttnn.experimental.paged_update_cache"):
+    serves(_name)(_cached(_name))
 
 
 @serves("ttnn.group_norm")
