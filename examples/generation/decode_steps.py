@@ -20,10 +20,14 @@ KEPT = HERE / "decode_steps.json"
 LENGTH = 256
 """Positions of the cache: a prompt of 128 and as many tokens again, as in the published runs."""
 RECIPES = {
-    "bfp4 MLP + bfp8 attention": {"*self_attn": "bfloat8_b", "*mlp": "bfloat4_b"},
-    "bfp8 MLP + bf16 attention": {"*self_attn": "bfloat16", "*mlp": "bfloat8_b"},
+    "8-bit weights, gate and up in 4": {
+        "*gate_proj": "bfloat4_b",
+        "*up_proj": "bfloat4_b",
+        "*gate_up_proj": "bfloat4_b",
+    },
+    "8-bit weights": {},
 }
-"""What the published runs call their formats, as settings; what is neither (the head) is bfloat8_b."""
+"""What the published runs call their formats, as settings; what is not named is bfloat8_b."""
 LLAMA = {"vocab_size": 128256, "rope_theta": 500000.0, "max_position_embeddings": 8192, "rms_norm_eps": 1e-5}
 SIZES: dict[str, dict[str, Any]] = {
     "llama-3.2-1b": {**LLAMA, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
@@ -35,7 +39,11 @@ SIZES: dict[str, dict[str, Any]] = {
     "mistral-7b": {"vocab_size": 32768, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
                    "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "rope_theta": 1e6,
                    "max_position_embeddings": 32768, "sliding_window": None},
+    "phi-3.5-mini": {"vocab_size": 32064, "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 32,
+                     "num_attention_heads": 32, "num_key_value_heads": 32, "max_position_embeddings": 4096},
 }  # fmt: skip
+CLASSES = {"llama": "Llama", "mistral": "Mistral", "phi": "Phi3"}
+"""Of transformers, by the beginning of a model's name."""
 
 
 def main(arguments: list[str]) -> int:
@@ -55,16 +63,15 @@ def published() -> list[dict[str, str]]:
 
 def planned(row: dict[str, str]) -> dict[str, Any]:
     import torch
-    from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
+    import transformers
 
     from proveout.generation import Generator
     from proveout.kernels.cost import step_times
     from proveout.types import Settings
 
     name = row["model"].partition(",")[0]
-    config, model = (
-        (MistralConfig, MistralForCausalLM) if name.startswith("mistral") else (LlamaConfig, LlamaForCausalLM)
-    )
+    family = CLASSES[name.partition("-")[0]]
+    config, model = getattr(transformers, f"{family}Config"), getattr(transformers, f"{family}ForCausalLM")
     settings = Settings.of(
         {"precision": "bfloat16", "weights": "bfloat8_b", "overrides": RECIPES[row["config"]], "trace": True}
     )

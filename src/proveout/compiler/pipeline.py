@@ -20,7 +20,7 @@ from proveout.compiler.memory.evict import evict
 from proveout.compiler.memory.remedies import graph_remedies
 from proveout.compiler.memory.split import split
 from proveout.compiler.memory.too_large import too_large
-from proveout.compiler.parallel.choose import Built, ProgramPass, over_chips
+from proveout.compiler.parallel.choose import Built, ProgramPass, over_chips, over_heads
 from proveout.compiler.plan import Plan, make_plan
 from proveout.compiler.profile import Profile
 from proveout.compiler.program_passes import (
@@ -45,7 +45,6 @@ from proveout.compiler.program_passes import (
 )
 from proveout.compiler.sides import better_on_host
 from proveout.compiler.witness import Replay, Witness
-from proveout.errors import CompileError
 from proveout.kernels.table import infer
 from proveout.program import Program, Step, verify
 from proveout.reasons import Reason
@@ -104,22 +103,22 @@ def compile_graph(
         _build, weights=weights, state=state, profile=profile, settings=settings, chip=chip, name=name, stages=stages
     )
     several = chip is not None and chip.chips > 1 and profile.target == "ttnn"
-    if several and chip is not None and not state:
+    if several and chip is not None:
         with stage(stages, "chips"):
-            built, note = over_chips(gm, weights, chip, settings, partial(build, see=_unseen))
+            unseen = partial(build, see=_unseen)
+            built, note = (
+                over_heads(gm, weights, state, chip, settings, unseen)
+                if state
+                else over_chips(gm, weights, chip, settings, unseen)
+            )
         watch.see_all(built)
     else:
-        if several and settings.parallel in ("data", "tensor"):
-            raise CompileError(f"parallel={settings.parallel!r} cannot be had: {KEEPS_STATE}. Set parallel='auto'.")
-        built, note = build(gm, see=watch.see), KEEPS_STATE if several else ""
+        built, note = build(gm, see=watch.see), ""
     lowered, program = built.lowered, built.program
     counted = _counted(gm, lowered, removed, built.gone)
     coverage = Coverage(counted, program.num_transfers, num_graphs=1, parallel=(note,) if note else ())
     positions = lowered.input_positions, lowered.weight_positions
     return CompiledGraph(program, coverage, chip, settings, *positions, stages, _remedies(gm, weights, profile, state))
-
-
-KEEPS_STATE = "one chip: the graph writes to buffers, which stay on it between calls"
 
 
 class _Watch:

@@ -11,9 +11,10 @@ from torch.fx import GraphModule
 from proveout.compiler.lower import Lowered
 from proveout.compiler.parallel.batch import BatchSplit, split_batch
 from proveout.compiler.parallel.columns import Shares, split_columns
+from proveout.compiler.parallel.heads import HeadSplit, gathered, split_heads
 from proveout.compiler.parallel.spread import OUTPUT, NotSpread, Rows, spread
 from proveout.errors import CompileError
-from proveout.kernels.cost import memory_use
+from proveout.kernels.cost import memory_use, program_ns, step_times
 from proveout.program import Arg, Program
 from proveout.types import DeviceSpec, Settings
 
@@ -68,6 +69,58 @@ def over_chips(
     return whole, _one_chip(chip, f"{reason}; {columns}" if isinstance(columns, str) else reason)
 
 
+def over_heads(
+    gm: GraphModule,
+    weights: frozenset[int],
+    state: Mapping[int, int],
+    chip: DeviceSpec,
+    settings: Settings,
+    build: Build,
+) -> tuple[Built, str]:
+    """The same for a graph that writes to buffers, such as a cache: those stay on the chips, cut by heads.
+
+    Several chips are taken where they are modelled to be quicker, or where one is short.
+    """
+    if settings.parallel == "none":
+        return build(gm), _one_chip(chip, "parallel='none' asks for it")
+    if settings.parallel == "data":
+        raise CompileError(f"parallel='data' cannot be: {KEEPS_STATE}. Use parallel='auto'.")
+    heads = _by_heads(gm, weights, state, chip, build)
+    if settings.parallel == "tensor":
+        return _asked("tensor", heads, "Use parallel='auto'.")
+    whole = build(gm)
+    if isinstance(heads, str):
+        return whole, _one_chip(chip, heads)
+    if not _fits(whole, chip):
+        return heads if _fits(heads[0], chip) else (whole, _one_chip(chip, "several do not fit either"))
+    one, several = (_ns(built, chip, settings) for built in (whole, heads[0]))
+    if several < one and _fits(heads[0], chip):
+        return heads
+    reason = f"{heads[1]} would take {several / 1e6:.3g} ms a call in place of {one / 1e6:.3g} (modelled)"
+    return whole, _one_chip(chip, reason)
+
+
+KEEPS_STATE = "the graph writes to buffers, which stay on the chips between calls"
+
+
+def _ns(built: Built, chip: DeviceSpec, settings: Settings) -> int:
+    return program_ns(step_times(built.program, chip, settings), settings)
+
+
+def _by_heads(
+    gm: GraphModule, weights: frozenset[int], state: Mapping[int, int], chip: DeviceSpec, build: Build
+) -> tuple[Built, str] | str:
+    split = split_heads(gm, weights, state, chip.chips)
+    if isinstance(split, str):
+        return split
+    built = build(split.graph)
+    rows = replace(_rows(split, built.lowered), cut=split.cut)
+    try:
+        return _spread(replace(built, program=gathered(built.program, split)), chip, rows), str(split)
+    except NotSpread as error:
+        return str(error)
+
+
 def _asked(way: str, built: tuple[Built, str] | str, advice: str) -> tuple[Built, str]:
     if isinstance(built, str):
         raise CompileError(f"parallel={way!r} cannot be: {built}. {advice}")
@@ -115,7 +168,7 @@ def _spread(built: Built, chip: DeviceSpec, rows: Rows) -> Built:
     return replace(built, program=program, history=(*built.history, ("spread", program)))
 
 
-def _rows(split: BatchSplit, lowered: Lowered) -> Rows:
+def _rows(split: BatchSplit | HeadSplit, lowered: Lowered) -> Rows:
     """The proof about nodes, said of the Program's values."""
     rows = {name: [split.splits[n][i] for n, i in holders] for name, holders in lowered.holds.items()}
     splits = {name: dims[0] for name, dims in rows.items()}
@@ -127,7 +180,7 @@ def _rows(split: BatchSplit, lowered: Lowered) -> Rows:
     return Rows(split.batch, split.share, splits, wanted, sizes)
 
 
-def _wanted(split: BatchSplit, holders: Mapping[str, int]) -> dict[str, int | None]:
+def _wanted(split: BatchSplit | HeadSplit, holders: Mapping[str, int]) -> dict[str, int | None]:
     """For each node that takes one of these results, how that one is cut."""
     taken: dict[str, set[int | None]] = {}
     for node in split.graph.graph.nodes:

@@ -34,6 +34,8 @@ class Rows:
     of them each node takes, by value and node."""
     host_sizes: Mapping[str, Mapping[str, Arg]] = field(default_factory=dict)
     """By node: the arguments that count rows, for all of them together, as a Step on the host does."""
+    cut: frozenset[str] = frozenset()
+    """Weights that are whole on the host, and of which each chip gets its share."""
 
 
 def spread(program: Program, chips: int, rows: Rows) -> Program:
@@ -59,7 +61,9 @@ class _Spreader:
             if split is not None:
                 self._pad(name, split)
         for name in self.given:
-            self.splits[name] = self.rows.splits.get(name)
+            self.splits[name] = split = self.rows.splits.get(name)
+            if name in self.rows.cut and split is not None:
+                self.specs[name] = self._grown(self.specs[name], split)
         for step in self.source.setup:
             self._step(step)
         self.steps = self.body
@@ -80,7 +84,7 @@ class _Spreader:
         if step.kernel == FROM_TORCH:
             (name,) = step.uses
             mapper = step.attr("mesh_mapper") or REPLICATE
-            if self._split(name) is not None and name not in self.given:
+            if self._split(name) is not None and (name not in self.given or name in self.rows.cut):
                 mapper = shard_along(self._split(name) or 0)
                 name = self.whole.get(name, name)
             attrs = {**dict(step.attrs), "tensor": Ref(name), "mesh_mapper": mapper}
@@ -146,7 +150,7 @@ class _Spreader:
             split = self.rows.wanted[name][consumer]
         if split != piece and piece is not None:
             raise NotSpread(f"%{name} holds the batch in several dimensions")
-        if split is not None and (piece is None or name in self.given):
+        if split is not None and (piece is None or name in self.given - self.rows.cut):
             return self._repeated(name, split), split
         return self.whole.get(name, name), split
 
