@@ -29,19 +29,19 @@ WORSE, NOISE = 1.25, 1e-5
 """How much further counts; a distance that small, of the result's mean size, does not."""
 
 KNOWN = {
-    "nn.functional.scaled_dot_product_attention": "its form without heads is products and a softmax, each rounded",
-    "nn.functional.rms_norm": "over several dimensions it is pow, mean and rsqrt, each rounded",
-    "nn.functional.conv_transpose1d": "the products of its slices are rounded before they are added",
-    "nn.functional.conv_transpose3d": "the products of its slices are rounded before they are added",
-    "normal": "a product and a sum, each rounded",
-    "renorm": "a norm, a division and a product, each rounded",
+    "nn.functional.scaled_dot_product_attention": "with dropout, as in training, it is products and a softmax, each "
+    "rounded; without heads its weights are rounded, as with them, and eager's are not",
+    "nn.functional.rms_norm": "its samples give the weight with the call, and an epsilon below 0: no kernel has those",
 }
+
+DRAWN = {"normal"}
+"""In float64 eager draws other random numbers than in float32 and bfloat16: there is no exact result to be near to."""
 
 
 def operators() -> list[opinfo.Any]:
     both = (torch.float32, torch.bfloat16)
     taken = [op for op in op_db if all(dtype in op.supported_dtypes("cpu") for dtype in both)]
-    return [op for op in taken if opinfo._name(op) not in opinfo.UNINITIALISED]
+    return [op for op in taken if opinfo._name(op) not in opinfo.UNINITIALISED | DRAWN]
 
 
 def further_than_eager(op, limit):

@@ -31,6 +31,14 @@ OPS = {
     "softmax": (lambda x: x.softmax(-1), (8, 300)),
     "mean": (lambda x: x.mean(-1), (64, 300)),
     "attention": (lambda x: F.scaled_dot_product_attention(x, x, x), (1, 2, 20, 32)),
+    "attention without heads": (lambda x: F.scaled_dot_product_attention(x, 4 * x, x, is_causal=True), (3, 20, 24)),
+    "attention to longer values": (
+        lambda x: F.scaled_dot_product_attention(x, 4 * x, x.repeat(1, 1, 1, 2)),
+        (1, 2, 9, 32),
+    ),
+    "rms_norm over two dimensions": (lambda x: F.rms_norm(x, (20, 30)), (8, 20, 30)),
+    "renorm": (lambda x: x.renorm(2, 0, 3.0), (8, 40)),
+    "conv_transpose1d in groups": (lambda x: F.conv_transpose1d(x, x[:, :2, :5], groups=2, stride=2), (8, 8, 20)),
 }
 
 

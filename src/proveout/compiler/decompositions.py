@@ -4,6 +4,7 @@ those whose decomposition does not compute what the op itself computes; and our 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 from torch._C import DispatchKey
 from torch._decomp import core_aten_decompositions
+from torch.nn import functional as F
 from torch.utils._python_dispatch import _disable_current_modes
 
 from proveout.ops.table import ops
@@ -56,7 +58,8 @@ def _name(op: Any) -> str:
 def kept_whole() -> Iterator[None]:
     """Trace inside: a few composite ops (interpolation) PyTorch takes apart in Python whatever the table says.
 
-    Those of them that have rows lose their Python rules for as long as the trace lasts, and dispatch as in eager.
+    Those of them that have rows lose their Python rules for as long as the trace lasts, and dispatch as in eager; those
+    of `OUR_COMPOSITES` have ours.
     """
     removed = []
     for overload in map(_overload, ops()):
@@ -64,9 +67,15 @@ def kept_whole() -> Iterator[None]:
             if key in overload.py_kernels:
                 removed.append((overload, key, overload.py_kernels.pop(key)))
                 overload._dispatch_cache.clear()
+    for overload, rule in OUR_COMPOSITES.items():
+        overload.py_kernels[DispatchKey.CompositeImplicitAutograd] = rule
+        overload._dispatch_cache.clear()
     try:
         yield
     finally:
+        for overload in OUR_COMPOSITES:
+            overload.py_kernels.pop(DispatchKey.CompositeImplicitAutograd, None)
+            overload._dispatch_cache.clear()
         for overload, key, rule in removed:
             overload.py_kernels[key] = rule
             overload._dispatch_cache.clear()
@@ -109,5 +118,74 @@ def _rounded(number: float, dtype: torch.dtype) -> float:
     with _disable_current_modes():
         return torch.tensor(number, dtype=dtype).item()
 
+
+def attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    """Without heads, or with other values than keys in size: PyTorch writes it out, for bfloat16 all in float32. With
+    heads it is one op, which is float32 inside under every precision; zeros on a row change no score."""
+    whole = aten.scaled_dot_product_attention.default
+    options: dict[str, Any] = {"scale": scale, "enable_gqa": enable_gqa}
+    operands = (query, key, value)
+    if dropout_p or (enable_gqa and query.dim() != 4) or not _may_have_heads(query, key, value, attn_mask):
+        return _as_pytorch(whole, *operands, attn_mask, dropout_p, is_causal, **options)
+    options["scale"] = query.shape[-1] ** -0.5 if scale is None else scale
+    depth = max(t.shape[-1] for t in operands)
+    q, k, v = (t if t.shape[-1] == depth else F.pad(t, (0, depth - t.shape[-1])) for t in operands)
+    lead = torch.broadcast_shapes(*(t.shape[:-2] for t in operands))
+    if query.dim() != 4:
+        q, k, v = (_as_heads(t, lead) for t in (q, k, v))
+        attn_mask = _as_heads(attn_mask, lead) if attn_mask is not None and attn_mask.dim() > 2 else attn_mask
+    out = whole(q, k, v, attn_mask, 0.0, is_causal, **options)[..., : value.shape[-1]]
+    return out if query.dim() == 4 else out.reshape(*lead, *out.shape[-2:])
+
+
+def _may_have_heads(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None) -> bool:
+    """Whether PyTorch would write it out, and would not if all leading dimensions were one batch's heads."""
+    operands = (q, k, v)
+    if min(t.dim() for t in operands) < 2 or any(t.is_cuda or t.numel() == 0 for t in operands):
+        return False
+    if q.shape[-1] != k.shape[-1] or (q.dim() == 4 and v.shape[-1] == q.shape[-1]):
+        return False
+    lead = torch.broadcast_shapes(*(t.shape[:-2] for t in operands))
+    return mask is None or torch.broadcast_shapes(lead, mask.shape[:-2]) == lead
+
+
+def _as_heads(x: torch.Tensor, lead: torch.Size) -> torch.Tensor:
+    return x.expand(*lead, *x.shape[-2:]).reshape(1, -1, *x.shape[-2:])
+
+
+def rms_norm(
+    input: torch.Tensor, normalized_shape: list[int], weight: torch.Tensor | None = None, eps: float | None = None
+) -> torch.Tensor:
+    """Several dimensions as one row, so that all of it can be one kernel, float32 inside as eager's is."""
+    whole = aten.rms_norm.default
+    num = len(normalized_shape)
+    if num < 2 or list(input.shape[-num:]) != list(normalized_shape):  # eager refuses the latter
+        return _as_pytorch(whole, input, normalized_shape, weight, eps)
+    size = math.prod(normalized_shape)
+    row = weight.reshape(size) if weight is not None else None
+    return whole(input.reshape(*input.shape[:-num], size), [size], row, eps).reshape(input.shape)
+
+
+def _as_pytorch(op: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """PyTorch's own way of taking a composite op apart."""
+    out: torch.Tensor = op._op_dk(DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+    return out
+
+
+OUR_COMPOSITES: dict[Any, Callable[..., Any]] = {
+    aten.scaled_dot_product_attention.default: attention,
+    aten.rms_norm.default: rms_norm,
+}
+"""Ops that are several to PyTorch before a trace sees them, as those that have a row."""
 
 OUR_OWN: dict[Any, Callable[..., Any]] = {aten.native_dropout.default: native_dropout}

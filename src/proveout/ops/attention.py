@@ -10,7 +10,7 @@ import torch
 
 from proveout.ops.samples import bools, randn
 from proveout.ops.shape import cut
-from proveout.ops.table import Builder, Op, Refused, Sample, Value
+from proveout.ops.table import WIDE, Builder, Op, Refused, Sample, Value
 from proveout.program import Name
 from proveout.reasons import DROPOUT
 from proveout.types import TILE
@@ -80,15 +80,15 @@ def _in_parts(
 ) -> tuple[Value | None, ...]:
     """Scores and softmax in float32, as eager's fused kernel has them inside."""
     key, value = (_one_head_each(b, x, query.shape[1]) for x in (key, value))
-    key_t = b.permute(b.cast(key, "float32"), (0, 1, 3, 2))
-    scores = b.call("ttnn.matmul", input_tensor_a=b.cast(query, "float32"), input_tensor_b=key_t)
+    key_t = b.permute(b.cast(key, WIDE), (0, 1, 3, 2))
+    scores = b.call("ttnn.matmul", input_tensor_a=b.cast(query, WIDE), input_tensor_b=key_t)
     scores = b.call("ttnn.multiply", input_tensor_a=scores, input_tensor_b=factor)
     if causal:
         shape = query.shape[-2], key.shape[-2]
         upper = torch.full(shape, -math.inf).triu(1)
-        scores = b.call("ttnn.add", input_tensor_a=scores, input_tensor_b=b.constant(upper))
+        scores = b.call("ttnn.add", input_tensor_a=scores, input_tensor_b=b.cast(b.constant(upper), WIDE))
     if mask is not None:
-        scores = b.call("ttnn.add", input_tensor_a=scores, input_tensor_b=b.cast(mask, "float32"))
+        scores = b.call("ttnn.add", input_tensor_a=scores, input_tensor_b=b.cast(mask, WIDE))
     weights = b.call("ttnn.softmax", input_tensor=scores, dim=3)
     if mask is None and not b.used(1):
         return b.call("ttnn.matmul", input_tensor_a=b.cast(weights, value.dtype), input_tensor_b=value), None
@@ -102,13 +102,13 @@ def _in_parts(
     spread = b.call("ttnn.exp", input_tensor=b.call("ttnn.subtract", input_tensor_a=scores, input_tensor_b=peak))
     total = b.call("ttnn.log", input_tensor=b.call("ttnn.sum", input_tensor=spread, dim=(3,), keepdim=True))
     lse = _unless_all_masked(b, b.call("ttnn.add", input_tensor_a=total, input_tensor_b=peak), peak)
-    return out, b.reshape(lse, statistics.shape)
+    return out, b.cast(b.reshape(lse, statistics.shape), statistics.dtype)
 
 
 def _unless_all_masked(b: Builder, x: Value, peak: Value) -> Value:
     """Eager gives a query that may see no key zeros, where a softmax alone would give NaN."""
     blind = b.call("ttnn.eq", input_tensor_a=peak, input_tensor_b=-math.inf, dtype=b.dtype("bool"), gives="bool")
-    return b.call("ttnn.where", predicate=blind, true_value=0.0, false_value=x, gives="float32")
+    return b.call("ttnn.where", predicate=blind, true_value=0.0, false_value=x, gives=x.dtype)
 
 
 def sdpa_samples() -> Iterator[Sample]:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from proveout.ops.samples import randn
-from proveout.ops.table import Builder, Op, Refused, Sample, Value
+from proveout.ops.table import WIDE, Builder, Op, Refused, Sample, Value
 from proveout.ops.training import maxima_and_indices
 from proveout.ops.window import convolved, frames, grad_input, window_of
 from proveout.program import Name
@@ -103,12 +103,12 @@ def _from_slices(
     """
     if transposed and input.dtype == "bfloat16":
         raise Refused(OVERLAP_ROUNDING())
-    x, kernel = b.cast(input, "float32"), b.cast(weight, "float32")
+    x, kernel = b.cast(input, WIDE), b.cast(weight, WIDE)
     ends = (b.out, input) if transposed else (input, b.out)
     w = window_of(*ends, weight, stride, padding, dilation)
     out = grad_input(b, x, kernel, w, groups) if transposed else convolved(b, x, kernel, w, groups)
     if bias is not None:
-        column = b.reshape(b.cast(bias, "float32"), (1, bias.shape[0], *(1,) * len(w.size)))
+        column = b.reshape(b.cast(bias, WIDE), (1, bias.shape[0], *(1,) * len(w.size)))
         out = b.call("ttnn.add", input_tensor_a=out, input_tensor_b=column)
     return b.cast(out, b.out.dtype)
 

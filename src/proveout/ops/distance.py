@@ -10,7 +10,7 @@ import torch
 from proveout.ops.indexing import take
 from proveout.ops.reduce import Dims, reduced
 from proveout.ops.samples import randn
-from proveout.ops.table import WIDE, Builder, Op, Refused, Sample, Value
+from proveout.ops.table import WIDE, Builder, Op, Refused, Sample, Value, normal_dim
 from proveout.reasons import NO_ELEMENTS
 
 MANY = 25
@@ -43,6 +43,17 @@ def lower_vector_norm(
 ) -> Value:
     """In float32, as eager has it inside."""
     return b.cast(_norm(b, b.cast(self, WIDE), ord, dim, keepdim), b.out.dtype)
+
+
+def lower_renorm(b: Builder, self: Value, p: float, dim: int, maxnorm: float) -> Value:
+    """Slices whose norm is too large are scaled down to it; the factor is float32 until the product, as in eager."""
+    others = [d for d in range(self.rank) if d != normal_dim(dim, self.rank)]
+    norm = _norm(b, b.cast(self, WIDE), p, others, True)
+    safe = b.call("ttnn.add", input_tensor_a=norm, input_tensor_b=1e-7)
+    share = b.call("ttnn.multiply", input_tensor_a=b.call("ttnn.reciprocal", input_tensor=safe), input_tensor_b=maxnorm)
+    too_large = b.call("ttnn.gt", input_tensor_a=norm, input_tensor_b=maxnorm, dtype=b.dtype("bool"), gives="bool")
+    factor = b.call("ttnn.where", predicate=too_large, true_value=share, false_value=1.0, gives=share.dtype)
+    return b.call("ttnn.multiply", input_tensor_a=self, input_tensor_b=b.cast(factor, self.dtype))
 
 
 def _norm(b: Builder, x: Value, p: float, dim: Dims = -1, keepdim: bool = False) -> Value:
@@ -97,6 +108,13 @@ def pdist_samples() -> Iterator[Sample]:
     yield Sample((randn(1, 7),), name="one row")
 
 
+def renorm_samples() -> Iterator[Sample]:
+    yield Sample((randn(5, 6, 7), 2, 1, 0.5))
+    yield Sample((randn(5, 6, 7), 1, -1, 20.0), name="some are small enough")
+    yield Sample((randn(5, 6), math.inf, 0, 1.5), name="largest")
+    yield Sample((randn(5, 6, dtype=torch.bfloat16), 2.5, 0, 2.0), name="bfloat16")
+
+
 def norms() -> Iterator[Sample]:
     for order in (2, 1, 0, 3, 2.5, -1, -2, math.inf, -math.inf):
         yield Sample((randn(4, 9, 7), order, [1]), name=f"order {order}")
@@ -111,6 +129,7 @@ def norms() -> Iterator[Sample]:
 
 OPS = [
     Op("aten.linalg_vector_norm.default", lower_vector_norm, samples=norms),
+    Op("aten.renorm.default", lower_renorm, samples=renorm_samples),
     Op("aten._cdist_forward.default", lower_cdist, samples=cdist_samples),
     Op("aten._pdist_forward.default", lower_pdist, samples=pdist_samples),
 ]

@@ -64,12 +64,12 @@ def lower_avg_pool3d(
 ) -> Value:
     """A sum over each window, then the share of each of its elements."""
     window, step, edge = (_three(v) for v in (kernel_size, stride or kernel_size, padding))
-    total = _windows(b, b.cast(self, "float32"), "ttnn.add", 0.0, window, step, edge, (1, 1, 1))
+    total = _windows(b, b.cast(self, WIDE), "ttnn.add", 0.0, window, step, edge, (1, 1, 1))
     ones = torch.ones(1, 1, *self.shape[-3:], dtype=torch.float64)
     share = F.avg_pool3d(ones, window, step, edge, ceil_mode, count_include_pad, divisor_override)
     inside = F.avg_pool3d(ones, window, step, edge, ceil_mode, True, 1)
     scale = b.constant((share / inside).float().reshape(share.shape[-3:]))
-    return b.cast(b.call("ttnn.multiply", input_tensor_a=total, input_tensor_b=scale), b.out.dtype)
+    return b.cast(b.call("ttnn.multiply", input_tensor_a=total, input_tensor_b=b.cast(scale, WIDE)), b.out.dtype)
 
 
 def lower_max_pool3d(
