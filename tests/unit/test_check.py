@@ -15,7 +15,7 @@ from torch.utils._pytree import register_pytree_node
 
 import proveout
 from proveout.check import compare_outputs, compare_steps
-from proveout.check.compare import compare, pearson
+from proveout.check.compare import BLOCK, compare, pearson, ulp_of_values
 from proveout.kernels.table import kernels
 
 quick = settings(deadline=None, max_examples=60)
@@ -367,3 +367,23 @@ def test_containers_registered_without_names_are_compared_by_their_keys():
     x = torch.randn(8)
     verdicts = compare_outputs((Output(sample=x, mean=x),), (Output(sample=x, mean=-x),), 0.99)
     assert [(v.name, v.passed) for v in verdicts] == [("[0]['sample']", True), ("[0]['mean']", False)]
+
+
+@pytest.mark.parametrize("offset", [0.0, 100.0])
+def test_numbers_made_block_by_block_are_those_of_whole_vectors(offset):
+    """Three blocks and a part, sorted so that no block's mean is near the whole's."""
+    torch.manual_seed(0)
+    want = torch.randn(3 * BLOCK + 5).sort().values + offset
+    got = (want + torch.randn_like(want) * 0.05).bfloat16()
+    x, y = got.double(), want.double()
+    off, (a, b) = (x - y).abs(), (x - x.mean(), y - y.mean())
+    comparison = compare(got, want, name="out", threshold=0.0)
+    assert comparison.pcc == pytest.approx(float(a @ b / (a.norm() * b.norm())), abs=1e-10)
+    assert comparison.rel_l2 == pytest.approx(float(off.norm() / y.norm()), rel=1e-10)
+    assert comparison.max_abs == float(off.max())
+    assert comparison.max_ulp == float((off / ulp_of_values(y, torch.bfloat16)).max())
+
+
+def test_one_number_more_than_a_block_times_over_has_no_pcc():
+    same = torch.full((BLOCK + 3,), 0.1)
+    assert compare(same, same, name="out", threshold=0.99).pcc is None

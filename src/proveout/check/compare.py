@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -64,33 +65,41 @@ Verdict = tuple[bool, str]
 
 @dataclass(frozen=True)
 class Difference:
-    """Two tensors' finite elements against each other, in float64. Every Step is judged by this, so each number is
-    made in as few passes as it can be."""
+    """Two vectors' finite elements against each other, in float64. Every Step is judged by this, so each number is
+    made in few passes, and each pass a block at a time: whole vectors of float64 cost ten times as much to fill."""
 
     got: torch.Tensor
     want: torch.Tensor
 
     @functools.cached_property
-    def off(self) -> torch.Tensor:
-        return self.got - self.want
-
-    @functools.cached_property
     def size(self) -> torch.Tensor:
-        return self.off.abs()
+        return (self.got.double() - self.want.double()).abs_()
 
     @functools.cached_property
+    def _distances(self) -> tuple[float, float, float, float]:
+        """The largest difference and the largest wanted value, and the squared norms of both."""
+        most = largest = off = norm = 0.0
+        for got, want, products in blocks(self.got, self.want):
+            got.sub_(want)
+            low, high = torch.aminmax(want)
+            largest = max(largest, -float(low), float(high))
+            off += float(torch.mul(got, got, out=products).sum())
+            norm += float(torch.mul(want, want, out=products).sum())
+            most = max(most, float(got.abs_().max()))
+        return most, largest, off, norm
+
+    @property
     def max_abs(self) -> float:
-        return float(self.size.max())
+        return self._distances[0]
 
-    @functools.cached_property
+    @property
     def largest(self) -> float:
-        low, high = torch.aminmax(self.want)
-        return max(abs(float(low)), abs(float(high)))
+        return self._distances[1]
 
-    @functools.cached_property
+    @property
     def rel_l2(self) -> float | None:
-        norm = _norm(self.want)
-        return _norm(self.off) / norm if norm else (0.0 if self.max_abs == 0 else None)
+        most, _, off, norm = self._distances
+        return math.sqrt(off) / math.sqrt(norm) if norm else (0.0 if most == 0 else None)
 
     @functools.cached_property
     def pcc(self) -> float | None:
@@ -98,15 +107,35 @@ class Difference:
 
     def max_ulp(self, dtype: torch.dtype) -> float:
         """The largest difference in units of the last place that `dtype` has at the wanted value."""
-        return float((self.size / ulp_of_values(self.want, dtype)).max()) if self.max_abs else 0.0
+        if not self.max_abs:
+            return 0.0
+        pairs = blocks(self.got, self.want)
+        return max(float(got.sub_(want).abs_().div_(ulp_of_values(want, dtype)).max()) for got, want, _ in pairs)
 
     def share_within(self) -> float:
         """The share of elements that are close."""
         absolute = CLOSE_ATOL * (self.largest or 1.0)
         if self.max_abs <= absolute:
             return 1.0
-        outside = int(torch.count_nonzero(self.size > self.want.abs().mul_(CLOSE_RTOL).add_(absolute)))
+        outside = 0
+        for got, want, _ in blocks(self.got, self.want):
+            off = got.sub_(want).abs_()
+            outside += int(torch.count_nonzero(off > want.abs_().mul_(CLOSE_RTOL).add_(absolute)))
         return 1.0 - outside / self.want.numel()
+
+
+BLOCK = 2**14
+"""Elements of a block: so few that blocks in float64 stay in a core's cache, and that torch keeps to one thread."""
+
+
+def blocks(*vectors: torch.Tensor) -> Iterator[list[torch.Tensor]]:
+    """Vectors of one length in float64, a block of each at a time, and one block to write to; the next ones lie in the
+    same place. Sums of products, not `dot`: libraries spread that over threads, which wait longer than they work."""
+    length = vectors[0].numel()
+    held = [torch.empty(min(BLOCK, length), dtype=torch.float64, device=v.device) for v in (*vectors, vectors[0])]
+    for start in range(0, length, BLOCK):
+        filled = [h[: length - start].copy_(v[start : start + BLOCK]) for h, v in zip(held, vectors)]
+        yield [*filled, held[-1][: length - start]]
 
 
 def pcc_between(actual: torch.Tensor, wanted: torch.Tensor) -> float | None:
@@ -129,9 +158,10 @@ def relative_l2(actual: torch.Tensor, wanted: torch.Tensor) -> float | None:
 
 def _finite(actual: torch.Tensor, wanted: torch.Tensor) -> Difference | str:
     """The finite elements, or the reason where others differ."""
-    got, want = (_as_double(t).flatten() for t in (actual, wanted))
-    if math.isfinite(float(got.sum())) and math.isfinite(float(want.sum())):  # so is every element
+    got, want = (_flat(t) for t in (actual, wanted))
+    if _is_finite(got) and _is_finite(want):
         return Difference(got, want)
+    got, want = got.double(), want.double()
     strange = ~torch.isfinite(want)
     if not torch.equal(strange, ~torch.isfinite(got)) or not _same_specials(got[strange], want[strange]):
         same = (got == want) | (got.isnan() & want.isnan())
@@ -143,7 +173,7 @@ def _finite(actual: torch.Tensor, wanted: torch.Tensor) -> Difference | str:
 def _judged(both: Difference, threshold: float) -> Verdict:
     if both.pcc is None:
         largest = both.largest
-        if torch.allclose(both.got, both.want, rtol=CLOSE_RTOL, atol=CLOSE_ATOL * (largest or 1.0)):
+        if torch.allclose(both.got.double(), both.want.double(), rtol=CLOSE_RTOL, atol=CLOSE_ATOL * (largest or 1.0)):
             return True, "constant: PCC is undefined, closeness decides"
         return False, f"constant: PCC is undefined, and values up to {largest:.3g} are off by up to {both.max_abs:.3g}"
     if both.pcc < threshold:
@@ -174,19 +204,39 @@ def _same_specials(a: torch.Tensor, b: torch.Tensor) -> bool:
     return torch.equal(a.nan_to_num(nan=7.0), b.nan_to_num(nan=7.0))
 
 
-def _as_double(tensor: torch.Tensor) -> torch.Tensor:
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
     tensor = tensor.detach().resolve_conj()
-    return torch.view_as_real(tensor).double() if tensor.is_complex() else tensor.double()
+    return (torch.view_as_real(tensor) if tensor.is_complex() else tensor).flatten()
+
+
+def _is_finite(vector: torch.Tensor) -> bool:
+    """So is every element, if its sum is; finite ones whose sum is not are looked at one by one."""
+    return math.isfinite(float(vector.sum()))
 
 
 def pearson(a: torch.Tensor, b: torch.Tensor) -> float | None:
-    """Pearson's correlation of two float64 vectors; None where one has no variance."""
-    a, b = a - a.mean(), b - b.mean()
-    scale = _norm(a) * _norm(b)
+    """Pearson's correlation of two vectors; None where one has no variance.
+
+    Means and products of what is left of each vector once a number near its mean is taken off."""
+    if not a.numel():
+        return None
+    shifts = [_near_mean(v) for v in (a, b)]
+    totals = [0.0] * 5
+    for x, y, products in blocks(a, b):
+        x.sub_(shifts[0]), y.sub_(shifts[1])
+        sums = [float(x.sum()), float(y.sum())]
+        sums += [float(torch.mul(v, w, out=products).sum()) for v, w in ((x, x), (y, y), (x, y))]
+        totals = [total + part for total, part in zip(totals, sums)]
+    num, (sum_x, sum_y, xx, yy, xy) = a.numel(), totals
+    square_x, square_y = xx - sum_x * sum_x / num, yy - sum_y * sum_y / num
+    scale = math.sqrt(max(square_x, 0.0)) * math.sqrt(max(square_y, 0.0))
     if scale == 0 or not math.isfinite(scale):
         return None
-    return max(-1.0, min(1.0, float(torch.dot(a, b)) / scale))
+    return max(-1.0, min(1.0, (xy - sum_x * sum_y / num) / scale))
 
 
-def _norm(vector: torch.Tensor) -> float:
-    return math.sqrt(float(torch.dot(vector, vector)))
+def _near_mean(vector: torch.Tensor) -> float:
+    """The first block's mean; where all of it is one number, exactly that one."""
+    block = vector[:BLOCK].double()
+    low, high = torch.aminmax(block)
+    return float(low) if low == high else float(block.mean())
