@@ -11,7 +11,7 @@ from small_decoders import small, without_weights
 
 from proveout.errors import CompileError
 from proveout.generation import Generator
-from proveout.generation.agreement import eager_tokens
+from proveout.generation.agreement import eager_tokens, forced_logits
 from proveout.generation.modelled import modelled_row
 from proveout.types import Settings
 
@@ -37,6 +37,17 @@ def test_tokens_on_two_chips_are_eagers_and_each_holds_half_the_cache():
         assert sum(step.kernel == "ttnn.all_gather" for step in program.body) == 6
         shares = {s.outputs[0] for s in program.setup if s.uses and s.uses[0] in dict(program.state)}
         assert {program.specs[name].shape for name in shares} == {(2, 1, 64, 32)}, "one of two key heads on each chip"
+
+
+@pytest.mark.slow
+def test_block_float_weights_give_bit_by_bit_what_one_chip_gives():
+    model, ids, tokens = small("llama"), torch.arange(3, 24)[None], torch.tensor([[7, 8, 9]])
+    logits = []
+    for parallel in ("tensor", "none"):
+        settings = Settings(precision="bfloat16", weights="bfloat8_b", parallel=parallel)
+        generator = Generator.compile(model, device="sim:n300", settings=settings, max_length=32)
+        logits.append(forced_logits(generator, ids, torch.ones_like(ids), tokens))
+    assert torch.equal(*logits)
 
 
 def test_heads_that_do_not_divide_leave_the_cache_whole_and_say_so():

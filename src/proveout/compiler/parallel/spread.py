@@ -130,7 +130,7 @@ class _Spreader:
             return self.rows.splits[name]
         if not cut:
             return None
-        if step.reason == EAGER_STRIDES:
+        if step.reason == EAGER_STRIDES or step.kernel == "aten.permute.default":
             dims = step.attr("dims")
             return dims.index(cut[0]) if isinstance(dims, tuple) else cut[0]
         raise NotSpread(f"%{name} of {step.kernel} is not a result of the graph")
