@@ -157,8 +157,8 @@ class _Search:
 
     # ------------------------------------------------------------------------------------------- the start
 
-    def _good(self, found: Found) -> bool:
-        return found.keeps(self.start.pcc, self.options.top1)
+    def _good(self, candidate: Found) -> bool:
+        return candidate.keeps(self.start.pcc, self.options.top1)
 
     def _closeness(self, settings: Settings) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """PCC and top-1 agreement of the model's own call and of those held out, up to the first that fails."""
