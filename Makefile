@@ -54,8 +54,9 @@ app: .venv/installed-app
 #   .venv/bin/python -m pytest -n 2 -m whole_table tests/ops
 # So are nine tenths of the corpora's scripts: -m whole_corpora tests/corpora
 # And the long runs of the fuzzers, thousands of seeds each: -m fuzz tests/fuzz
+# And what is sampled of other long families: -m whole tests
 test: .venv/installed-test lint interop-tools
-	$(BIN)/python -m pytest -n 2 --dist worksteal tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=25 tests
 
 test-interop: .venv/installed-test interop-tools
 	$(BIN)/python -m pytest -m interop tests/interop

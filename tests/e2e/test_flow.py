@@ -56,7 +56,14 @@ def test_ctrl_c_keeps_what_is_done_and_the_next_run_goes_on(tmp_path):
     for script in scripts:
         (tmp_path / script).write_text((ROOT / "corpora" / "selftest" / "linear.py").read_text())
     command = [*PROVEOUT, *BENCHMARK, *scripts, "--cache-dir", "cache"]
-    child = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_heed_interrupts,
+    )
     deadline = time.monotonic() + 120
     while not list((tmp_path / "cache").glob("*/*.json")) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -73,6 +80,11 @@ def test_ctrl_c_keeps_what_is_done_and_the_next_run_goes_on(tmp_path):
     rows = json.loads(done.stdout)["records"]
     assert [row["status"] for row in rows] == ["passed"] * len(scripts)
     assert sum(row["from_cache"] for row in rows) == kept
+
+
+def _heed_interrupts() -> None:
+    """What a shell starts in the background ignores Ctrl-C, these tests included."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _processes_below(folder: Path) -> list[str]:

@@ -65,7 +65,7 @@ class Told:
     def found(self, what: str, script: Path, models: int, error: str) -> None: ...
     def expect(self, jobs: int, scripts_left: int) -> None: ...
     def done(self, what: str, result: Any, seconds: float) -> None:
-        self.models.append(result.row["model"])
+        self.models.append(result.row.model)
 
 
 def runs(folder: Path, name: str) -> list[int]:
@@ -106,7 +106,7 @@ def test_a_node_lost_in_the_middle_loses_no_record_and_no_job(cluster: Any, tmp_
     scripts = [(tmp_path / f"{name}.py", ()) for name in names]
     results = sweep(asked, scripts, Cluster(cluster.address, store), told)
 
-    assert [(r.row["model"], r.row["status"], r.from_cache) for r in results] == [(n, "passed", False) for n in names]
+    assert [(r.row.model, r.row.status, r.from_cache) for r in results] == [(n, "passed", False) for n in names]
     assert sorted(told.models) == names
     assert sorted(r.job.workload.name for r in store.records()[0]) == names
     assert killed
@@ -164,8 +164,8 @@ def test_scripts_and_what_lies_beside_them_go_to_nodes_that_do_not_have_them(clu
     shutil.rmtree(folder)  # no node has it now
     asked = SweepPlan(store, (("sim:n150", Settings()),), COMPILE)
     (result,) = sweep(asked, [(script, ())], workers, Told())
-    assert (result.record.status, result.record.job.workload.parameters) == ("passed", 32 * 4 + 4), result.row["reason"]
-    assert result.record.job.workload.script == result.row["script"] == str(script)
+    assert (result.record.status, result.record.job.workload.parameters) == ("passed", 32 * 4 + 4), result.row.reason
+    assert result.record.job.workload.script == result.row.script == str(script)
     assert result.path == store.path(result.record.job)
 
 

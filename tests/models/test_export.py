@@ -15,9 +15,17 @@ from proveout.engine.snapshot import save_call, save_calls
 from proveout.program import Ref
 from proveout.report.script import write_script
 
+LONG = ("clip", "mamba", "mobilenet_v2", "segformer")
+
 
 @pytest.mark.parametrize("precision", ["model", "bfloat16"])
-@pytest.mark.parametrize("name", EACH_MODEL)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(*p.values, marks=[*p.marks, pytest.mark.whole] if p.values[0] in LONG else p.marks)
+        for p in EACH_MODEL
+    ],
+)
 def test_an_exported_model_reproduces_its_outputs(name, precision, tmp_path, capsys):
     torch._dynamo.reset()
     model, inputs = MODELS[name]()

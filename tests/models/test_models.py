@@ -8,8 +8,8 @@ from zoo import EACH_MODEL, MODELS
 
 import proveout
 from proveout.check import compare_outputs
-from proveout.kernels.signatures import binding_error
 from proveout.program import refs
+from ttnn_binding import binding_error
 
 PCC = {"model": 0.9999, "bfloat16": 0.99}
 

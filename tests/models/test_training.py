@@ -243,8 +243,11 @@ def two_threads():
     torch.set_num_threads(before)
 
 
+QUICK = ("albert", "bert", "codegen", "gpt2", "mnist_cnn", "vit")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.whole) for n in MODELS])
 def test_gradients_of_the_zoo(name, two_threads):
     model, inputs = MODELS[name]()
     model.train()

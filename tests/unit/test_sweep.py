@@ -336,13 +336,18 @@ class InterruptedWhenCollected:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_interruption_is_not_lost_where_python_drops_what_is_raised(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell runs tests in background
+
     class Collecting(Silent):
         def done(self, what: str, result: Any, seconds: float) -> None:
             InterruptedWhenCollected()
 
-    with pytest.raises(Interrupted, match="1 of 2 done"):
-        sweep(asked(tmp_path), scripts("a"), Hand(Store(tmp_path), 1, {"a": 2}), Collecting())
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    try:
+        with pytest.raises(Interrupted, match="1 of 2 done"):
+            sweep(asked(tmp_path), scripts("a"), Hand(Store(tmp_path), 1, {"a": 2}), Collecting())
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 # ---------------------------------------------------------------------------------- what others see of it

@@ -69,14 +69,20 @@ NOT_KEPT = ("-run", "-stop", "-start", "-file", "-canvas")
 """How keys end of widgets that hold nothing to keep, or that only a browser may fill."""
 
 
+TYPED = "typed"
+"""Where the session holds what was typed, beside the widgets' own values."""
+
+
 def _keep_typed() -> None:
     """What was typed or chosen on a page stays while another is looked at: Streamlit forgets the widgets that a run of
-    the script did not draw, unless their values are set anew."""
-    typed = {page.path for entries in SECTIONS.values() for page in entries if page.takes_path} | {"own"}
-    for key in list(st.session_state):
-        name = str(key)
-        if name.partition("-")[0] in typed and not name.endswith(NOT_KEPT):
-            st.session_state[key] = st.session_state[key]
+    the script, or of a part of it that is drawn again by itself, did not draw."""
+    paths = {page.path for entries in SECTIONS.values() for page in entries if page.takes_path} | {"own"}
+    typed = st.session_state.setdefault(TYPED, {})
+    for key in map(str, list(st.session_state)):
+        if key.partition("-")[0] in paths and not key.endswith(NOT_KEPT):
+            typed[key] = st.session_state[key]
+    for key, value in typed.items():
+        st.session_state[key] = value
 
 
 def _shown(page: Page) -> Callable[[], None]:

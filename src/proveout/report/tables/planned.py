@@ -60,7 +60,9 @@ def parted(report: Report) -> tuple[Report, Report]:
 
 
 def _is_planned(record: Record) -> bool:
-    return record.job.do == ("compile",) and "--small" not in record.job.workload.script_args.split()
+    workload = record.job.workload
+    drawn = workload.weights == "random" and "--small" not in workload.script_args.split()
+    return workload.weights == META or (drawn and record.job.do == ("compile",))
 
 
 def _who(record: Record) -> tuple[str, str, str]:
