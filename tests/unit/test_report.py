@@ -221,7 +221,10 @@ def test_a_model_that_was_only_compiled_has_no_run_success() -> None:
     dry = dataclasses.replace(dry, job=dataclasses.replace(dry.job, do=("compile",)))
     assert "| — (not run) |" in markdown.render(of(dry))
     assert "compiled" in terminal.table([row(dry)], 200)
-    assert "✓ compiled" in html.render(of(dry))
+    page = html.render(of(dry))
+    assert "✓ compiled" in page
+    tiles = re.findall(r"<b>(\d+)</b><span>(passed|compiled|failed)</span>", page)
+    assert tiles == [("0", "passed"), ("1", "compiled"), ("0", "failed")]
     failed = dataclasses.replace(dry, status="failed", reason="no graph")
     assert "| ✘ |" in markdown.render(of(failed))
 

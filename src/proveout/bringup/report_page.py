@@ -13,7 +13,16 @@ from proveout.report.drawing.element import Html, el, join
 from proveout.report.perf.view import time
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-TONES = {"passed": "passed", "attention": "partial", "failed": "failed", "skipped": "partial"}
+NO_MATTER = "no-matter"
+"""A stage that has nothing to do for this model."""
+TONES = {"passed": "passed", "attention": "partial", "failed": "failed", "skipped": "partial", NO_MATTER: "plain"}
+WORDS = {
+    "passed": "done",
+    "attention": "needs a look",
+    "failed": "failed",
+    "skipped": "skipped",
+    NO_MATTER: "does not apply",
+}
 OWN_STYLE = """
 body { max-width: 1180px; }
 ol.flow { list-style: none; margin: 0 0 18px; padding: 0; display: grid; gap: 8px;
@@ -94,12 +103,16 @@ def _tile(figure: str, words: str, tone: str) -> Html:
 def _flow(outcome: StageRecord) -> Html:
     words = el("b", f"{MARKS[outcome.status]} {outcome.number} {outcome.title}")
     shown = outcome.headline if len(outcome.headline) < 90 else outcome.headline[:89] + "…"
-    return el("li", el("a", words, el("small", shown), href=f"#{outcome.name}", class_=outcome.status))
+    return el("li", el("a", words, el("small", shown), href=f"#{outcome.name}", class_=_tone(outcome)))
+
+
+def _tone(outcome: StageRecord) -> str:
+    return outcome.status if outcome.applies else NO_MATTER
 
 
 def _section(outcome: StageRecord, data: dict[str, Any], svg: str) -> Html:
-    words = {"passed": "done", "attention": "needs a look", "failed": "failed", "skipped": "skipped"}[outcome.status]
-    chip = el("span", f"{MARKS[outcome.status]} {words}", class_=f"status {TONES[outcome.status]}")
+    words = WORDS[_tone(outcome)]
+    chip = el("span", f"{MARKS[outcome.status]} {words}", class_=f"status {TONES[_tone(outcome)]}")
     details = DETAILS[outcome.name](data, svg) if data and outcome.name in DETAILS else Html("")
     names = [name for name, _ in outcome.files]
     links = [join(el("a", name, href=name), " ") for name in names[:8]]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from proveout.columns.column import Place, Shown
 from proveout.columns.table import Row, row, shown
-from proveout.columns.words import NOTHING, STATUS, StatusWords, number
+from proveout.columns.words import NOT_RUN, NOTHING, STATUS, StatusWords, number, status_words
 from proveout.errors import UsageError
 from proveout.store import Store
 from proveout.types import PROMISED, OpState, Record, Status, Timing
@@ -71,9 +72,13 @@ def columns_for(place: Place, rows: Sequence[Row]) -> list[Shown]:
     ]
 
 
-def counts(report: Report) -> dict[Status, int]:
-    """How many Records have each status, in the order of `STATUS`."""
-    return {status: sum(r.status == status for r in report.records) for status in STATUS}
+def counts(report: Report) -> list[tuple[str, Status, int]]:
+    """How many rows have each status by its words, in the order of `STATUS`; what was only compiled is told apart, and
+    passes and failures are told even where there are none."""
+    passed, *others = STATUS
+    kinds = [(STATUS[passed].words, passed), (NOT_RUN.words, passed), *((STATUS[s].words, s) for s in others)]
+    rows = Counter(status_words(flat).words for flat in report.rows)
+    return [(words, s, rows[words]) for words, s in kinds if rows[words] or words in ("passed", "failed")]
 
 
 def different(report: Report) -> int:
