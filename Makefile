@@ -16,7 +16,7 @@ help:
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[corpora,bringup]'
+	$(BIN)/python -m pip install --quiet --editable '.[corpora,bringup,tune]'
 	@$(BIN)/python -c "import shutil, sysconfig; shutil.copy('src/proveout_vision.pth', sysconfig.get_paths()['purelib'])"
 	@touch $@
 

@@ -26,25 +26,25 @@ class Net(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv = nn.Conv2d(3, 32, 3, padding=1)
-        self.attention = nn.MultiheadAttention(32, 4, batch_first=True)
-        self.head = nn.Linear(32, 10)
+        self.conv = nn.Conv2d(3, 128, 4, stride=4)
+        self.attention = nn.MultiheadAttention(128, 4, batch_first=True)
+        self.head = nn.Linear(128, 10)
 
     def forward(self, image: torch.Tensor) -> dict[str, torch.Tensor]:
-        x = torch.relu(self.conv(image)).flatten(2).transpose(1, 2)  # [batch, pixels, 32]
+        x = torch.relu(self.conv(image)).flatten(2).transpose(1, 2)  # [batch, patches, 128]
         mixed, _ = self.attention(x, x, x, need_weights=False)
         return {"classes": self.head(mixed.mean(1)), "features": mixed}
 
 
 model = Net().eval()
 with torch.no_grad():
-    model(torch.randn(2, 3, 16, 16))
+    model(torch.randn(8, 3, 64, 64))
 '''
 MOST_LINES = 40
 
 
 def run(command: str, folder: Path) -> str:
-    """What a person would see who types a command in an 100-column terminal: stdout, then stderr."""
+    """What a person would see who types a command in a 100-column terminal: stdout, then stderr."""
     words = [sys.executable, "-P", "-m", "proveout", *shlex.split(command)[1:]]
     environment = os.environ | {"COLUMNS": "100", "PROVEOUT_CACHE": str(folder / "cache")}
     done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -61,7 +61,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="walkthrough-") as scratch:
         folder = Path(scratch)
         (folder / "net.py").write_text(MODEL)
-        told = {
+        outputs = {
             name: run(command, folder)
             for name, command in {
                 "discover": "proveout discover net.py --sandbox --no-network",
@@ -71,7 +71,11 @@ def main() -> None:
                 "report": "proveout report -o report",
             }.items()
         }
-    (HERE / "walkthrough.md").write_text(PAGE.format(model=MODEL.rstrip(), **told))
+        code = (folder / "bringup" / "net" / "ttnn_model.py").read_text()
+    attention = re.search(r"class MultiheadAttention.*?(?=\n\n\nclass )", code, re.DOTALL)
+    if attention is None:
+        raise SystemExit("the bring-up wrote no class MultiheadAttention: look at what it printed")
+    (HERE / "walkthrough.md").write_text(PAGE.format(model=MODEL.rstrip(), attention=attention[0], **outputs))
     print(HERE / "walkthrough.md")
 
 
@@ -116,13 +120,18 @@ Times say where they come from: `measured` by a clock on this machine, `modelled
 
 ### Bring it up
 
-Twelve stages into one folder: a card, reference outputs, the graph, op tests, ttnn code with tests of each module,
-missing ops, accuracy end to end, the optimised settings, a perf sheet, trace and queues, and a report.
+Thirteen stages into one folder: a card, reference outputs, the graph, op tests, missing ops, accuracy end to end, the
+optimised settings, the optimised model as ttnn code with tests of each module, a perf sheet, trace and queues,
+decoding (for language models), and a report.
 
 {bringup}
 
-`bringup/net/report.html` opens offline; `bringup/net/ttnn_model.py` is the model as ttnn code. Run the same command
-again, and it goes on where it stopped.
+`bringup/net/report.html` opens offline. Run the same command again, and it goes on where it stopped.
+`bringup/net/ttnn_model.py` is the optimised model as ttnn code, with a class for each module. This is its attention:
+
+```python
+{attention}
+```
 
 ### Everything so far
 

@@ -1,6 +1,9 @@
 """Shared by all tests: helpers are importable, nothing is fetched from a hub, the cache is a temporary one."""
 
+import gc
 import os
+import random
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -10,13 +13,34 @@ import pytest
 if "PYTEST_XDIST_WORKER" in os.environ:  # each has its core: more threads than cores make all of them wait
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import torch
+
 from proveout import vision
 
 for folder in ("ops", "models", "conformance", "fuzz"):
     sys.path.insert(0, str(Path(__file__).parent / folder))
 
+gc.set_threshold(20_000, 10, 50)  # PyTorch's heap is large and lives on: looking through it took a tenth of the time
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 vision.serve()  # tests import transformers, which imports torchvision
+
+BY_NAME = {"whole", "whole_table", "whole_corpora", "whole_vectors", "whole_decoders", "fuzz"}
+
+
+def pytest_collection_modifyitems(config, items):
+    """Long tests run only where `-m` names one of their markers, so that `-m "not slow"` does not bring them in."""
+    named = set(re.findall(r"\w+", config.option.markexpr))
+    long = [item for item in items if (own := BY_NAME & {m.name for m in item.iter_markers()}) and not own & named]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in set(long)]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    """Random numbers are the same whatever ran before in this process, fixtures' too."""
+    torch.manual_seed(0)
+    random.seed(0)
 
 
 @pytest.fixture

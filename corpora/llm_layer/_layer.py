@@ -28,23 +28,24 @@ class DecoderLayer(nn.Module):
         if keys_BHPD is not None:
             cache.update(keys_BHPD, values_BHPD, layer_idx=0)
         num_past, num_new = cache.get_seq_length(), hidden_BSW.shape[1]
-        positions = torch.arange(num_past, num_past + num_new).unsqueeze(0)
+        positions = torch.arange(num_past, num_past + num_new, device=hidden_BSW.device).unsqueeze(0)
         hidden_BSW = self.layer(
             hidden_BSW,
-            attention_mask=self._mask(num_past, num_new),
+            attention_mask=self._mask(num_past, num_new, hidden_BSW.device),
             position_ids=positions,
             past_key_values=cache,
             position_embeddings=self.rotary(hidden_BSW, positions, **self.kind),
         )
         return hidden_BSW, cache.layers[0].keys, cache.layers[0].values
 
-    def _mask(self, num_past: int, num_new: int) -> Tensor | None:
+    def _mask(self, num_past: int, num_new: int, device: torch.device) -> Tensor | None:
         """Which tokens each new one sees: none of the future, nothing beyond its window. None where that is implied."""
         num_all = num_past + num_new
         window = getattr(self.config, "sliding_window", None) or num_all
         implied = self.config._attn_implementation != "eager" or num_new == 1
         if implied and num_all <= window:
             return None
-        distance = torch.arange(num_past, num_all).unsqueeze(1) - torch.arange(num_all)
+        positions = torch.arange(num_all, device=device)
+        distance = positions[num_past:].unsqueeze(1) - positions
         seen = (distance >= 0) & (distance < window)
-        return torch.zeros(num_new, num_all).masked_fill(~seen, float("-inf"))[None, None]
+        return torch.zeros(num_new, num_all, device=device).masked_fill(~seen, float("-inf"))[None, None]

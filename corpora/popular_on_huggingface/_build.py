@@ -16,11 +16,12 @@ Inputs = dict[str, Any]
 
 
 def build(hub_id: str, args: Arguments) -> tuple[nn.Module, Inputs]:
-    """The model and inputs for it. `--weights pretrained` downloads it; a folder is loaded; else weights are seeded."""
+    """The model and inputs for it. `--weights pretrained` downloads it; a folder is loaded; `meta` has shapes alone;
+    else weights are seeded."""
     checkpoint = CHECKPOINTS[hub_id]
     model_class = getattr(transformers, checkpoint.model)
     torch.manual_seed(0)
-    if args.weights == "random":
+    if args.weights in ("random", "meta"):
         config = _config(model_class.config_class, checkpoint.sizes, args.small)
         model = model_class(config)
     else:

@@ -18,6 +18,9 @@ from typing import Any
 
 from playwright.sync_api import Page, TimeoutError, sync_playwright
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "app"))
+from quick_runs import experts
+
 from proveout.app import data
 from proveout.cli.verbs.app import serving
 
@@ -32,7 +35,7 @@ DRAWN = "!document.querySelector('[data-testid=stSkeleton]')"
 class Picture:
     name: str
     path: str
-    """`{record}` stands for a Record of which all there is can be shown."""
+    """`{record}` stands for a Record of which all there is can be shown, `{folder}` for where the commands ran."""
     act: Callable[[Page], None]
     window: tuple[int, int] = WIDE
     theme: str = "light"
@@ -42,21 +45,28 @@ def look(page: Page) -> None:
     """Only wait until all is drawn; what lies below the window is when it is scrolled to."""
     page.wait_for_selector(DONE, timeout=120_000)
     with contextlib.suppress(TimeoutError):
-        page.wait_for_function(DRAWN, timeout=5_000)
+        page.wait_for_function(DRAWN, timeout=20_000)
     page.wait_for_timeout(1500)
+
+
+def wait(page: Page) -> None:
+    """A page that is a file: it is there at once."""
+    page.wait_for_timeout(500)
 
 
 def run_task(page: Page) -> None:
     """Run a task at its defaults, to the end."""
     page.get_by_role("button", name="Run").click()
     page.get_by_text("kept in the store").wait_for(timeout=400_000)
-    page.wait_for_timeout(1500)
+    look(page)
 
 
 def start_task(page: Page) -> None:
     """Run a task and look while it is being timed."""
     page.get_by_role("button", name="Run").click()
     page.get_by_text("Time per iteration").wait_for(timeout=400_000)
+    with contextlib.suppress(TimeoutError):
+        page.wait_for_function(DRAWN, timeout=20_000)
     page.wait_for_timeout(300)
 
 
@@ -76,7 +86,7 @@ def refuse_fallbacks(page: Page) -> None:
 
 def name_script(page: Page) -> None:
     """A script of one's own, before anything runs."""
-    project = Path(tempfile.gettempdir(), "project")
+    project = Path("/tmp/project")  # what the picture shows, whatever this machine's own folders are called
     project.mkdir(exist_ok=True)
     shutil.copy(SELFTEST / "attention.py", project / "attention.py")
     page.get_by_label("Path of the script").fill(str(project / "attention.py"))
@@ -93,13 +103,13 @@ def prove_script(page: Page) -> None:
     page.wait_for_timeout(1500)
     page.get_by_role("button", name="Compile, check and time").click()
     page.get_by_text("Open in the explorer").wait_for(timeout=300_000)
-    page.wait_for_timeout(1500)
+    look(page)
 
 
 PLAYGROUND = (
     Picture("app-start", "", look),
     Picture("app-own", "own", name_script),
-    Picture("app-own-results", "own", prove_script, TALL),
+    Picture("app-own-results", "own", prove_script, (1280, 2000)),
     Picture("app-digits", "digits", run_task, TALL),
     Picture("app-digits-dark", "digits", run_task, TALL, "dark"),
     Picture("app-digits-narrow", "digits", run_task, (390, 2400)),
@@ -108,8 +118,9 @@ PLAYGROUND = (
     Picture("app-text", "text", run_task, TALL),
     Picture("app-code", "code", run_task, TALL),
     Picture("app-running", "code", start_task, TALL),
-    Picture("app-error", "answers", refuse_fallbacks, (1280, 1300)),
 )
+REPORT = (Picture("report", "file://{folder}/report/report.html", wait, (1280, 900)),)
+ERRORS = (Picture("app-error", "answers", refuse_fallbacks, (1280, 1300)),)
 EXPLORER = (
     Picture("explorer-models", "models", look, TALL),
     Picture("explorer-models-dark", "models", look, theme="dark"),
@@ -122,6 +133,7 @@ EXPLORER = (
     Picture("explorer-performance-dark", "model?record={record}&section=Performance", look, TALL, "dark"),
     Picture("explorer-graph", "model?record={record}&section=Graph", look),
     Picture("explorer-timings", "model?record={record}&section=Timings", look),
+    Picture("explorer-generation", "generation", look, TALL),
     Picture("explorer-compare", "compare", look, TALL),
     Picture("explorer-sweep", "sweep", look),
     Picture("explorer-bringup", "bringup?folder=bringup", look, TALL),
@@ -132,22 +144,29 @@ def main(names: Sequence[str]) -> None:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         raise SystemExit("needs Chromium: apt-get install chromium")
-    wanted = {p.name for p in (*PLAYGROUND, *EXPLORER)}
+    wanted = {p.name for p in (*PLAYGROUND, *ERRORS, *REPORT, *EXPLORER)}
     if set(names) - wanted:
         raise SystemExit(
             f"no picture is called {', '.join(set(names) - wanted)}; there are {', '.join(sorted(wanted))}"
         )
-    with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory(prefix="proveout-", dir="/tmp") as scratch, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        for pictures, fill in ((PLAYGROUND, nothing), (EXPLORER, results)):
+        for pictures, fill in (
+            (PLAYGROUND, nothing),
+            (ERRORS, nothing_but_weights),
+            (REPORT, report),
+            (EXPLORER, results),
+        ):
             chosen = [picture for picture in pictures if not names or picture.name in names]
             folder = Path(scratch, fill.__name__)
             folder.mkdir()
             if chosen:
                 record = fill(folder)
-                with serving(folder / "store", cwd=folder) as address:
+                weights = folder / "weights"
+                with serving(folder / "store", cwd=folder, weights=weights if weights.is_dir() else None) as address:
                     for picture in chosen:
-                        take(browser, address, picture, record)
+                        path = picture.path.format(record=record, folder=folder)
+                        take(browser, path if path.startswith("file:") else f"{address}/{path}", picture)
         browser.close()
 
 
@@ -156,26 +175,49 @@ def nothing(folder: Path) -> str:
     return ""
 
 
+def nothing_but_weights(folder: Path) -> str:
+    """Weights of a model with an op that no kernel serves, for the task of questions."""
+    experts(folder / "weights")
+    return ""
+
+
+def report(folder: Path) -> str:
+    """The report that `make demo` leaves of its corpus."""
+    store = ["--cache-dir", str(folder / "store")]
+    run(
+        folder,
+        ["benchmark", "--all", "--search-dir", str(SELFTEST), *store, "--device", "sim", "--iterations", "20"],
+        ["report", *store, "-o", str(folder / "report")],
+    )
+    return ""
+
+
+def run(folder: Path, *commands: list[str]) -> None:
+    program = "import sys; from proveout.cli import main; sys.exit(main(sys.argv[1:]))"
+    for words in commands:
+        subprocess.run([sys.executable, "-c", program, *words], cwd=folder, check=False)
+
+
 def results(folder: Path) -> str:
     """A store with something to explore; gives the Record that the model's page shows."""
     store = ["--cache-dir", str(folder / "store")]
-    for words in (
+    run(
+        folder,
         ["benchmark", "--all", "--search-dir", str(SELFTEST), *store, "--device", "sim:n150,sim:p150"],
         ["perf", str(SELFTEST / "attention.py"), *store, "-o", str(folder / "perf")],
         ["benchmark", str(SELFTEST / "attention.py"), *store, "--device", "sim:n150", "--iterations", "40"],
+        ["tokens", "transformers/llama", "--small", *store, "--batch", "1,4", "--prompt-length", "64"],
         ["bringup", str(SELFTEST / "attention.py"), "-o", str(folder / "bringup")],
-    ):
-        program = "import sys; from proveout.cli import main; sys.exit(main(sys.argv[1:]))"
-        subprocess.run([sys.executable, "-c", program, *words], cwd=folder, check=False)
+    )
     board = data.board(folder / "store")
-    return next(e.id for e in board.entries if e.row["host_ms"] is not None and board.with_programs(e))
+    return next(e.id for e in board.entries if e.row.host_ms is not None and board.with_programs(e))
 
 
-def take(browser: Any, address: str, picture: Picture, record: str) -> None:
+def take(browser: Any, address: str, picture: Picture) -> None:
     width, height = picture.window
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=picture.theme)
     page = context.new_page()
-    page.goto(f"{address}/{picture.path.format(record=record)}")
+    page.goto(address)
     page.get_by_role("heading").first.wait_for(timeout=60_000)
     page.wait_for_timeout(1500)
     picture.act(page)

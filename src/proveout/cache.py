@@ -18,7 +18,7 @@ from proveout.store import Store, on_machine, read_record
 from proveout.types import SCHEMA, Record
 
 REMADE = ("programs", "discoveries")
-"""Folders inside a cache that can be made again: compiled Programs, and what scripts were found to hold."""
+"""Folders inside a cache that can be made again: compiled Programs, what scripts were found to hold, compiled C."""
 FRESH_S = 3600
 """A temporary file this young may still be being written."""
 

@@ -279,9 +279,17 @@ def read_answer(path: Path) -> Any:
 
 
 def last_lines(log: Path) -> str:
-    """The end of a log, read without holding all of a very long one."""
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - LOG_BYTES))
+    """The end of a log, read without holding all of a very long one; "" where its script took it away, or put something
+    there that would never end."""
+    try:
+        file = os.fdopen(os.open(log, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb")
+    except OSError:
+        return ""
+    with file:
+        described = os.fstat(file.fileno())
+        if not stat.S_ISREG(described.st_mode):
+            return ""
+        file.seek(max(0, described.st_size - LOG_BYTES))
         return "\n".join(file.read().decode(errors="replace").splitlines()[-LOG_LINES:])
 
 

@@ -99,7 +99,7 @@ class Program:
     """How many chips run it, each the same Steps on its own piece; ttnn values' specs are those of one piece."""
     state: tuple[tuple[str, str], ...] = ()
     """(weight, value): what the body writes to. Its copy on the device is made once; after each call the value takes
-    the copy's place, and the caller writes the same to the weight."""
+    the copy's place, and the caller writes the same to the weight, unless that lives on the device alone."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "specs", MappingProxyType(dict(self.specs)))
@@ -355,10 +355,11 @@ class Loaded(Protocol):
         """One Step of the Program on the values given by name, as the device computes it."""
 
     def run(self, inputs: Sequence[Any]) -> Result:
-        """The body on these inputs. The state stays as it is until `advance`."""
+        """The body on these inputs. The state stays as it is until `keep`."""
 
-    def advance(self, result: Result) -> None:
-        """Let what a run left in the Program's state be what the next run finds."""
+    def keep(self, state: Mapping[str, Any]) -> None:
+        """Let these be what the next run finds of the Program's state, by weight: as a run of this Program left
+        them, or of another one on the same device."""
 
 
 @dataclass(frozen=True)

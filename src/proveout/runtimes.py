@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from proveout import recording
 from proveout.compat import onnxflow
 from proveout.compat.mlagility.served import mlagility_names
+from proveout.compat.onnxflow.finish import finish
 from proveout.devices.registry import find
 from proveout.errors import CaptureError, EnvironmentFault, UsageError, unknown
 from proveout.folders import file_name
@@ -187,7 +188,10 @@ def live_onnx(job: Job) -> LiveModel:
 def _built(job: Job, captured: LiveModel, folder: Path) -> Path:
     """The model's ONNX file: exported, or by the stages of the user's own sequence."""
     if job.sequence is None:
-        return export_onnx(captured, folder, job.onnx_opset)
+        path = export_onnx(captured, folder, job.onnx_opset, folder.parent.name if job.artifacts else "")
+        if job.artifacts and job.onnx_build:
+            finish(path, folder.parent, job.onnx_build == "convert")
+        return path
     spec = importlib.util.spec_from_file_location("proveout_sequence", job.sequence.file)
     assert spec is not None
     assert spec.loader is not None
@@ -215,7 +219,7 @@ def _built(job: Job, captured: LiveModel, folder: Path) -> Path:
     return Path(onnx_build.state.onnx_file)
 
 
-def export_onnx(captured: LiveModel, folder: Path, opset: int | None = None) -> Path:
+def export_onnx(captured: LiveModel, folder: Path, opset: int | None = None, build: str = "") -> Path:
     """Write a model as an ONNX file of the version asked for, or of the exporter's own. Its outputs are the tensors of
     the model's, in their order: those of a cache are among them."""
     import torch
@@ -223,7 +227,7 @@ def export_onnx(captured: LiveModel, folder: Path, opset: int | None = None) -> 
     from proveout.compat.onnxflow.flat import exportable
 
     folder.mkdir(parents=True, exist_ok=True)
-    name = file_name(captured.workload.build_name)
+    name = build or file_name(captured.workload.build_name)
     model = exportable(captured.module, captured.args, captured.kwargs)
     with torch.no_grad():
         if opset is None or opset >= OLDEST_OPSET:

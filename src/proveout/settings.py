@@ -27,11 +27,12 @@ PER_OP: dict[Decided, tuple[str, ...]] = {
     "result": FORMATS,
     "fidelity": typing.get_args(Fidelity),
     "accumulate": ("float32", "bfloat16"),
-    "memory": ("dram",),
+    "memory": ("dram", "height", "block"),
     "config": ("none", "spread"),
 }
 """What can be decided of a single op, and how: the format of its weight and of its result, its math fidelity, the
-format that sums are kept in, DRAM instead of L1 for its result, and a product's program config."""
+format that sums are kept in, where its result lies (DRAM instead of L1, or left in the shards that a convolution is
+computed in), and a product's program config."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ class Settings:
     sharding: Literal["interleaved", "norms"] = "interleaved"
     """Which results are cut over the cores: none, or those of normalisations, where the plan says that it pays."""
     products: Literal["default", "configured"] = "default"
-    """Whether products get a program config, the one that the plan says is quickest, where it beats ttnn's choice."""
+    """Whether products get a program config, the one that the plan says is quickest, where it beats ttnn's choice.
+    The weight of a product of one row may then be cut over the DRAM banks."""
     parallel: Literal["auto", "data", "tensor", "none"] = "auto"
     """Over a device's several chips: the batch (`data`), the columns of linears (`tensor`), or one chip only."""
     numerics: Literal["fast", "faithful"] = "fast"

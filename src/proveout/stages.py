@@ -13,20 +13,22 @@ from typing import Any
 from proveout import check, clock
 from proveout.cause.explain import explain
 from proveout.check import trust
+from proveout.check.outputs import NOTHING_COMPARED, holds_numbers
 from proveout.coding import digest, to_json
 from proveout.engine.compiled import Compiled, compile, undisturbed
 from proveout.engine.host_part import has_host_part, host_part
 from proveout.engine.prediction import prediction, with_host
 from proveout.engine.snapshot import save_calls
 from proveout.errors import ProveoutError
-from proveout.folders import default_folder
+from proveout.folders import default_folder, write_whole
 from proveout.reduce.judge import Conditions
 from proveout.reduce.minimize import minimize
-from proveout.runtimes import quiet, tensors
+from proveout.runtimes import quiet
 from proveout.subject import Subject
 from proveout.tracer import raw
 from proveout.tracer.live import trace
 from proveout.tune import search as tuning
+from proveout.tune.certificate import Certificate
 from proveout.tune.certificate import read as read_certificate
 from proveout.tune.check import check as check_certificate
 from proveout.tune.model import Model as TunedModel
@@ -94,9 +96,8 @@ def ran(subject: Subject, record: Record) -> Record:
         record = _with(record, _predicted(subject, candidate.compiled, ns)) if ns else record
         record = _with_host_part(subject, record, candidate.compiled)
     wrong = [c for c in comparisons if not c.passed]
-    if not wrong and not any(leaf.numel() for leaf in tensors(reference)):
-        reason = "nothing was compared: on these inputs the model's outputs hold no numbers"
-        return replace(record, status="failed", failure="numerics", reason=reason)
+    if not wrong and not holds_numbers(reference):
+        return replace(record, status="failed", failure="numerics", reason=NOTHING_COMPARED)
     if not wrong:
         return record
     whose = ""
@@ -171,9 +172,15 @@ def tuned(subject: Subject, record: Record) -> Record:
     model = TunedModel(subject.model, subject.call, job.device, job.settings)
     key = digest([job.workload.name, script, job.device, job.settings])[:20]
     kept = default_folder() / "tune" / "searches" / f"{key}.json"  # deeper than Records lie
-    search = tuning.Options(options.goal, options.minutes, options.top1, kept=kept, note=subject.watch.after_pass)
-    certificate = tuning.tune(model, search, name=job.workload.name, script=script)
-    (folder / "certificate.json").write_text(json.dumps(to_json(certificate), indent=1, allow_nan=False) + "\n")
+    file = folder / "certificate.json"
+    file.unlink(missing_ok=True)  # an earlier run's is not what this one leaves
+
+    def keep(certificate: Certificate) -> None:
+        write_whole(file, json.dumps(to_json(certificate), indent=1, allow_nan=False) + "\n")
+
+    note = subject.watch.after_pass
+    search = tuning.Options(options.goal, options.minutes, options.top1, kept=kept, note=note, better=keep)
+    keep(tuning.tune(model, search, name=job.workload.name, script=script))
     return record
 
 

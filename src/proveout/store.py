@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import difflib
 import errno
 import json
+import multiprocessing
 import os
 import platform
 import re
 import secrets
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import signal
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +25,7 @@ from proveout.columns.parts import PARTS
 from proveout.columns.table import COLUMNS, row
 from proveout.errors import EnvironmentFault, UsageError
 from proveout.folders import default_folder
+from proveout.isolate import confine
 from proveout.types import SCHEMA, Job, Record, Timing
 
 SAMPLES_IN_JSON = 1000
@@ -104,7 +110,7 @@ class Store:
         """Ask the readable Records in SQL; see `TABLES`."""
         return query(self.records()[0], sql)
 
-    @contextmanager
+    @contextlib.contextmanager
     def _faults(self) -> Iterator[None]:
         try:
             yield
@@ -118,7 +124,7 @@ class Store:
 # ---------------------------------------------------------------------------------------------- files
 
 
-@contextmanager
+@contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary path in the same folder that becomes `path` at the end, or is gone when anything fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -256,10 +262,64 @@ TABLES: dict[str, dict[str, str]] = {
 """The tables that `query` offers: each column with its type."""
 
 
-def query(records: Sequence[Record], sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """The answer's columns and rows; a mistake in the SQL is a UsageError that lists what there is to ask.
+Answer = tuple[list[str], list[tuple[Any, ...]]]
 
-    It only reads, and only the tables: no file, no network, no extension, no setting, and not for ever."""
+
+def query(records: Sequence[Record], sql: str) -> Answer:
+    """The answer's columns and rows; a mistake in the SQL is a UsageError that says how to list the columns.
+
+    It only reads, and only the tables: no file, no network, no extension, no setting, and not for ever. DuckDB works in
+    a child, because some of its functions look neither at an interrupt nor at its own limit of memory."""
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+    child = multiprocessing.get_context("fork").Process(
+        target=_in_a_child, args=(theirs, os.getpid(), records, sql), daemon=True
+    )
+    with warnings.catch_warnings():  # of a fork beside other threads: the child uses nothing that they may hold
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child.start()
+    theirs.close()
+    try:
+        answer = _received(ours, FILL_LIMIT_S, "the tables took more than {:g} s to fill. Thin out the Records.")
+        if answer is None:  # the tables are filled, and the time begins
+            answer = _received(ours, QUERY_LIMIT_S, "the query took more than {:g} s. Ask for less.")
+    except EOFError as error:
+        raise UsageError(TOO_MUCH_MEMORY) from error
+    finally:
+        ours.close()
+        child.kill()
+        child.join()
+    if isinstance(answer, UsageError):
+        raise answer
+    columns, rows = answer
+    return columns, rows
+
+
+def _received(child: Connection, limit_s: float, too_late: str) -> Any:
+    if not child.poll(limit_s):
+        raise UsageError(too_late.format(limit_s))
+    return child.recv()
+
+
+def _in_a_child(parent: Connection, parent_pid: int, records: Sequence[Record], sql: str) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to answer
+    confine(parent_pid, _data_bytes() + QUERY_LIMIT_BYTES)
+    try:
+        parent.send(_answer(records, sql, lambda: parent.send(None)))
+    except UsageError as error:
+        parent.send(error)
+    except MemoryError:
+        parent.send(UsageError(TOO_MUCH_MEMORY))
+
+
+def _data_bytes() -> int:
+    """What this process has already of the memory that RLIMIT_DATA counts."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return 1024 * int(next(line for line in lines if line.startswith("VmData:")).split()[1])
+    return 0
+
+
+def _answer(records: Sequence[Record], sql: str, on_filled: Callable[[], None]) -> Answer:
     import duckdb
 
     _check_query(sql)
@@ -271,28 +331,45 @@ def query(records: Sequence[Record], sql: str) -> tuple[list[str], list[tuple[An
                 _fill(connection, table, records)
         connection.execute("set enable_external_access = false")
         connection.execute("set lock_configuration = true")
-        timer = threading.Timer(QUERY_LIMIT_S, connection.interrupt)
-        timer.daemon = True
-        timer.start()
+        on_filled()
         try:
             answer = connection.execute(sql)
             names = [name for name, *_ in answer.description or ()]
-            rows = answer.fetchmany(QUERY_LIMIT_ROWS + 1) if names else []
-        except duckdb.InterruptException as error:
-            raise UsageError(f"the query took more than {QUERY_LIMIT_S:g} s. Ask for less.") from error
+            rows = _fetched(answer) if names else []
         except duckdb.PermissionException as error:
             raise UsageError("a query reads the tables and nothing else: no files, no extensions.") from error
+        except duckdb.OutOfMemoryException as error:
+            raise UsageError(TOO_MUCH_MEMORY) from error
         except duckdb.Error as error:
-            raise UsageError(f"{_first_line(error)} {_what_there_is()}") from error
-        finally:
-            timer.cancel()
-    if len(rows) > QUERY_LIMIT_ROWS:
-        raise UsageError(f"the query gives more than {QUERY_LIMIT_ROWS:,} rows. Add a limit, or ask for less.")
+            raise _query_error(error) from error
     return names, rows
 
 
+def _fetched(answer: Any) -> list[tuple[Any, ...]]:
+    """The rows of an answer, which comes in pieces: what is too much is refused before it fills the memory."""
+    rows: list[tuple[Any, ...]] = []
+    size = 0
+    while piece := answer.fetchmany(100):
+        rows += piece
+        size += sum(len(cell) for row in piece for cell in row if isinstance(cell, str | bytes | list | dict))
+        if len(rows) > QUERY_LIMIT_ROWS:
+            raise UsageError(f"the query gives more than {QUERY_LIMIT_ROWS:,} rows. Add a limit, or ask for less.")
+        if size > QUERY_LIMIT_SIZE:
+            raise UsageError(f"the query gives more than {QUERY_LIMIT_SIZE // 10**6} MB of text. Ask for less.")
+    return rows
+
+
+FILL_LIMIT_S = 120.0
 QUERY_LIMIT_S = 30.0
+QUERY_LIMIT_BYTES = 4 << 30
+TOO_MUCH_MEMORY = f"the query needs more than {QUERY_LIMIT_BYTES >> 30} GB of memory. Ask for less."
 QUERY_LIMIT_ROWS = 1_000_000
+QUERY_LIMIT_LENGTH, QUERY_LIMIT_SIGNS = 20_000, 200
+_SIGNS = re.compile(rf"(?:[^\w\s]\s*){{{QUERY_LIMIT_SIGNS},}}")
+"""DuckDB's parser takes time and memory by the square of the brackets and signs in a row, and cannot be interrupted:
+3,000 brackets are half a minute, 20,000 tens of gigabytes."""
+QUERY_LIMIT_SIZE = 256_000_000
+"""Characters and items of all cells."""
 _CLOSED = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -309,10 +386,17 @@ _READS = frozenset({"SELECT", "EXPLAIN", "MULTI"})
 def _check_query(sql: str) -> None:
     import duckdb
 
+    depth = accumulate({"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(sign, 0) for sign in sql)
+    if len(sql) > QUERY_LIMIT_LENGTH or max(depth, default=0) > QUERY_LIMIT_SIGNS or _SIGNS.search(sql):
+        limits = f"{QUERY_LIMIT_LENGTH:,} characters, {QUERY_LIMIT_SIGNS} brackets in one another or signs in a row"
+        raise UsageError(f"the query is too long or too deep: at most {limits} are read. Write less.")
     try:
-        kinds = [statement.type.name for statement in duckdb.extract_statements(sql)]
+        sql.encode()
+        kinds = [_kind(statement) for statement in duckdb.extract_statements(sql)]
+    except UnicodeEncodeError as error:
+        raise UsageError("the query has bytes that are no text. Write it in UTF-8.") from error
     except duckdb.Error as error:
-        raise UsageError(f"{_first_line(error)} {_what_there_is()}") from error
+        raise _query_error(error) from error
     if not kinds:
         raise UsageError(f"the query is empty. {_what_there_is()}")
     strange = [kind for kind in kinds if kind not in _READS]
@@ -321,9 +405,25 @@ def _check_query(sql: str) -> None:
         raise UsageError(f"{what}; give one query that reads, such as: select model, status from records")
 
 
+def _kind(statement: Any) -> str:
+    try:
+        return str(statement.type.name)
+    except ValueError:  # a kind that DuckDB's own Python binding has no name for
+        return "THAT STATEMENT"
+
+
+def _query_error(error: Exception) -> UsageError:
+    """DuckDB's sentence without its class, the columns that are meant, and where all of them are listed."""
+    sentence = _first_line(error).partition(" Error: ")[2] or _first_line(error)
+    wrong = sentence.partition(' column "')[2].partition('"')[0]
+    columns = list(dict.fromkeys(column for names in TABLES.values() for column in names))
+    near = difflib.get_close_matches(wrong, columns, n=3)
+    hint = f" Similar columns: {', '.join(near)}." if near else ""
+    return UsageError(f"{sentence.rstrip('.!')}.{hint} {_what_there_is()}")
+
+
 def _what_there_is() -> str:
-    there = "; ".join(f"{table} ({', '.join(columns)})" for table, columns in TABLES.items())
-    return f"Tables: {there}."
+    return f"Tables: {', '.join(TABLES)}. List a table's columns: proveout query 'describe records'"
 
 
 def _fill(connection: Any, table: str, records: Sequence[Record]) -> None:

@@ -82,9 +82,19 @@ class Workload:
 
     @property
     def build_name(self) -> str:
-        """What MLAgility calls a model with its inputs: the script's name and its hash."""
+        """What MLAgility calls a model with its inputs: the script's name, its author and its hash."""
         stem = self.script.rpartition("/")[2].rpartition(".")[0] or self.name
-        return f"{stem}_{self.selector}" if self.selector else stem
+        return "_".join([stem, *dict(self.labels).get("author", ())[:1], *([self.build_hash] if self.selector else [])])
+
+    @property
+    def model_hash(self) -> str:
+        """MLAgility's hash of the model alone, ours where it has none."""
+        return self.other_hashes[0] if self.other_hashes else self.selector
+
+    @property
+    def build_hash(self) -> str:
+        """MLAgility's hash of the model with its inputs, ours where it has none."""
+        return self.other_hashes[-1] if len(self.other_hashes) > 1 else self.selector
 
     @property
     def expects_failure(self) -> bool:
@@ -211,6 +221,8 @@ class Job:
     """What to write down where the model is traced; into `artifacts`."""
     onnx_opset: int | None = None
     """The version of ONNX that `--runtime ort` exports to; None for the exporter's own."""
+    onnx_build: Literal["export", "convert"] | None = None
+    """Whether the ONNX file in `artifacts` is a build of MLAgility's, with its state; and optimised and converted."""
     sequence: Sequenced | None = None
     """The stages that make the ONNX file, where they are the user's own."""
     explain: Explain | None = None
@@ -230,6 +242,7 @@ class Job:
             "trace",
             "enough_s",
             "onnx_opset",
+            "onnx_build",
             "sequence",
             "explain",
             "tune",

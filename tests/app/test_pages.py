@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -132,7 +133,7 @@ def test_no_speed_up_is_told_of_a_time_that_does_not_stand(what, said, verdict):
     whole = record("measured")
     timings = tuple(replace(t, verdict=verdict) if t.what == what else t for t in whole.timings)
     tile = results.speed_up(whole, *(t for name in ("compiled", "eager") for t in timings if t.what == name))
-    assert (tile.value, tile.unit, tile.note) == ("not told", "", f"{said} {WEAK[verdict]}")
+    assert (tile.value, tile.unit, tile.note) == ("unclear", "", f"{said} {WEAK[verdict]}")
 
 
 def test_a_modelled_time_counts_with_the_measured_part_of_the_host():
@@ -141,7 +142,7 @@ def test_a_modelled_time_counts_with_the_measured_part_of_the_host():
     host = Timing("host", "measured", "cpu", (1_000_000,), interval_ns=None, verdict="too few")
     compiled = replace(compiled, parts=("device", "host"))
     tile = results.speed_up(replace(whole, timings=(eager, compiled, host)), compiled, eager)
-    assert (tile.value, tile.note) == ("not told", f"the host's part of the time {WEAK['too few']}")
+    assert (tile.value, tile.note) == ("unclear", f"the host's part of the time {WEAK['too few']}")
 
 
 def test_a_device_without_times_is_not_called_measured():
@@ -163,6 +164,13 @@ def test_a_modelled_generation_is_divided_as_its_calls_are():
     assert first.interval_ns == pytest.approx(tuple(end * 0.325 for end in compiled.interval_ns))
 
 
+def test_a_generation_whose_host_has_a_part_is_not_divided():
+    """Nothing tells how much of the host's time lies before the first token."""
+    whole = record("modelled")
+    timings = tuple(replace(t, parts=("device", "host")) if t.what == "compiled" else t for t in whole.timings)
+    assert with_token_times(replace(whole, timings=timings), [Generation(1, 2, 650_000)], 10).timings == timings
+
+
 def test_measured_tokens_have_their_own_samples_interval_and_verdict():
     times = [Generation(1_000_000 + 1000 * (n % 7), 9_000_000) for n in range(30)]
     whole = record("measured")
@@ -174,3 +182,12 @@ def test_measured_tokens_have_their_own_samples_interval_and_verdict():
     assert first.interval_ns is not None
     assert first.verdict == "too few"
     assert set(later.samples_ns) == {1_000_000}
+
+
+def test_where_no_answer_is_found_no_confidence_is_claimed(monkeypatch):
+    said = []
+    monkeypatch.setattr(results.theme, "answer", lambda text, note: said.append((text, note)))
+    monkeypatch.setattr(results, "st", SimpleNamespace(html=str, caption=str, warning=str))
+    request = SimpleNamespace(inputs=SimpleNamespace(context="Ann ran."), source="small")
+    results._answer(request, {"span": None, "guess": (0, 3), "none": True, "score": 0.99, "read": 8})
+    assert said == [("I don't know", "no answer found in the passage")]

@@ -12,6 +12,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[2] / "src" / "proveout"
 
 STRANGERS = {
+    "cli/output.py": (1, "names and errors of scripts, before a terminal has them"),
     "app/results.py": (1, "paths in Python's tracebacks"),
     "bringup/testing.py": (2, "what pytest prints"),
     "capture/identity.py": (1, "the text of users' objects, which may hold an address"),
@@ -27,9 +28,10 @@ STRANGERS = {
     "compiler/lower.py": (3, "Dynamo's names of modules, and Python's stack traces"),
     "engine/backend.py": (1, "paths in Dynamo's messages"),
     "folders.py": (1, "users' names, made fit for a file"),
+    "measure/runs.py": (1, "Python's tracebacks, of users' models"),
     "report/tables/readme.py": (1, "READMEs, of which we fill in marked parts"),
     "report/tables/text.py": (1, "any text, escaped for Markdown"),
-    "store.py": (2, "this machine's name, and users' SQL"),
+    "store.py": (3, "this machine's name, and users' SQL"),
     "sweep/tasks.py": (2, "users' scripts"),
     "ttnn/calls.py": (1, "defaults in ttnn's own signatures"),
 }

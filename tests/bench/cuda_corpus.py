@@ -1,4 +1,5 @@
-"""Runs models of the corpora on a GPU beside eager mode: `python tests/bench/cuda_corpus.py OUT.json [--jobs N]`.
+"""Runs models of the corpora on a GPU beside eager mode: `python tests/bench/cuda_corpus.py OUT.json [--jobs N]`. What
+passed before, by that file, is not run again.
 
 Each script runs in a process of its own; its first model call is made again through our backend on `cuda`, in float32
 and in bfloat16, and compared with eager in float32 on the CPU. Kernels are chosen in a hurry: this is not about times.
@@ -135,8 +136,9 @@ def main() -> None:
         print(json.dumps(row)[:400], flush=True)
         return row
 
-    rows: list[dict[str, Any]] = []
-    here = [s for s in SCRIPTS if (CORPORA / s).exists()]
+    before = json.loads(args.out.read_text()) if args.out.exists() else []
+    rows: list[dict[str, Any]] = [row for row in before if row.get("passed")]
+    here = [s for s in SCRIPTS if (CORPORA / s).exists() and s not in {row["script"] for row in rows}]
     with ThreadPoolExecutor(args.jobs) as pool:
         list(pool.map(run, here))
     print(f"{sum(bool(r.get('passed')) for r in rows)} of {len(rows)} passed")

@@ -59,9 +59,14 @@ class Verdict:
 
 
 @functools.cache
-def verdicts(path: Path = ROWS) -> list[Verdict]:
+def rows(path: Path = ROWS) -> list[dict[str, Any]]:
     with gzip.open(path, "rt") as lines:
-        return [compare(json.loads(line)) for line in lines]
+        return [json.loads(line) for line in lines]
+
+
+@functools.cache
+def verdicts(path: Path = ROWS) -> list[Verdict]:
+    return [compare(row) for row in rows(path)]
 
 
 def compare(row: dict[str, Any]) -> Verdict:

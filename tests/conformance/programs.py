@@ -6,6 +6,8 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -17,15 +19,16 @@ from small_decoders import CONFIGS, small
 from zoo import MODELS
 
 import proveout
-from proveout.generation import Generator
+from proveout.generation import GREEDY, Generator, Sampling
 from proveout.ops.table import all_ops
 from proveout.types import Settings
 
 PRECISIONS = ("model", "bfloat16")
 SAMPLES, DECODERS = "samples", "decoders"
 USERS = (4, 1)
-PAGE_SIZES = {"static": 0, "paged": 32}
-"""Of a decoder's cache."""
+PAGE_SIZES = (0, 32)
+"""Of a decoder's cache; 0: it lies in one piece for each user."""
+DRAWN = Sampling(0.8, top_k=32, top_p=0.9)
 
 
 def save_model(name: str, folder: Path, device: str) -> int:
@@ -52,29 +55,52 @@ def save_samples(folder: Path, device: str) -> int:
     return saved
 
 
+@dataclass(frozen=True)
+class Decoder:
+    """One way to compile a small decoder."""
+
+    name: str
+    users: int
+    precision: str
+    page_size: int = 0
+    sampling: Sampling | None = None
+    more: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def stem(self) -> str:
+        how = "sampled" if self.sampling == DRAWN else "tuned" if self.more else "paged" if self.page_size else "static"
+        return f"{self.name}-{self.precision}-{self.users}-{how}"
+
+
+def decoders(device: str) -> Iterator[Decoder]:
+    for users, precision, page_size, name in itertools.product(USERS, reversed(PRECISIONS), PAGE_SIZES, CONFIGS):
+        yield Decoder(name, users, precision, page_size, GREEDY if page_size else None)
+    for users in USERS:
+        yield Decoder("llama", users, "bfloat16", sampling=DRAWN)
+        if device != "sim:p150":  # program configs name the card's grid, and the mock p150 has a smaller one
+            yield Decoder("llama", users, "bfloat16", more={"sharding": "norms", "products": "configured"})
+
+
 def save_decoders(folder: Path, device: str) -> int:
     """Prefill and decode of every small decoder. A Program that is there already is not made again."""
     saved = 0
-    for users, precision, (cache, page_size), name in itertools.product(
-        USERS, reversed(PRECISIONS), PAGE_SIZES.items(), CONFIGS
-    ):
-        stem = f"{name}-{precision}-{users}-{cache}"
-        if (folder / f"{stem}-decode").exists():
+    for decoder in decoders(device):
+        if (folder / f"{decoder.stem}-decode").exists():
             continue
         torch._dynamo.reset()
         generator = Generator.compile(
-            small(name),
+            small(decoder.name),
             device=device,
-            settings={"precision": precision},
+            settings={"precision": decoder.precision, **decoder.more},
             max_length=128,
-            batch=users,
+            batch=decoder.users,
             prompt_lengths=(32,),
-            page_size=page_size,
-            greedy=cache == "paged",
+            page_size=decoder.page_size,
+            sampling=decoder.sampling,
             dry_run=True,
         )
         for phase, program in generator.programs.items():
-            program.save(folder / f"{stem}-{phase.replace(' ', '-')}")
+            program.save(folder / f"{decoder.stem}-{phase.replace(' ', '-')}")
             saved += 1
     return saved
 

@@ -4,10 +4,10 @@ import math
 from pathlib import Path
 
 import pytest
-from compare import HELD_OUT, ROWS, WITHIN, compare, verdicts
+from compare import HELD_OUT, ROWS, WITHIN, compare, rows, verdicts
 from conformance_page import PAGE, lines
 
-FAMILIES = sorted({(v.op, v.arch) for v in verdicts()})
+FAMILIES = sorted({(row["op"], row["arch"]) for row in rows()})
 
 
 def of(op, arch):

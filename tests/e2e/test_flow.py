@@ -121,6 +121,7 @@ def test_the_wheel_works_by_itself_corpora_included(tmp_path):
     assert str(site) in row["script"]
 
 
+@pytest.mark.whole  # tests/corpora runs samples of every corpus alone
 def test_every_selftest_script_runs_alone():
     for script in sorted((ROOT / "corpora" / "selftest").glob("*.py")):
         done = run(script, cwd=ROOT, program=[sys.executable])

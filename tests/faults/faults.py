@@ -407,7 +407,7 @@ def clock_of_a_sweep_jumps(folder: Path, rng: random.Random) -> Try:
 
 def killed_bringup(folder: Path, rng: random.Random) -> Try:
     """Bring-up is killed in each of its stages, one after the other; what was done before stays as it was."""
-    from proveout.bringup.flow import RUNNING, STAGES
+    from proveout.bringup import STAGES, Folder
 
     script, place, longest = scripts(folder)[0], folder / "bringup", 0.0
     words = [*PROVEOUT, "bringup", script, "--no-tests", "-o", str(place)]
@@ -417,7 +417,7 @@ def killed_bringup(folder: Path, rng: random.Random) -> Try:
         child = subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         until = time.monotonic() + 300
         while child.poll() is None and time.monotonic() < until:
-            if (place / f"{RUNNING}-{stage.name}").exists():
+            if stage.name in Folder(place).running():
                 break
             time.sleep(0.002)
         child.kill()

@@ -1,31 +1,23 @@
 """Every op code a sheet can have, and every corpus model's sheet (by name), in the real tt-perf-report: no line is
-unclassified but by the runtime's own name.
-
-The sheets of all corpora take an hour of processor; what one run finished, the next one does not run again while the
-sources are the same, and `-k timm` takes one corpus:
-
-    python -m pytest -m whole_corpora tests/interop
-"""
+unclassified but by the runtime's own name."""
 
 from __future__ import annotations
 
 import ast
 import csv
 import json
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import zoo
-from sources import digest
+from sheets import DATA, PAGE, ModelSheet, plan, read, sheets_of
 from test_real_tools import NOT_IN_ITS_TABLE, tool
 
 import proveout.kernels
 from proveout import recording
-from proveout.capture import corpora_folder, read_labels, resolve
+from proveout.capture.scripts import corpora
 from proveout.chip.device_op import DeviceOp
 from proveout.chip.families import FORMS
 from proveout.engine.compiled import compile
@@ -34,9 +26,6 @@ from proveout.kernels.op_codes import op_code
 from proveout.kernels.row import one_op
 from proveout.report.perf.files import render_csv
 from proveout.report.perf.sheet import make_sheet
-
-PROVEOUT = [sys.executable, "-c", "import sys; from proveout.cli import main; sys.exit(main())"]
-SCRIPTS = {str(path.relative_to(corpora_folder())): path for path, _ in resolve([], [], all=True)}
 
 
 def unclassified(sheet: Path) -> set[str]:
@@ -85,18 +74,37 @@ def test_only_what_is_no_device_operation_is_named_after_its_function():
     assert unnamed <= {"transfer", "free", "piece"}
 
 
+def odd(models):
+    return {m.model: names for m in models if (names := set(m.unclassified) - NOT_IN_ITS_TABLE)}
+
+
+@pytest.mark.interop
+@pytest.mark.slow
+def test_no_line_of_a_model_s_sheet_is_unclassified_but_by_the_runtime_s_own_name(tmp_path):
+    """A sample: one model of each of two corpora, compiled by the command that makes the page of all."""
+    tool("tt-perf-report", "tt-perf-report")
+    for corpus, script in (("selftest", "conv"), ("torchvision", "lraspp_mobilenet_v3_large")):
+        plan(tmp_path / corpus, f"{script}.py", "--search-dir", corpus)
+        models = read(corpus, sheets_of(tmp_path / corpus))
+        assert [m.model for m in models] == [script]
+        assert models[0].lines > 10
+        assert odd(models) == {}
+
+
 @pytest.mark.whole_corpora
 @pytest.mark.interop
-@pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
-def test_no_line_of_a_sheet_is_unclassified(script, tmp_path, request):
+@pytest.mark.parametrize("corpus", sorted(corpora()))
+def test_no_line_of_a_corpus_s_sheets_is_unclassified(corpus, tmp_path):
     tool("tt-perf-report", "tt-perf-report")
-    kept = request.config.cache.mkdir("sheets") / f"{digest()}-{script.parent.name}-{script.stem}.json"
-    if not kept.exists():
-        words = ["perf", str(script), "--small", "-o", str(tmp_path), "--cache-dir", str(tmp_path / "c")]
-        environment = {**os.environ, "PROVEOUT_CACHE": str(tmp_path / "c")}
-        subprocess.run([*PROVEOUT, *words], cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL)
-        sheets = {str(s.relative_to(tmp_path)): s for s in sorted(tmp_path.rglob("ops_perf_results*.csv"))}
-        kept.write_text(json.dumps({name: sorted(unclassified(sheet)) for name, sheet in sheets.items()}))
-    sheets = json.loads(kept.read_text())
-    assert sheets or ("expect", ("fail",)) in read_labels(script)
-    assert {name: odd for name, odd in sheets.items() if set(odd) - NOT_IN_ITS_TABLE} == {}
+    plan(tmp_path, "--all", "--search-dir", corpus)
+    models = read(corpus, sheets_of(tmp_path))
+    assert models
+    assert odd(models) == {}
+
+
+def test_the_page_names_what_has_no_category_and_which_corpora_it_lacks():
+    models = [ModelSheet(**row) for row in json.loads(DATA.read_text())]
+    assert odd(models) == {}
+    lacking = corpora().keys() - {m.corpus for m in models}
+    assert all(f"`{corpus}`" in PAGE.read_text() for corpus in lacking)
+    assert all(name in PAGE.read_text() for m in models for name in m.unclassified)

@@ -47,9 +47,21 @@ MORE = {
         parallel_attn=False,
     ),
     "bloom": lambda: transformers.BloomConfig(vocab_size=128, hidden_size=128, n_layer=2, n_head=4),
+    "gpt_neo": lambda: transformers.GPTNeoConfig(
+        vocab_size=128,
+        hidden_size=64,
+        num_layers=2,
+        num_heads=4,
+        attention_types=[[["global", "local"], 1]],
+        window_size=8,
+        max_position_embeddings=128,
+    ),
     "qwen2": lambda: transformers.Qwen2Config(**SIZES),
     "mamba": lambda: transformers.MambaConfig(
         vocab_size=128, hidden_size=64, state_size=16, num_hidden_layers=2, time_step_rank=32, intermediate_size=128
+    ),
+    "xglm": lambda: transformers.XGLMConfig(
+        vocab_size=128, d_model=64, ffn_dim=96, num_layers=2, attention_heads=4, max_position_embeddings=128
     ),
     "olmoe": lambda: transformers.OlmoeConfig(**SIZES, num_experts=4, num_experts_per_tok=2),
 }

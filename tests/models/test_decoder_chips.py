@@ -55,6 +55,7 @@ def test_heads_that_do_not_divide_leave_the_cache_whole_and_say_so():
     assert "the cache whole on each over 2 chips" in generator.decode_phase.compiled.parallel[0]
 
 
+@pytest.mark.slow
 def test_one_chip_is_taken_where_two_would_be_slower_and_rows_are_a_chip_s_own():
     model = without_weights("llama")
     one = compiled(model, "auto", dry_run=True)

@@ -11,9 +11,10 @@ pytest.importorskip("transformers")
 
 from small_decoders import small, without_weights
 
+from proveout.engine.layers import alike_layers
 from proveout.engine.repeat import Repeat
-from proveout.generation import Generator, generator
-from proveout.generation.layers import alike_layers
+from proveout.errors import UsageError
+from proveout.generation import Generator, cache, generator
 from proveout.generation.twin import twin_of
 
 
@@ -53,6 +54,7 @@ def test_layers_that_differ_are_seen_before_and_while_they_are_written():
     assert alike_layers(without_weights("llama", num_hidden_layers=3), "model") is None
 
 
+@pytest.mark.slow
 def test_a_difference_that_no_module_shows_is_seen_in_the_graph(monkeypatch):
     model = without_weights("llama", num_hidden_layers=4)
     for number, layer in enumerate(model.model.layers):
@@ -73,6 +75,32 @@ def test_falcon_s_heads_are_slices_with_the_same_numbers(changed):
         assert torch.equal(twin_of(model, 64)(ids).logits, model(ids).logits)
 
 
+def test_a_model_elsewhere_is_copied_to_its_device_and_stays_where_it_was():
+    model = small("gpt2")
+    twin = twin_of(model, 64, torch.device("meta"))
+    assert {t.device.type for t in (*twin.parameters(), *twin.buffers())} == {"meta"}
+    assert twin.lm_head.weight is twin.transformer.wte.weight, "one tensor stays one"
+    assert {t.device.type for t in model.parameters()} == {"cpu"}
+
+
+def test_windows_are_those_of_sliding_layers_whichever_way_transformers_tells_them(monkeypatch):
+    model = without_weights("gemma3")
+    shapes = cache.layer_shapes(model)
+    assert [shape.window for shape in shapes] == [16, None]
+    kinds, _ = cache.get_layer_types_and_kwargs(model.config)
+    monkeypatch.setattr(cache, "get_layer_types_and_kwargs", lambda config: (kinds, {"sliding_window": 16}))
+    assert cache.layer_shapes(model) == shapes
+
+
+def test_a_model_whose_shapes_depend_on_data_is_refused_in_a_sentence(monkeypatch):
+    model = small("llama")
+    plain = type(model.model).forward
+    monkeypatch.setattr(type(model.model), "forward", lambda self, input_ids, **rest: int(input_ids.sum()) and plain)
+    with pytest.raises(UsageError, match="LlamaForCausalLM computes with numbers that it reads from its tensors"):
+        Generator.compile(model, device="cpu", max_length=32)
+
+
+@pytest.mark.slow
 def test_falcon_is_planned_without_its_weights():
     made, _ = planned(without_weights("falcon", num_hidden_layers=4))
     assert [phase.name for phase in made.phases] == ["prefill 32", "decode"]

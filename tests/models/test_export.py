@@ -18,6 +18,7 @@ from proveout.report.script import write_script
 LONG = ("clip", "mamba", "mobilenet_v2", "segformer")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["model", "bfloat16"])
 @pytest.mark.parametrize(
     "name",

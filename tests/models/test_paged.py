@@ -19,6 +19,8 @@ from proveout.errors import UsageError
 from proveout.generation import Generator
 from proveout.generation.agreement import agreement, eager_tokens
 
+pytestmark = pytest.mark.slow
+
 FILL, UPDATE = "ttnn.experimental.paged_fill_cache", "ttnn.experimental.paged_update_cache"
 ATTEND = "ttnn.transformer.paged_scaled_dot_product_attention_decode"
 
@@ -146,7 +148,6 @@ def test_a_scheduler_needs_pages():
         GeneratorEngine(SimpleNamespace(paging=None))
 
 
-@pytest.mark.slow
 def test_requests_on_sim_share_few_pages_and_get_the_tokens_that_they_get_alone():
     """Three pages for three slots: a request gives way, and is computed anew in other pages."""
     model = small("llama")

@@ -9,9 +9,19 @@ pytest.importorskip("transformers")
 
 from small_decoders import small, without_weights
 
+from proveout.batching.simulated import step_times
+from proveout.cli.verbs.generate import _row
+from proveout.cli.verbs.tokens import record_of, text
 from proveout.errors import UsageError
-from proveout.generation import Generator
+from proveout.generation import GREEDY, Generator
 from proveout.generation.agreement import agreement, eager_tokens
+from proveout.generation.child import _phase
+from proveout.generation.messages import GenerationRequest
+from proveout.generation.modelled import modelled_row
+from proveout.generation.speed import SpeedAsk, SpeedTold
+from proveout.types import Settings
+
+pytestmark = pytest.mark.slow
 
 
 def prompts(side):
@@ -33,7 +43,6 @@ def tokens_of(generator, ids, mask, count):
     return torch.stack(list(generator.generate(ids, count, mask=mask)), 1)
 
 
-@pytest.mark.slow
 def test_64_tokens_are_eagers_and_the_state_stays_on_the_chip(mamba):
     generator = Generator.compile(mamba, settings={"precision": "model"}, max_length=96, batch=2)
     wanted = eager_tokens(mamba, *prompts("left"), 64)
@@ -81,13 +90,33 @@ def test_it_is_planned_without_its_weights():
         without_weights("mamba", num_hidden_layers=4), max_length=64, prompt_lengths=(32,), dry_run=True
     )
     assert generator._few.repeat.times == 1
-    assert all(phase.predicted.ns > 0 and phase.memory.fits for phase in generator.phases)
+    assert all(phase.chip_alone.ns > 0 and phase.memory.fits for phase in generator.phases)
+    assert generator.decode_phase.predicted == generator.decode_phase.chip_alone
     assert len(generator.decode_phase.program.state) == 8
+
+
+def test_no_time_to_first_token_is_told_where_the_host_has_a_part_in_the_prefill():
+    """Its scan is a cumulative sum that no kernel serves; the decode step is the chip's alone."""
+    generator = Generator.compile(without_weights("mamba", num_hidden_layers=2), max_length=64, dry_run=True)
+    prefill = generator.prefill_phase(32)
+    assert any(step.on_host for step in prefill.program.body)
+    assert prefill.predicted is None
+    row = modelled_row(generator, prefill, 32, "sim:n150", Settings(precision="bfloat16"))
+    assert row.first_token is None
+    assert row.per_token.median_ns == generator.decode_phase.predicted.ns
+    ask, speeds = SpeedAsk("mamba.py", device="sim:n150"), SpeedTold("mamba", rows=(row,))
+    assert [t.what for t in record_of(ask, speeds, row).timings] == ["time per token"]
+    assert "no time to first token can be predicted" in text([(ask, speeds)])
+    with pytest.raises(UsageError, match="whose time no plan knows"):
+        step_times(speeds)
+    assert "? (chip alone: " in _row(_phase(prefill, []), GenerationRequest("mamba.py", device="sim:n150"))[5]
 
 
 def test_the_device_chooses_the_same_tokens_and_pages_are_refused(mamba):
     ids, mask = prompts("right")
-    chosen, scored = (Generator.compile(mamba, device="cpu", max_length=64, batch=2, greedy=g) for g in (True, False))
+    chosen, scored = (
+        Generator.compile(mamba, device="cpu", max_length=64, batch=2, sampling=s) for s in (GREEDY, None)
+    )
     assert torch.equal(tokens_of(chosen, ids, mask, 8), tokens_of(scored, ids, mask, 8))
     with pytest.raises(UsageError, match="keeps states and no positions: leave page_size out"):
         Generator.compile(mamba, max_length=64, page_size=32)

@@ -243,7 +243,7 @@ def two_threads():
     torch.set_num_threads(before)
 
 
-QUICK = ("albert", "bert", "codegen", "gpt2", "mnist_cnn", "vit")
+QUICK = ("bert", "gpt2", "mnist_cnn", "vit")
 
 
 @pytest.mark.slow

@@ -241,7 +241,7 @@ MODELS: dict[str, Callable[[], Sample]] = {
     "whisper": whisper,
 }
 
-QUICK = ("albert", "gpt2", "mnist_cnn")  # one of each kind for `make check`; the others are marked slow
+QUICK = ("albert", "mnist_cnn")  # one of each kind for `make check`; the others are marked slow
 EACH_MODEL = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in MODELS]
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+import unseen
 from torch import nn
 
 import proveout
@@ -114,10 +115,11 @@ MODELS: dict[str, tuple[type[nn.Module], tuple[int, ...]]] = {
 @functools.cache
 def loaded(name: str, numerics: str, weighty: bool = True) -> tuple[Loaded, list[Any]]:
     """A model's Program on the simulated chip with its weights, and the inputs of one call."""
-    torch.manual_seed(3)
-    kind, shape = MODELS[name]
+    torch.manual_seed(23 if name in unseen.LATER else 11 if name in unseen.MODELS else 3)
+    kind, shape = {**MODELS, **unseen.MODELS, **unseen.LATER}[name]
     model = kind().eval()
-    model, given = _weighty(model) if weighty else model, torch.randn(shape)
+    model = _weighty(model) if weighty else model
+    given = torch.randint(0, 200, shape) if name == "decoder" else torch.randn(shape)
     compiled = proveout.compile(
         model, (given,), device="sim:n150", settings={"precision": "bfloat16", "numerics": numerics}
     )
@@ -186,10 +188,11 @@ def places(program: Any, kind: str) -> Sequence[Step]:
     return found
 
 
-def draw(seed: int, weighty: bool = True) -> tuple[str, Planted, list[Any]]:
+def draw(seed: int, weighty: bool = True, models: Iterable[str] = MODELS) -> tuple[str, Planted, list[Any]]:
     """One planted error: the model's name, the Program with it, the inputs."""
-    name = list(MODELS)[seed % len(MODELS)]
-    kind = KINDS[seed // len(MODELS) % len(KINDS)]
+    names = list(models)
+    name = names[seed % len(names)]
+    kind = KINDS[seed // len(names) % len(KINDS)]
     within, inputs = loaded(name, "faithful" if kind == KINDS[2] else "fast", weighty)
     step = random.Random(seed).choice(places(within.program, kind))
     return name, Planted.of(within, step, kind), inputs

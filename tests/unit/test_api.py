@@ -31,7 +31,7 @@ def test_a_live_model_is_checked_and_timed() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("runtime", ["eager", "inductor"])
+@pytest.mark.parametrize("runtime", ["eager", pytest.param("inductor", marks=pytest.mark.whole)])
 def test_another_runtime_is_measured_on_the_cpu(runtime: str) -> None:
     result = proveout.benchmark_model(nn.Linear(4, 4), torch.ones(1, 4), runtime=runtime, duration_s=0.05)  # type: ignore[arg-type]
     assert result.passed, result.record.reason

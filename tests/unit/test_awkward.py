@@ -174,6 +174,7 @@ def test_weights_are_read_from_a_folder(tmp_path: Path) -> None:
     assert found.workload.random_weights == ()
 
 
+@pytest.mark.slow
 def test_every_bundled_config_builds_its_model() -> None:
     import torch
     from transformers import AutoConfig, AutoModel

@@ -232,6 +232,7 @@ def test_a_cache_without_room_is_refused(total, size):
         Pages(total, size)
 
 
+@pytest.mark.slow
 def test_a_generator_serves_several_requests_with_the_tokens_of_each_alone():
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel

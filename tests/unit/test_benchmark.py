@@ -520,6 +520,7 @@ class TestRefusals:
             ({"model": NeedsSize}, "needs size"),
             ({"model": 3}, "a model of type int"),
             ({"model": "no.such:Thing"}, "cannot be imported"),
+            ({"model": "absent.pt"}, "'absent.pt': there is no such file"),
             ({"duration": 0}, "duration is 0"),
             ({"duration": float("nan")}, "duration is nan"),
             ({"n_models": 0}, "n_models has 0"),

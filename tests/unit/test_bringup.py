@@ -16,15 +16,21 @@ import pytest
 import torch
 
 import proveout
-from proveout.bringup import STAGES, BringupJob, Folder, flow, missing, summary
-from proveout.bringup.exactness import Exactness, own_thresholds
-from proveout.bringup.flow import NUMBERS, bring_up, run_stages, with_needs
+from proveout.bringup import STAGES, BringupJob, Folder, flow, missing, summary, trace
+from proveout.bringup.code import Written, write_graph
+from proveout.bringup.data import DATA, EndToEndData, Exactness, MissingData, OptimiseData
+from proveout.bringup.exactness import own_thresholds
+from proveout.bringup.flow import bring_up, run_stages
 from proveout.bringup.graph import Op, _boxes
 from proveout.bringup.graph_page import render
+from proveout.bringup.modules import _graph
+from proveout.bringup.report import figures
+from proveout.bringup.stages import NUMBERS, with_needs
 from proveout.bringup.subject import Subject
 from proveout.bringup.tree import tree_of
 from proveout.capture import discover
 from proveout.capture.identity import workload_of
+from proveout.chip.specs import CHIPS
 from proveout.cli import main
 from proveout.coding import to_json
 from proveout.errors import CompileError
@@ -87,7 +93,7 @@ def made(tmp_path_factory):
 
 
 def outcomes(folder: Path):
-    return {s.name: Folder(folder).outcome(NUMBERS[s.name], s.name) for s in STAGES}
+    return {o.name: o for o in Folder(folder).outcomes()}
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -123,26 +129,49 @@ def test_its_time_is_a_record_with_interval_and_verdict(made):
     assert record.job.workload == made[0].workload
 
 
+@pytest.mark.slow
+def test_every_stage_s_figures_are_read_back_as_they_were_written(made):
+    folder = Folder(made[1])
+    assert list(DATA) == [stage.name for stage in STAGES[:-1]]
+    for name, kind in DATA.items():
+        written = json.loads(folder.file_of(name).read_text())["data"]
+        data = folder.data(kind)
+        assert (to_json(data) if data is not None else {}) == written, name
+    assert [name for name, kind in DATA.items() if folder.data(kind) is None] == ["decoder"], "it does not apply"
+
+
+@pytest.mark.slow
+def test_figures_of_another_form_are_none_and_stop_nobody(made, tmp_path):
+    folder = Folder(shutil.copytree(made[1], tmp_path / "older"))
+    for document in ([], {"data": []}, {"data": {"speedup": "fast"}}, {}):
+        folder.file_of("optimise").write_text(json.dumps(document))
+        assert folder.data(OptimiseData) is None
+    assert "optimise" not in [o.name for o in folder.outcomes()]
+
+
+@pytest.mark.slow
 def test_the_card_is_filled(made):
     text = (made[1] / "card.md").read_text()
     for fact in ("Small", "apache-2.0", "testing", "FLOPs", "float32[2,32,64]", "int64[2,32]", "wormhole"):
         assert fact in text
 
 
+@pytest.mark.slow
 def test_both_numerics_are_compared_and_the_report_says_whether_fast_can_be_trusted(made):
-    trust = Folder(made[1]).data(NUMBERS["end-to-end"], "end-to-end")["trust"]
-    assert trust["trusted"] is True
-    assert all(o["fast_pcc"] != o["faithful_pcc"] for o in trust["outputs"])
+    trust = Folder(made[1]).data(EndToEndData).trust
+    assert trust.trusted is True
+    assert all(o.fast_pcc != o.faithful_pcc for o in trust.outputs)
     for page in ("report.md", "report.html"):
         assert "fast&#x27;s PCC can be trusted for this model" in (made[1] / page).read_text().replace("'", "&#x27;")
 
 
+@pytest.mark.slow
 def test_the_report_says_which_op_the_error_comes_from(made):
-    (graph,) = Folder(made[1]).data(NUMBERS["end-to-end"], "end-to-end")["why"]
-    assert "of the error" in graph["said"][0]
-    assert graph["svg"] == (made[1] / "explain.svg").read_text()
+    (graph,) = Folder(made[1]).data(EndToEndData).why
+    assert "of the error" in graph.said[0]
+    assert graph.svg == (made[1] / "explain.svg").read_text()
     for page in ("report.md", "report.html"):
-        assert graph["said"][0].rstrip(".") in (made[1] / page).read_text().replace("&#x27;", "'")
+        assert graph.said[0].rstrip(".") in (made[1] / page).read_text().replace("&#x27;", "'")
 
 
 def test_parameters_that_modules_share_count_once_as_on_the_card(tmp_path):
@@ -160,6 +189,7 @@ def test_parameters_that_modules_share_count_once_as_on_the_card(tmp_path):
     assert "| `(model)` | Sequential | 1 | 1×10 | 40 (0) | 1 |" in written["summary.md"]
 
 
+@pytest.mark.slow
 def test_alike_modules_share_a_class(made):
     text = (made[1] / "ttnn_model.py").read_text()
     assert text.count("class Block") == 2  # the first one's input is the model's and stays for the next call
@@ -167,11 +197,12 @@ def test_alike_modules_share_a_class(made):
     assert "for layer in self.blocks:\n            hidden = layer(hidden" in text
 
 
+@pytest.mark.slow
 def test_the_written_model_is_the_optimised_one(made):
     """What the search chose is in the code, and the code is what the report names."""
     text = (made[1] / "ttnn_model.py").read_text()
-    settings = Folder(made[1]).data(NUMBERS["optimise"], "optimise")["settings"]
-    chosen = {(what, value) for _, what, value in settings["per_op"]}
+    settings = Folder(made[1]).data(OptimiseData).settings
+    chosen = {(what, value) for _, what, value in settings.per_op}
     fidelities = {f"ttnn.MathFidelity.{value}" for what, value in chosen if what == "fidelity"}
     formats = {f"dtype=ttnn.{value}" for what, value in chosen if what in ("weights", "result")}
     assert fidelities
@@ -180,6 +211,7 @@ def test_the_written_model_is_the_optimised_one(made):
     assert NUMBERS["optimise"] < NUMBERS["modules"] < NUMBERS["trace"]
 
 
+@pytest.mark.slow
 def test_the_written_model_has_torchs_names(made):
     text = (made[1] / "ttnn_model.py").read_text()
     assert "def send(self, x, kept)" in text
@@ -187,12 +219,40 @@ def test_the_written_model_has_torchs_names(made):
     assert "weight_2" not in text
 
 
+def test_every_mode_times_the_same_programs():
+    """What only a trace allows was once compiled anew without one, and failed the stage."""
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU()).eval()
+    settings = Settings(precision="bfloat16", trace=True, per_op=(("only in a trace", "weights", "bfloat8_b"),))
+    programs = proveout.compile(model, (torch.randn(32, 64),), settings={"precision": "bfloat16"}).programs
+    plans = trace._plans(programs, SimpleNamespace(optimised=settings, chip=CHIPS["n150"]))
+    assert list(plans) == [name for name, _, _ in trace.MODES]
+    assert plans["trace"] < plans["none"]
+
+
+def test_a_folded_batch_norm_is_arithmetic_on_torchs_names(tmp_path, monkeypatch):
+    monkeypatch.setenv("PROVEOUT_CACHE", str(tmp_path / "cache"))
+    script = "import torch\nfrom torch import nn\n"
+    script += "model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()).eval()\n"
+    job = asked_for(tmp_path, f"{script}model(torch.randn(1, 3, 8, 8))\n")
+    subject = Subject(job, Folder(tmp_path / "out"))
+    written = Written()
+    write_graph(_graph(subject, 0, subject.runs()[0], job.settings), written)
+    text = "\n".join(written.order)
+    assert "'1.running_var'" in text
+    assert "'1.running_mean'" in text
+    assert ".held." not in text
+    assert "Tensor_2" not in text
+    assert "rsqrt = add.rsqrt()" in text
+    assert "mul = rsqrt * tensors['1.weight']" in text
+
+
+@pytest.mark.slow
 def test_a_missing_op_has_an_issue_with_a_repro_that_was_run(made):
-    (line,) = Folder(made[1]).data(NUMBERS["missing"], "missing")["lines"]
-    assert line["aten"] == "aten.cumprod.default"
-    assert line["repro"].startswith("run here: the same op stays on the host for the same reason; ")
-    assert "ttnn.cumprod takes" in line["repro"]  # and the script meets ttnn's own refusal
-    text = (made[1] / line["file"]).read_text()
+    (line,) = Folder(made[1]).data(MissingData).lines
+    assert line.aten == "aten.cumprod.default"
+    assert line.repro.startswith("run here: the same op stays on the host for the same reason; ")
+    assert "ttnn.cumprod takes" in line.repro  # and the script meets ttnn's own refusal
+    text = (made[1] / line.file).read_text()
     assert "### Is your feature request related to a problem? Please describe" in text  # tt-metal's own headings
     assert "small.py:26: return self.head(x), x * kept.cumprod(1)" in text
     assert "\nimport ttnn\n" in text
@@ -253,6 +313,7 @@ def test_what_cannot_be_right_is_refused_before_any_work(words, said, tmp_path, 
     assert not list(tmp_path.glob("bringup"))
 
 
+@pytest.mark.slow
 def test_running_it_again_leaves_every_file_as_it_is(made):
     asked, folder = made
     before = {p: p.stat().st_mtime_ns for p in folder.rglob("*") if p.is_file()}
@@ -305,10 +366,11 @@ def test_killed_at_every_stage_it_ends_with_the_same_folder(made, tmp_path, kill
     assert differing == []
 
 
+@pytest.mark.slow
 def test_a_failing_stage_is_told_and_the_report_says_where_why_and_what_next(made, tmp_path):
     asked, whole = made
     folder = shutil.copytree(whole, tmp_path / "failing")
-    Folder(folder).file_of(NUMBERS["optimise"], "optimise").unlink()
+    Folder(folder).file_of("optimise").unlink()
 
     def fail(subject, files):
         raise CompileError("the search met a wall.")
@@ -329,17 +391,19 @@ def test_a_failing_stage_is_told_and_the_report_says_where_why_and_what_next(mad
     assert "wall" in (folder / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_what_a_person_edited_is_kept_when_its_stage_runs_again(made, tmp_path):
     asked, whole = made
     folder = shutil.copytree(whole, tmp_path / "edited")
     (folder / "card.md").write_text("mine\n")
-    file = Folder(folder).file_of(1, "card")
+    file = Folder(folder).file_of("card")
     file.write_text(json.dumps({**json.loads(file.read_text()), "key": "older"}))
     run_stages(asked, Folder(folder), [STAGES[0]])
     assert (folder / "card.md.edited").read_text() == "mine\n"
     assert (folder / "card.md").read_text() == (whole / "card.md").read_text()
 
 
+@pytest.mark.slow
 def test_held_out_inputs_are_like_the_scripts_own_and_masks_stay(made, tmp_path):
     asked, _ = made
     subject = Subject(asked, Folder(tmp_path))
@@ -449,9 +513,48 @@ def test_the_parent_of_the_workers_imports_no_torch():
     ],
 )
 def test_a_module_has_a_threshold_of_its_own_only_where_formats_explain_it(weights, whole, expected):
-    folder = SimpleNamespace(data=lambda number, name: {"held_out_pcc": whole})
+    folder = SimpleNamespace(data=lambda kind: SimpleNamespace(held_out_pcc=whole))
     start = Settings(precision="bfloat16")
     subject = SimpleNamespace(bringup=SimpleNamespace(settings=start), folder=folder)
     parts = [Exactness("up", 0.9799, 0.981, "torch"), Exactness("down", 0.992, 0.991, "torch")]
     chosen = dataclasses.replace(start, weights=weights)
     assert own_thresholds(subject, chosen, parts, 0.99) == expected
+
+
+EMPTY = """
+import torch
+
+
+class Nothing(torch.nn.Module):
+    def forward(self, x):
+        return x[:0]
+
+
+Nothing().eval()(torch.ones(1, 4))
+"""
+
+
+@pytest.mark.slow
+def test_a_model_whose_outputs_hold_no_numbers_is_not_called_right(tmp_path, monkeypatch):
+    monkeypatch.setenv("PROVEOUT_CACHE", str(tmp_path / "cache"))
+    asked = asked_for(tmp_path, EMPTY)
+    needed = {*with_needs("end-to-end"), *with_needs("trace")}
+    run_stages(asked, Folder(tmp_path / "out"), [stage for stage in STAGES if stage.name in needed])
+    ended = outcomes(tmp_path / "out")
+    assert (ended["end-to-end"].status, ended["trace"].status) == ("attention", "passed")
+    assert ended["end-to-end"].headline.startswith("nothing was compared")
+
+
+@pytest.mark.slow
+def test_a_time_without_the_host_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("PROVEOUT_CACHE", str(tmp_path / "cache"))
+    asked = asked_for(tmp_path, EMPTY.replace("x[:0]", "torch.linalg.svd(x)[1] + x"))
+    needed = {*with_needs("trace"), *with_needs("perf")}
+    run_stages(asked, Folder(tmp_path / "out"), [s for s in STAGES if s.name in needed])
+    ended = outcomes(tmp_path / "out")
+    for name in ("optimise", "perf", "trace"):
+        assert "on the chip" in ended[name].headline
+        assert "not in it: what runs on the host (1 step)" in ended[name].headline
+    timed = [text for _, text, _ in figures(Folder(tmp_path / "out")) if "modelled" in text]
+    assert len(timed) == 2
+    assert all("without the host's part" in text for text in timed)

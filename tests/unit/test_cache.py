@@ -132,6 +132,7 @@ def test_the_files_used_longest_ago_go_when_there_are_too_many(monkeypatch):
     assert len(programs()) == 1
 
 
+@pytest.mark.slow
 def test_another_process_loads_what_this_one_compiled():
     code = """if True:
         import json, sys, torch, proveout

@@ -334,6 +334,24 @@ def test_models_in_two_threads_are_both_found(write: Write) -> None:
     assert names(script) == ["script::Wait", "script::Wait#2"]
 
 
+@pytest.mark.parametrize("kind", ["ThreadPoolExecutor", "ProcessPoolExecutor"])
+def test_a_pool_left_open_holds_nothing_up_and_its_work_is_done(write: Write, tmp_path: Path, kind: str) -> None:
+    """As Inductor's: `python script.py` ends, and so does watching it, after the work that the pool was given."""
+    write("import pathlib, time\ndef work(path):\n    time.sleep(0.3)\n    pathlib.Path(path).touch()\n", "beside.py")
+    script = write(f"""
+        import concurrent.futures, torch
+        from beside import work
+        pool = concurrent.futures.{kind}(2)
+        futures = [pool.submit(work, r"{tmp_path}/" + str(i)) for i in range(3)]
+        torch.nn.Linear(2, 2)(torch.ones(1, 2))
+    """)
+    watching = "import sys, pathlib, proveout.capture as c; print(len(c.watch(pathlib.Path(sys.argv[1]), '')[0]))"
+    command = [sys.executable, "-c", watching, str(script)]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert found.stdout.split() == ["1"], found.stderr
+    assert all((tmp_path / str(i)).exists() for i in range(3))
+
+
 def test_the_location_is_the_users_line_not_the_librarys(write: Write) -> None:
     script = write("""
         import torch
@@ -411,6 +429,7 @@ def test_nothing_stays_patched_after_an_exception(write: Write) -> None:
     assert nn.Module.__call__ is before
 
 
+@pytest.mark.slow
 def test_outputs_and_random_state_are_the_same_bits_as_without_watching(write: Write, tmp_path: Path) -> None:
     script = write("""
         import sys, torch
@@ -504,6 +523,7 @@ def test_a_selector_depends_on_architecture_and_shapes_not_on_weights(write: Wri
     assert len({base, *others}) == 5
 
 
+@pytest.mark.slow
 def test_two_processes_and_this_one_agree_on_selectors(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     script = corpora_folder() / "selftest" / "two_models.py"
     monkeypatch.setenv("PYTHONHASHSEED", "1")
@@ -559,6 +579,13 @@ def test_a_failure_is_one_sentence(write: Write, source: str, sentence: str) -> 
     assert told.startswith(sentence) if sentence else told == ""
 
 
+def test_a_script_that_ends_itself_is_told_with_its_last_words(write: Write) -> None:
+    """As argparse does for an argument that it does not know."""
+    found = discover(write("import sys; print('usage'); print('error: no --colour', file=sys.stderr); sys.exit(2)"))
+    assert found.error == "script.py exited with 2 before any model had run. It said: error: no --colour"
+
+
+@pytest.mark.slow
 def test_discovery_yields_the_model_the_error_and_the_log(write: Write) -> None:
     script = write("# labels: author::me\nprint('hello from the script')" + LINEAR + "raise ValueError('too late')")
     found = discover(script)
@@ -586,6 +613,7 @@ def test_discovery_tells_a_deadline(write: Write) -> None:
     assert found.error.endswith("Give it more time: --timeout")
 
 
+@pytest.mark.slow
 def test_discovery_tells_a_crash(write: Write) -> None:
     found = discover(write("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"))
     assert found.error.startswith("script.py was killed by SIGSEGV, and none of its models could be read.")
@@ -775,12 +803,13 @@ def test_digits_are_read_well() -> None:
     assert found.evaluate(found.module) > 90
 
 
+@pytest.mark.slow
 def test_a_selftest_script_runs_alone() -> None:
     script = corpora_folder() / "selftest" / "linear.py"
     subprocess.run([sys.executable, script, "--batch_size", "8"], check=True)
     refused = subprocess.run([sys.executable, script, "--size", "8"], check=False, capture_output=True, text=True)
     assert refused.returncode == 2
-    assert "unknown parameter --size" in refused.stderr
+    assert "unrecognized argument --size" in refused.stderr
 
 
 def test_one_script_that_is_not_python_is_told_before_anything_starts(tmp_path):

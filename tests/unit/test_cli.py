@@ -39,6 +39,7 @@ def run(*words: str, cache: Path | None = None, **more: Any) -> subprocess.Compl
 # ------------------------------------------------------------------------------- in processes of its own
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -54,7 +55,10 @@ def run(*words: str, cache: Path | None = None, **more: Any) -> subprocess.Compl
         (["benchmark", "nowhere.py"], "no script 'nowhere.py'"),
         (["nowhere.py"], "no script 'nowhere.py'"),
         (["report"], "Run: proveout benchmark SCRIPT.py"),
-        (["query", "select nonsense from records"], "Tables: records (key, model, "),
+        (["query", "select nonsense from records"], "List a table's columns: proveout query 'describe records'"),
+        (["query", "select modell from records"], 'Referenced column "modell" not found'),
+        (["query", "select modell from records"], "Similar columns: model"),
+        (["benchmark", "x.py", "--precision", "bf17"], "Invalid value for '--precision': 'bf17' is not one of"),
         (["perf", "-n", "x"], "-n NAME is for -c"),
         (["perf", "x.py", "-c", "true"], "scripts cannot be given with -c"),
         (["perf", "-c", "true", "--device", "sim:p150"], "--device cannot be given with -c"),
@@ -96,6 +100,7 @@ def test_an_unwritable_cache_is_exit_3_before_any_script_is_looked_for(tmp_path:
     assert str(tmp_path / "file" / "cache") in done.stderr
 
 
+@pytest.mark.slow
 def test_a_corrupt_record_is_listed_and_not_fatal(tmp_path: Path) -> None:
     store = Store(tmp_path / "cache")
     store.write(make_record())
@@ -142,6 +147,7 @@ def test_devices_say_whether_their_times_are_measured() -> None:
     assert (times["sim:n150"], times["cpu"]) == ("modelled", "measured")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", verbs.names())
 def test_the_help_of_every_verb_has_an_example(verb: str) -> None:
     done = run(verb, "--help")
@@ -156,6 +162,7 @@ def test_the_help_of_a_verb_fits_80_columns_but_for_commands_to_copy(verb: str) 
     assert [line for line in kept.splitlines() if len(line) > 78 and not line.startswith("  proveout ")] == []
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     for index in range(40):
         Store(tmp_path).write(make_record(f"m{index}"))
@@ -207,6 +214,7 @@ def test_light_verbs_import_nothing_heavy(tmp_path: Path, verb: str, heavy: tupl
     assert done.stderr.splitlines()[-1] == "[]"
 
 
+@pytest.mark.slow
 def test_start_up_takes_less_than_0_3_s_of_processor_time() -> None:
     def spent() -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -650,6 +658,7 @@ def test_models_are_listed_by_label(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["about"].startswith("One linear layer")
 
 
+@pytest.mark.slow
 def test_the_shell_completes_verbs_and_options() -> None:
     def completed(line: str) -> str:
         asked = {"_PROVEOUT_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
@@ -660,3 +669,9 @@ def test_the_shell_completes_verbs_and_options() -> None:
     assert "--search-dir" in completed("proveout benchmark --sea")
     assert completed("proveout benchmark --search-dir self").split() == ["selftest"]
     assert "cpu,sim:p150" in completed("proveout benchmark --device cpu,sim:p1")
+
+
+def test_no_verb_s_summary_is_cut_at_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    listed = run("--help").stdout
+    assert "..." not in listed.split("Commands:")[1]

@@ -24,6 +24,7 @@ LINES = (
 )
 
 
+@pytest.mark.slow
 def test_each_import_works_in_a_fresh_process():
     program = "import subprocess, sys, os\n" + "".join(
         f"if not (pid := os.fork()): exec({line!r}); os._exit(0)\n"

@@ -12,6 +12,9 @@ import pytest
 SRC = Path(__file__).parents[2] / "src"
 
 SCRIPT = """
+import torch
+import torch.neuron
+import torch_neuronx
 import neuronperf as npf
 import neuronperf.torch
 import torch_ttnn
@@ -21,6 +24,7 @@ from mlagility.parser import parse
 import mlagility.parser
 import proveout.compat.mlagility.parser
 
+assert torch.neuron.trace is torch_neuronx.trace
 assert npf.torch.benchmark is neuronperf.torch.benchmark
 assert callable(npf.benchmark) and callable(torch_ttnn.backend) and callable(ttnn.from_torch)
 assert mlagility.parser is proveout.compat.mlagility.parser and mlagility.parser.parse is parse
@@ -52,16 +56,17 @@ def switch(environment, word):
     return python(environment, "-c", f"import sys; from proveout.cli import main; sys.exit(main(['compat', '{word}']))")
 
 
+@pytest.mark.slow
 def test_on_serves_their_names_in_plain_python_and_off_does_not(environment, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    assert "No module named 'neuronperf'" in python(environment, str(script)).stderr
+    assert "No module named 'torch.neuron'" in python(environment, str(script)).stderr
     assert switch(environment, "on").returncode == 0
     done = python(environment, str(script))
     assert done.stdout == "served\n", done.stderr
     assert "served by Proveout" in switch(environment, "status").stdout
     assert "not served" in switch(environment, "off").stdout
-    assert "No module named 'neuronperf'" in python(environment, str(script)).stderr
+    assert "No module named 'torch.neuron'" in python(environment, str(script)).stderr
 
 
 def test_on_is_refused_beside_a_real_package(environment):

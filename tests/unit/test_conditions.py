@@ -60,6 +60,7 @@ def test_gpus_are_asked_for_only_on_a_gpu_device(monkeypatch):
     assert "nvidia-ml-py is not installed" in dict(conditions.conditions(gpu=True))["gpu"]
 
 
+@pytest.mark.slow
 def test_a_process_and_its_descendants_are_sampled_from_outside():
     # the shell itself does nothing: what is counted is its child
     shell = subprocess.Popen(["sh", "-c", f"'{sys.executable}' -c '{BUSY}'; true"], start_new_session=True)

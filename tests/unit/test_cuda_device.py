@@ -155,3 +155,20 @@ def test_choices_are_kept_and_another_gpu_does_not_see_them(tmp_path: object) ->
     assert Choices("one", path, shipped=path).get("call", candidates) == candidates[1]
     assert Choices("one", path, shipped=path).get("call", candidates[:1]) is None
     assert Choices("another", path, shipped=path).get("call", candidates) is None
+
+
+@needs_gpu
+@pytest.mark.parametrize("settings", [{}, {"trace": True}], ids=str)
+def test_a_decoder_on_the_host_generates_on_the_gpu_in_pages(settings: dict) -> None:
+    transformers = pytest.importorskip("transformers")
+    from proveout.generation import Generator
+    from proveout.generation.agreement import eager_tokens
+
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 128, "n_embd": 128, "n_layer": 2, "n_head": 4, "n_positions": 128}
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes)).eval()
+    ids = torch.randint(0, 128, (2, 21))
+    generator = Generator.compile(model, device="cuda:eager", settings=settings, max_length=64, batch=2, page_size=16)
+    ours = torch.stack(list(generator.generate(ids, 40)), 1)
+    assert torch.equal(ours, eager_tokens(model, ids, torch.ones_like(ids), 40))
+    assert next(model.parameters()).device.type == "cpu"

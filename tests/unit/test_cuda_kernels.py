@@ -171,6 +171,18 @@ def test_attention_of_grouped_heads(queries: int, keys: int, depth: int, mask: s
     assert made.transpose(1, 2).is_contiguous()
 
 
+@pytest.mark.parametrize(("turn", "depth", "angles"), [("pairs", 64, 32), ("pairs", 24, 8), ("halves", 32, 32)])
+@pytest.mark.parametrize("rows", [32, 37])
+def test_attention_turns_queries_and_keys_by_their_positions(turn: str, depth: int, angles: int, rows: int) -> None:
+    q, k, v = (random(2, rows, heads, depth).transpose(1, 2) for heads in (4, 2, 2))
+    angle = torch.rand(rows, angles, device=DEVICE) * 6
+    cos, sin = angle.cos().bfloat16(), angle.sin().bfloat16()
+    numbers = {"BM": 16, "BN": 32, "warps": 4, "stages": 2}
+    made = attentions.launch_attention(numbers, q, k, v, None, True, 0.2, cos, sin, turn)
+    turned = (ops.turned(t.float(), cos, sin, turn) for t in (q, k))
+    assert near(made, ops.attention_of(*turned, v.float(), None, True, 0.2))
+
+
 def test_a_query_that_sees_nothing_gives_zeros() -> None:
     q, k, v = (random(1, 1, 16, 16) for _ in "qkv")
     mask = torch.ones(1, 1, 16, 16, dtype=torch.bool, device=DEVICE)

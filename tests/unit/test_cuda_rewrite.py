@@ -11,11 +11,11 @@ from torch import nn
 
 import proveout
 from proveout.devices.cuda.decode import with_one, written
-from proveout.devices.cuda.modes import copy_on_host
+from proveout.devices.cuda.modes import Places, copy_on_host
 from proveout.devices.cuda.rewrite import rewrite
 from proveout.devices.resident import Resident
 from proveout.errors import EnvironmentFault, UsageError
-from proveout.program import Program
+from proveout.program import Program, Ref
 
 
 class Layer(nn.Module):
@@ -37,6 +37,38 @@ class Layer(nn.Module):
 
     def attend(self, x: torch.Tensor) -> torch.Tensor:
         q, k, v = (p(x).unflatten(-1, (4, 32)).transpose(1, 2) for p in (self.q, self.k, self.v))
+        mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(mixed.transpose(1, 2).flatten(2))
+
+
+class Turned(nn.Module):
+    """Attention with rotary embeddings by one of two ways to find partners, from one product whose columns lie in
+    `groups`, each with its queries, values and keys."""
+
+    def __init__(self, turn: str, angles: int, groups: int = 1, width: int = 128) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(width, 3 * width, bias=groups > 1), nn.Linear(width, width)
+        self.turn, self.angles, self.groups = turn, angles, groups
+        angle = torch.arange(24.0)[:, None] / 10 ** torch.linspace(0, 2, angles // 2)[None]
+        table = angle.repeat_interleave(2, 1) if turn == "pairs" else torch.cat((angle, angle), 1)
+        self.register_buffer("table", table)
+
+    def turned(self, x: torch.Tensor) -> torch.Tensor:
+        head, rest = x[..., : self.angles], x[..., self.angles :]
+        if self.turn == "pairs":
+            partner = torch.stack((-head[..., 1::2], head[..., ::2]), -1).flatten(-2)
+        else:
+            half = self.angles // 2
+            partner = torch.cat((-head[..., half:], head[..., :half]), -1)
+        cos, sin = (t[None, :, None] for t in (self.table.cos(), self.table.sin()))
+        head = head * cos + partner * sin
+        return torch.cat((head, rest), -1) if rest.shape[-1] else head
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, _ = x.shape
+        parts = self.qkv(x).unflatten(-1, (self.groups, -1)).chunk(3, -1)
+        q, v, k = (part.reshape(batch, length, 4, 32) for part in parts)
+        q, k, v = (t.transpose(1, 2) for t in (self.turned(q), self.turned(k), v))
         mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         return self.out(mixed.transpose(1, 2).flatten(2))
 
@@ -148,6 +180,33 @@ def test_a_transformer_layer_is_four_products_and_one_attention(after: bool, fol
     assert (given.float() - expected.float()).norm() / expected.float().norm() < 0.01
 
 
+@pytest.mark.parametrize(("turn", "angles", "groups"), [("pairs", 16, 2), ("pairs", 32, 1), ("halves", 32, 4)], ids=str)
+def test_attention_takes_in_rotary_embeddings_and_reads_a_product_by_slices(
+    turn: str, angles: int, groups: int
+) -> None:
+    torch.manual_seed(0)
+    model = Turned(turn, angles, groups).eval().bfloat16()
+    program, inputs, weights = compiled(model, torch.randn(1, 24, 128).bfloat16())
+    made = rewrite(program)
+    (attention,) = (s for s in made.body if s.kernel == "proveout.attention.default")
+    assert attention.attr("turn") == turn
+    views = {"ttnn.reshape", "ttnn.slice", "ttnn.permute"}
+    assert {s.kernel for s in made.body} - views == {"proveout.product.default", "proveout.attention.default"}
+    (expected,), (given,) = outputs(program, inputs, weights), outputs(made, inputs, weights)
+    assert (given.float() - expected.float()).norm() / expected.float().norm() < 0.01
+    product = made.body[[s.kernel for s in made.body].index("proveout.product.default")]
+    assert (product.attr("w") == Ref("t")) == (groups == 1)  # columns in groups are put into order
+
+
+def test_half_of_a_head_turned_by_halves_is_left_as_it_is() -> None:
+    torch.manual_seed(0)
+    program, inputs, weights = compiled(Turned("halves", 16).eval().bfloat16(), torch.randn(1, 24, 128).bfloat16())
+    made = rewrite(program)
+    assert [s.attr("turn") for s in made.body if s.kernel == "proveout.attention.default"] == [""]
+    (expected,), (given,) = outputs(program, inputs, weights), outputs(made, inputs, weights)
+    assert (given.float() - expected.float()).norm() / expected.float().norm() < 0.01
+
+
 def test_a_convolution_takes_in_its_batch_norm_residual_and_relu() -> None:
     torch.manual_seed(0)
     program, inputs, weights = compiled(Images().eval().bfloat16(), torch.randn(2, 3, 16, 16).bfloat16())
@@ -254,3 +313,11 @@ def test_a_copy_on_the_host_is_the_same_by_one_thread_and_by_many(value):
     wider = torch.empty(value.shape, dtype=torch.float64)
     copy_on_host(wider, value)
     assert torch.equal(wider, value.double())
+
+
+def test_large_inputs_that_stay_where_they_are_need_no_copies() -> None:
+    places, (cache, one, other), small = Places(), torch.zeros(3, 1 << 18), torch.zeros(4)
+    assert not places.saw([cache, small, one, 3])
+    assert places.saw([cache, small, other, 3]), "known from the second call on"
+    assert places.lasting == {0}
+    assert not places.saw([other, small, one, 3]), "and once"

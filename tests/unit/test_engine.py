@@ -491,3 +491,22 @@ def test_steps_know_their_module_and_line_where_sizes_are_symbols_too():
     norms = [s for s in compiled.program.body if s.kernel == "ttnn.layer_norm"]
     assert [s.origin.module for s in norms] == ["norm"]
     assert norms[0].origin.source
+
+
+class Mixed(torch.nn.Module):
+    """What eager's addition gives lies as its first operand does; group norm wants its operand in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.norm = torch.nn.Linear(32, 32), torch.nn.GroupNorm(8, 32)
+
+    def forward(self, x):
+        y = self.linear(x.flatten(2).transpose(1, 2)).transpose(1, 2).reshape(x.shape)
+        return self.norm(y + x)
+
+
+def test_a_plan_with_values_lays_them_out_as_they_were_traced():
+    model, x = Mixed().eval(), torch.randn(1, 32, 8, 8)
+    compiled = proveout.compile(model, (x,), device="sim", dry_run=True)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), model(x))

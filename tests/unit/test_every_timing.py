@@ -68,6 +68,7 @@ def looped(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return calls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", ["cpu", "sim"])
 def test_a_live_model_of_the_api(model: nn.Module, looped: list[int], device: str) -> None:
     told = sound(benchmark_model(model, torch.ones(4, 32), device=device, iterations=CALLS).record)
@@ -92,6 +93,7 @@ def test_a_dataset_on_a_chip_keeps_modelled_and_measured_apart(model: nn.Module)
     assert (told["simulation"], told["compiled"]) == ("measured", "modelled")
 
 
+@pytest.mark.slow
 def test_a_generation_and_its_tokens(looped: list[int]) -> None:
     [report] = proveout.benchmark_generation(lambda: iter(range(5)), runs=CALLS, model_name="words")
     record = kept()
@@ -101,6 +103,7 @@ def test_a_generation_and_its_tokens(looped: list[int]) -> None:
     assert looped == [1, CALLS]
 
 
+@pytest.mark.slow
 def test_what_is_not_to_be_kept_is_not(model: nn.Module) -> None:
     proveout.evaluate(model, [(torch.ones(4, 32), torch.zeros(4))], "accuracy", keep=False)
     proveout.benchmark_generation(lambda: iter(range(5)), runs=1, keep=False)

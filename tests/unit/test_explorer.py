@@ -23,7 +23,9 @@ from proveout.app import (  # noqa: E402
     tables,
 )
 from proveout.app.tables import Column  # noqa: E402
+from proveout.bringup import Folder  # noqa: E402
 from proveout.columns.parts import OpRow  # noqa: E402
+from proveout.folders import write_whole  # noqa: E402
 from record_stores import many, real, some, varied, write  # noqa: E402
 
 PAGES = (
@@ -178,10 +180,10 @@ def test_no_ratio_is_told_of_a_time_that_does_not_stand(verdict, tmp_path, monke
     whole = standing(varied(real("conv"), 8, "conv"))
     _, _, ratios = compared(tmp_path, whole, standing(whole, verdict))
     for figure in ("Compiled, ms", "Original on eager CPU, ms"):
-        assert ratios[figure].startswith("not told: on the right, the ")
+        assert ratios[figure].startswith("not shown: on the right, the ")
     assert ratios.get("Compile, s", "") == ""
     text = text_of(shown("explorer_compare", monkeypatch, tmp_path, left="lab/a", right="lab/b"))
-    assert "which one is quicker is not told: on the right, the device's time" in text
+    assert "which one is quicker is not shown: on the right, the device's time" in text
     assert "× quicker" not in text
 
 
@@ -260,7 +262,7 @@ def test_a_pcc_is_never_rounded_up_to_one():
 def test_bring_ups_are_found_with_their_stages(monkeypatch, tmp_path):
     stages = tmp_path / "bringup" / "bert" / "stages"
     stages.mkdir(parents=True)
-    for number, (name, status) in enumerate([("card", "passed"), ("graph", "attention")], 1):
+    for number, name, status in [(1, "card", "passed"), (3, "graph", "attention")]:
         stage = {
             "number": number,
             "name": name,
@@ -270,14 +272,16 @@ def test_bring_ups_are_found_with_their_stages(monkeypatch, tmp_path):
         }
         more = {"findings": ["one thing"], "next_step": "look here", "files": [["card.md", "0"]], "data": {}}
         (stages / f"{number:02}-{name}.json").write_text(json.dumps(stage | more))
-    (stages / "03-torn.json").write_text("{")
-    (tmp_path / "bringup" / "bert" / ".running").write_text("summary")
+    (stages / "04-summary.json").write_text("{")
+    for name in ("summary", "optimise"):  # two workers
+        write_whole(Folder(tmp_path / "bringup" / "bert").mark_of(name), name)
     (found,) = explorer_bringup.find(tmp_path / "bringup")
-    assert [s["name"] for s in found.stages] == ["card", "graph"]
-    assert found.running == "summary"
+    assert [s.name for s in found.stages] == ["card", "graph"]
+    assert found.running == ("summary", "optimise")
     app = shown("explorer_bringup", monkeypatch, tmp_path)
-    assert [e.label for e in app.expander] == ["✓ **1 Card** · card told", "! **2 Graph** · graph told"]
+    assert [e.label for e in app.expander] == ["✓ **1 Card** · card told", "! **3 Graph** · graph told"]
     assert "look here" in text_of(app)
+    assert all(f"▸ {name}" in text_of(app) for name in found.running)
 
 
 @pytest.mark.slow

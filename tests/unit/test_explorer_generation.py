@@ -52,6 +52,15 @@ def test_a_link_shows_one_record(monkeypatch, tmp_path, device, words):
     assert f"on {device}" in said
 
 
+def test_a_record_without_a_time_to_first_token_is_shown_with_the_time_it_has(monkeypatch, tmp_path):
+    later = Timing("time per token", "modelled", "sim:n150", (8_000_000,), verdict="predicted")
+    row = SpeedRow(1, 128, 256, "modelled", None, later, 10**9, 10**8, 2 * 10**9, 12 * 10**9, True, "", None, 900)
+    Store(tmp_path).write(record_of(SpeedAsk("mamba.py", device="sim:n150"), SpeedTold("mamba", rows=(row,)), row))
+    said = text_of(shown("explorer_generation", monkeypatch, tmp_path))
+    assert "Time per output token" in said
+    assert "modelled on sim:n150" in said
+
+
 def test_the_records_are_on_every_other_page_too(monkeypatch, tmp_path):
     fill(tmp_path)
     shown("explorer_models", monkeypatch, tmp_path)

@@ -169,3 +169,9 @@ def test_an_operation_is_known_by_its_name_and_its_numbers():
     assert find("polygamma k=2") is not None
     assert find("clamp least=3") is None
     assert find("no_such_op") is None
+
+
+def test_an_operation_in_place_is_the_operation():
+    assert find("add_") is find("add")
+    assert find("clamp_ min=0,max=1") is not None
+    assert find("nothing_") is find("_") is None

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
 
 pytest.importorskip("transformers")
 
+from proveout.capture.scripts import corpora_folder
 from proveout.cli import main
+from proveout.cli.verbs import generate, tokens
 from proveout.cli.verbs.generate import _text
 from proveout.errors import UsageError
 from proveout.generation.child import generated, prompt_lengths
@@ -35,6 +38,7 @@ def script(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_a_script_runs_up_to_its_decoder_and_the_tokens_are_eagers(script):
     request = GenerationRequest(str(script), device="cpu", settings=Settings(), prompt_length=8, new_tokens=5, batch=2)
     report = generated(request)
@@ -54,6 +58,7 @@ def test_the_cache_is_no_longer_than_the_model_s_positions(script):
     assert all(phase.modelled_ns and phase.low_ns < phase.modelled_ns < phase.high_ns for phase in report.phases)
 
 
+@pytest.mark.slow
 def test_a_cache_in_pages_says_so_and_gives_eagers_tokens(script):
     request = GenerationRequest(str(script), device="cpu", prompt_length=8, new_tokens=5, batch=2, page_size=4)
     report = generated(request)
@@ -93,4 +98,11 @@ def test_the_verb_plans_without_weights(script, capsys):
     silent = script.with_name("silent.py")
     silent.write_text("print('nothing to call')\n")
     assert main(["generate", str(silent)]) == 1
-    assert "calls no language model" in capsys.readouterr().err
+    assert capsys.readouterr().err.count("calls no language model") == 1, "said once"
+
+
+def test_examples_name_models_that_there_are():
+    for verb in (generate.verb, tokens.verb):
+        models = re.findall(r"proveout (?:generate|tokens) (\S+/\S+)", verb.__doc__ or "")
+        assert models
+        assert all((corpora_folder() / f"{model}.py").is_file() for model in models)

@@ -66,6 +66,7 @@ def test_a_streamer_sees_tokens_and_not_the_prompt():
     assert once.first_ns > once.gaps_ns.min()
 
 
+@pytest.mark.slow
 def test_a_plain_iterator_will_do():
     [told] = benchmark_generation(lambda: iter(range(20)), runs=3)
     assert told["total_tokens"] == 60

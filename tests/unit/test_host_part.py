@@ -141,8 +141,9 @@ def test_a_forward_call_is_inference_unless_gradients_are_taken(tmp_path, then, 
     assert (found.workload.mode, found.module.training) == (mode, mode == "training")
 
 
-def test_nothing_compared_is_no_pass(tmp_path):
-    found = workload(tmp_path, EMPTY)
+@pytest.mark.parametrize("script", [EMPTY, EMPTY.replace("x[:0]", "x * float('nan')")], ids=["empty", "NaN"])
+def test_nothing_compared_is_no_pass(tmp_path, script):
+    found = workload(tmp_path, script)
     record = prove_here(Job(found.workload, "sim", Settings(), do=("check",)), found)
     assert (record.status, record.failure) == ("failed", "numerics")
     assert record.reason.startswith("nothing was compared")

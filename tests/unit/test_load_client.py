@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import selectors
 import signal
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scripted_endpoint import DONE, END, HEAD, Endpoint, Script, chunk, token
 
 from proveout.errors import EnvironmentFault, UsageError
+from proveout.load import client
 from proveout.load.answer import ANSWER_BYTES, EVENT_BYTES, Answer, Malformed
 from proveout.load.client import Client
 from proveout.load.endpoint import endpoint, served_model
@@ -36,6 +39,7 @@ def read(*parts: bytes) -> Exchange:
 # ------------------------------------------------------------------------------------------ times
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("api", ["completions", "chat"])
 def test_times_agree_with_the_servers_own_stamps(api):
     script = Script(first_s=0.08, gap_s=0.02, tokens=4)
@@ -52,6 +56,7 @@ def test_times_agree_with_the_servers_own_stamps(api):
     assert {e.prompt_tokens for e in result.exchanges} == {7}
 
 
+@pytest.mark.slow
 def test_requests_are_sent_while_earlier_ones_wait():
     """Closed loops wait for an answer; this one has all five in flight before the first is answered."""
     script = Script(first_s=0.5, tokens=1)
@@ -60,6 +65,34 @@ def test_requests_are_sent_while_earlier_ones_wait():
     assert max(script.received_ns) < min(e.pieces_ns[0] for e in result.exchanges)
 
 
+def test_the_client_is_awake_before_a_request_is_due():
+    this = Client(SimpleNamespace())
+    this._exchanges = [Exchange(client.clock() + 100_000_000)]
+    assert this._wait_s() <= 0.1 - client.EARLY_S
+
+
+def test_a_request_that_is_due_does_not_wait_for_all_that_came_to_be_read(monkeypatch):
+    """Fifty answers arrive at once, and to read one takes 1 ms."""
+    now, said = [0], []
+    monkeypatch.setattr(client, "clock", lambda: now[0])
+    busy = Client(SimpleNamespace())
+    busy._exchanges = [Exchange(5_000_000), Exchange(20_000_000)]
+    connection = SimpleNamespace(socket=SimpleNamespace(fileno=lambda: 1), out=None)
+    arrived = [(SimpleNamespace(data=connection), selectors.EVENT_READ)] * 50
+    busy._selector.close()
+    busy._selector = SimpleNamespace(select=lambda wait: arrived)
+
+    def read(_):
+        now[0] += 1_000_000
+        said.append("read")
+
+    monkeypatch.setattr(busy, "_read", read)
+    monkeypatch.setattr(busy, "_send", lambda index: said.append(f"send {index}"))
+    busy._receive(0)
+    assert (said.index("send 0"), said.index("send 1")) == (5, 21)
+
+
+@pytest.mark.slow
 def test_a_stall_is_charged_to_every_request_that_waited():
     script = Script(first_s=0.005, gap_s=0.001, tokens=2, stall=(0.1, 0.7))
     with Endpoint(script) as server:
@@ -71,6 +104,7 @@ def test_a_stall_is_charged_to_every_request_that_waited():
     assert (felt[waited] > 0.69 - due[waited]).all(), "each waits from its own start to the end of the stall"
 
 
+@pytest.mark.slow
 def test_a_client_that_may_open_few_connections_charges_the_wait_to_the_requests():
     with Endpoint(Script(first_s=0.1, tokens=1)) as server:
         result = run(server, [0.0] * 4, most_open=1)
@@ -79,6 +113,7 @@ def test_a_client_that_may_open_few_connections_charges_the_wait_to_the_requests
     assert min(e.pieces_ns[0] - e.sent_ns for e in result.exchanges) < 200e6
 
 
+@pytest.mark.slow
 def test_connections_are_used_again():
     script = Script(first_s=0.001, gap_s=0.0, tokens=1)
     with Endpoint(script) as server:
@@ -97,6 +132,7 @@ def test_nobody_listening_is_told_at_once():
         endpoint(url)
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_in_the_middle_loses_nothing_measured():
     async def die_at_the_thirtieth(writer, number):
         if number == 30:
@@ -118,6 +154,7 @@ def test_a_server_that_dies_in_the_middle_loses_nothing_measured():
     assert len(refused) >= 20
 
 
+@pytest.mark.slow
 def test_an_answer_that_never_ends_is_given_up():
     async def silent(writer, number):
         writer.write(HEAD + chunk(token()))
@@ -129,6 +166,7 @@ def test_an_answer_that_never_ends_is_given_up():
     assert (exchange.error, len(exchange.pieces_ns)) == ("no whole answer within 0.4 s", 1)
 
 
+@pytest.mark.slow
 def test_a_kept_connection_that_the_server_closed_costs_no_request():
     async def close_after(writer, number):
         writer.write(HEAD + chunk(token()) + END)
@@ -141,6 +179,7 @@ def test_a_kept_connection_that_the_server_closed_costs_no_request():
     assert [e.error for e in result.exchanges] == [""] * 6
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_run_with_what_there_is():
     async def interrupt_at_the_tenth(writer, number):
         if number == 10:
@@ -159,6 +198,7 @@ async def _refuse(writer: asyncio.StreamWriter, number: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_an_error_of_the_server_is_quoted_without_control_characters():
     with Endpoint(Script(instead=_refuse)) as server:
         result = run(server, [0.0, 0.01])

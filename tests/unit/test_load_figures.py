@@ -182,6 +182,7 @@ def test_a_record_has_the_times_apart_and_is_found_by_sql(tmp_path):
     assert rows[0][5] == pytest.approx(10, rel=0.1)
 
 
+@pytest.mark.slow
 def test_the_verb_measures_an_endpoint_and_keeps_a_record(tmp_path, capsys):
     with Endpoint(Script(first_s=0.02, gap_s=0.002, tokens=4)) as server:
         line = ["load", server.url, "--rate", "40", "--duration", "1", "--slo", "ttft=5s", "--cache-dir", str(tmp_path)]
@@ -201,6 +202,7 @@ def test_the_verb_measures_an_endpoint_and_keeps_a_record(tmp_path, capsys):
     assert {r.timing("first token").kind for r in records} == {"measured"}
 
 
+@pytest.mark.slow
 def test_the_verb_says_that_nothing_keeps_a_limit(tmp_path, capsys):
     with Endpoint(Script(first_s=0.0, gap_s=0.0, tokens=1)) as server:
         line = [

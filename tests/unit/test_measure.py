@@ -24,6 +24,7 @@ def collecting():
     gc.enable()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("iterations", "warmup"), [(1, 0), (1, 3), (7, 2), (30, 10)])
 def test_there_are_as_many_samples_as_iterations_and_warm_up_is_not_among_them(iterations, warmup):
     calls = []
@@ -161,6 +162,7 @@ def test_no_other_place_times_calls_by_itself():
     assert found <= NOT_CALLS.keys()
 
 
+@pytest.mark.slow
 def test_what_is_told_between_calls_is_in_no_sample():
     timing = measured(
         "eager", "cpu", lambda: time.sleep(0.12), iterations=3, warmup=0, note=lambda ns, warm: time.sleep(0.1)

@@ -16,6 +16,7 @@ import proveout
 from proveout.chip.device_op import Work
 from proveout.chip.memory import Arena, bytes_per_bank, shard_refusal
 from proveout.chip.specs import CHIPS
+from proveout.compiler.memory import evict as evicting
 from proveout.compiler.memory.evict import evict
 from proveout.compiler.memory.split import split
 from proveout.compiler.plan import make_plan
@@ -246,6 +247,21 @@ def test_a_program_that_fits_is_left_alone():
     program = deallocate(parse(FAR_AND_NEAR))
     assert evict(program, chip(8), SETTINGS) is program
     assert split(program, chip(6)) is program
+
+
+def test_what_moving_a_value_takes_is_asked_once_each_way(monkeypatch):
+    """Else the time that it takes to make a large model fit grows with the square of its tensors."""
+    count = 40
+    lines = ["input x float32 (32, 64)", *(f"%v{i} = ttnn.from_torch(tensor=%x, {SEND})" for i in range(count))]
+    lines += ["%a0 = ttnn.relu(input_tensor=%v0)"]
+    lines += [f"%a{i + 1} = ttnn.add(input_tensor_a=%a{i}, input_tensor_b=%v{i})" for i in range(count)]
+    lines += [f"%y = ttnn.to_torch(tensor=%a{count}, {FETCH})", "return %y"]
+    program, asked, transfer_time = deallocate(parse("\n".join(lines))), [], evicting.transfer_time
+    monkeypatch.setattr(evicting, "transfer_time", lambda *a, **k: asked.append(a) or transfer_time(*a, **k))
+    after = evict(program, chip(count), SETTINGS)
+    assert memory_use(after, chip(count)).fits
+    assert sum(s.kernel == "ttnn.from_device" for s in after.body) > count // 3
+    assert len(asked) <= 2 * len(program.specs)
 
 
 def test_two_small_neighbours_leave_together_for_one_large_result():
@@ -671,7 +687,8 @@ def test_a_suggested_change_fits_in_thirty_cases_that_do_not():
             moved = evict(program, small, SETTINGS)
             away = {s.uses[0] for s in moved.body if s.kernel == "ttnn.from_device"}
             fits += memory_use(moved, small, SETTINGS).fits and away == set(names)
-    assert fits >= 29, f"{fits} of {asked}"
+    print(f"a suggested change fits in {fits} of {asked} cases")
+    assert fits >= 29
 
 
 # ---- random Programs ---------------------------------------------------------------------------------------------

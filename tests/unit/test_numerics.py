@@ -204,7 +204,7 @@ def test_whole_tiles_in_many_chunks_are_the_rules_written_by_hand(dtype, monkeyp
     monkeypatch.setattr(products, "CHUNK", 50)
     torch.manual_seed(1)
     a, b = torch.randn(2, 3, 9, 64).to(dtype), torch.randn(3, 64, 20).to(dtype)
-    found = products.matmul(a.reshape(6, 9, 64), b.repeat(2, 1, 1), unit("HiFi3"))
+    found = products.in_torch(a.reshape(6, 9, 64), b.repeat(2, 1, 1), unit("HiFi3"))
     assert found.shape == (6, 9, 20)
     for i, row, column in ((0, 0, 0), (5, 8, 19), (1, 4, 11)):
         wanted = hand.matmul_element(a.reshape(6, 9, 64)[i, row].tolist(), b[i % 3, :, column].tolist(), "HiFi3", False)
@@ -298,7 +298,7 @@ def test_minus_one_unit_is_minus_sixteen_on_wormhole_alone():
     row = torch.zeros(1, 1, 32)
     row[..., 0], row[..., 16], row[..., 24] = 1.0, -1.0, -(2.0**-23)
     ones = torch.ones(1, 32, 1)
-    for way in (products.matmul, matrix.matmul):
+    for way in (products.matmul, products.in_torch, matrix.matmul):
         assert way(row, ones, unit("HiFi4", True)).item() == -16
         assert way(row, ones, unit("HiFi4", True, "blackhole")).item() == -(2.0**-23)
     with counting() as errata:
@@ -318,8 +318,9 @@ def test_the_fast_way_is_the_exact_one_whatever_the_exponents(fp32_dest):
     for begin in (None, start):
         for number in range(1, 5):
             how = Unit("wormhole", number, fp32_dest)
-            found, wanted = products.matmul(a, b, how, begin), matrix.matmul(a, b, how, begin)
-            assert torch.equal(found.view(torch.int32), wanted.view(torch.int32))
+            wanted = matrix.matmul(a, b, how, begin)
+            for way in (products.matmul, products.in_torch):
+                assert torch.equal(way(a, b, how, begin).view(torch.int32), wanted.view(torch.int32))
 
 
 ANCHORS = [

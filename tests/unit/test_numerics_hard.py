@@ -1,7 +1,7 @@
 """Hard numbers for both ways to compute products: any pattern of bits, exponents at both ends, ties, cancellation.
 
-The quick way (float32 arithmetic that rounds where the chip does) must have every bit of the plain one, whose rules
-`numbers_by_hand` states once more.
+The quick ways (compiled, and float32 arithmetic that rounds where the chip does) must have every bit of the plain one,
+whose rules `numbers_by_hand` states once more.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from proveout.kernels.arithmetic.bits import floats
 from proveout.kernels.arithmetic.matrix import Unit
 from proveout.kernels.blockfloat import quantise
 
+QUICK = (products.matmul, products.in_torch)
 FAST = settings(deadline=None, max_examples=40)
 DEPTHS = (1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 64, 65, 100)
 WINDOWS = ((0, 255), (1, 12), (50, 75), (110, 140), (120, 128), (127, 127), (190, 205), (240, 254), (0, 1), (254, 255))
@@ -68,7 +69,9 @@ def test_the_quick_product_has_every_bit_of_the_plain_one(
     if begin:
         start = numbers((2, 5, 6), (100, 150), "any", generator)
         start = start if unit.fp32_dest else start.bfloat16().float()
-    assert same(products.matmul(a, b, unit, start), matrix.matmul(a, b, unit, start))
+    wanted = matrix.matmul(a, b, unit, start)
+    for way in QUICK:
+        assert same(way(a, b, unit, start), wanted)
 
 
 @FAST
@@ -119,10 +122,11 @@ def test_every_pair_of_special_numbers_is_computed_alike_both_ways(dtype, fp32_d
         rows = torch.stack([left, right], -1)[None]
         for other in (0.5, 1.0, -2.0):
             column = torch.full((1, 2, 1), other, dtype=dtype)
-            assert same(products.matmul(rows, column, unit), matrix.matmul(rows, column, unit))
+            for way in QUICK:
+                assert same(way(rows, column, unit), matrix.matmul(rows, column, unit))
 
 
-@pytest.mark.parametrize("way", [products.matmul, matrix.matmul])
+@pytest.mark.parametrize("way", [*QUICK, matrix.matmul])
 def test_special_numbers_are_what_the_rules_say(way):
     def product(row: list[float], column: list[float], fp32_dest: bool = False) -> float:
         a, b = (stored(torch.tensor(v), "bfloat16") for v in (row, column))

@@ -14,6 +14,8 @@ import pytest
 from proveout import cli
 from proveout.bringup.graph import Op
 from proveout.bringup.graph_page import _document
+from proveout.cli.output import emit, note
+from proveout.cli.progress import Progress
 from proveout.errors import UsageError
 from proveout.measure import runs
 from proveout.report.cells import cell, render
@@ -27,6 +29,20 @@ def test_no_cell_begins_a_formula(text):
 @pytest.mark.parametrize("value", ["-1.5", "+2", "-inf", -3, 0.5, None, "aten.add", "a=b"])
 def test_numbers_and_plain_words_stay_as_they_are(value):
     assert cell(value) == value
+
+
+@pytest.mark.parametrize("door", [emit, note])
+def test_a_strangers_text_commands_no_terminal(door, capsys):
+    door("clear \x1b[2J title \x1b]0;x\x07 bidi \u202e C1 \x9b red \x1b[31m\ttab\nline")
+    streams = capsys.readouterr()
+    words = r"clear \u001b[2J title \u001b]0;x\u0007 bidi \u202e C1 \u009b red \u001b[31m"
+    assert streams.out + streams.err == f"{words}\ttab\nline\n"
+
+
+def test_a_name_with_a_line_break_tells_of_no_other_model(capsys):
+    with Progress(1) as progress:
+        progress.step("a", "a\n[2/2] b on sim: passed")
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_a_models_name_cannot_be_a_formula_in_any_csv(tmp_path):

@@ -159,6 +159,7 @@ def test_the_rule_for_the_precision_stands_in_one_place():
     assert makes == ["settings.py"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", ["sim:n150", "cpu"])
 def test_doors_that_prove_start_with_the_same_settings_and_those_of_live_models_too(device: str, tmp_path: Path):
     model, x = nn.Linear(32, 32).eval(), torch.randn(4, 32)

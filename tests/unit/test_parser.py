@@ -57,7 +57,7 @@ def test_a_flag_that_the_script_does_not_take_ends_it(
     with pytest.raises(SystemExit) as ended:
         parse(["batch_size"])
     assert ended.value.code == 2
-    assert f"unknown parameter {flag}; this script takes --batch_size" in capsys.readouterr().err
+    assert f"unrecognized argument {flag}; this script takes --batch_size" in capsys.readouterr().err
 
 
 def test_a_beginning_that_only_one_parameter_has_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import proveout
 from proveout.chip.specs import CHIPS
 from proveout.compiler import pipeline
+from proveout.compiler.decompositions import OUR_OWN
 from proveout.compiler.graph_passes import (
     draw_in_order,
     fold_batch_norm,
@@ -26,6 +27,7 @@ from proveout.compiler.graph_passes import (
     strided_views,
 )
 from proveout.compiler.program_passes import cancel, deallocate, hoist, place, prune, sink
+from proveout.compiler.witness import Witness
 from proveout.kernels.cost import memory_use
 from proveout.kernels.table import infer
 from proveout.program import verify
@@ -37,7 +39,7 @@ quick = settings(deadline=None, max_examples=40)
 
 def traced(function, *inputs):
     """A functional ATen graph of a function that returns one tensor."""
-    return make_fx(lambda *args: (function(*args),), tracing_mode="fake")(*inputs)
+    return make_fx(lambda *args: (function(*args),), tracing_mode="fake", decomposition_table=OUR_OWN)(*inputs)
 
 
 def lines(gm):
@@ -170,10 +172,36 @@ def test_a_scatter_by_the_strides_of_a_view_writes_there_alone(size, stride, off
     same_numbers(traced(scattered, BASE, source), after, BASE, source)
 
 
-def test_windows_that_overlap_and_bases_that_are_views_themselves_stay_strided():
+def test_windows_that_overlap_stay_strided():
     windows = strided_views(traced(lambda x: torch.as_strided(x, (9, 4), (1, 1)) + 0, BASE))
-    turned = strided_views(traced(lambda x: torch.as_strided(x, (12, 5), (5, 1)) + 0, BASE.T))
-    assert all("as_strided" in "\n".join(lines(graph)) for graph in (windows, turned))
+    assert "as_strided" in "\n".join(lines(windows))
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x.T,
+        lambda x: x[1:, 2:7],
+        lambda x: x[:2],
+        lambda x: x[:, :1].expand(5, 3),
+        lambda x: x.T.unflatten(0, (3, 4))[1],
+        lambda x: torch.view_as_complex(x.unflatten(-1, (6, 2)))[1:].real,
+    ],
+    ids=["turned", "with gaps", "the first rows", "expanded", "several", "of another dtype"],
+)
+@pytest.mark.parametrize("strides", [((3, 2), (20, 3)), ((3, 3), (2, 1))], ids=["a view's", "overlapping"])
+def test_strides_are_those_of_the_memory_that_a_view_looks_at(view, strides):
+    def strided(x):
+        return torch.as_strided(view(x + 1), *strides) * 1.0
+
+    def scattered(x):
+        return torch.as_strided_scatter(view(x + 1), torch.zeros(3, 2), (3, 2), (5, 2))
+
+    for function in (strided, scattered):
+        after = strided_views(traced(function, BASE))
+        same_numbers(traced(function, BASE), after, BASE)
+        bases = [n.args[0].meta["val"] for n in after.graph.nodes if str(n.target).startswith("aten.as_strided")]
+        assert all(base.is_contiguous() and base.storage_offset() == 0 for base in bases)
 
 
 def test_what_has_no_elements_is_not_computed():
@@ -488,6 +516,24 @@ def test_sink_lets_permutes_meet_below_elementwise_steps():
         return %y
         """,
     )
+
+
+def test_sink_gives_what_it_moves_above_a_reshape_the_shape_there_even_where_a_row_is_the_first_operand():
+    program = parse(
+        f"""
+        input x float32 (1, 6)
+        input z float32 (6,)
+        %a = ttnn.from_torch(tensor=%x, {SEND})
+        %q = ttnn.from_torch(tensor=%z, {SEND})
+        %b = ttnn.reshape(input_tensor=%a, shape=(6,))
+        %c = ttnn.add(input_tensor_a=%q, input_tensor_b=%b)
+        %y = ttnn.to_torch(tensor=%c, {FETCH})
+        return %y
+        """
+    )
+    made = sink(program)
+    assert (made.specs["c.below"].shape, made.specs["c"].shape) == ((1, 6), (6,))
+    assert [s.kernel for s in prune(cancel(made)).body].count("ttnn.reshape") == 1
 
 
 @pytest.mark.parametrize(
@@ -974,6 +1020,23 @@ def test_verification_names_the_program_pass_that_broke_the_meaning(monkeypatch)
     monkeypatch.setattr(pipeline, "program_passes", lambda *a: [*ordered(*a)[:1], forgets_relu, *ordered(*a)[1:]])
     with pytest.raises(BackendCompilerFailed, match="the pass 'forgets_relu' changed the meaning: output 0"):
         compile_verified()
+
+
+def test_what_a_pass_left_as_it_was_is_not_run_again(monkeypatch):
+    def leaves_all(program):
+        return replace(program)
+
+    def looks(more):
+        ordered, stages = pipeline.program_passes, []
+        with monkeypatch.context() as patch:
+            patch.setattr(pipeline, "program_passes", lambda *a: [*ordered(*a), *more])
+            see = Witness.see
+            patch.setattr(Witness, "see", lambda self, stage, result: (stages.append(stage), see(self, stage, result)))
+            compile_verified(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()))
+        return stages
+
+    assert looks([leaves_all] * 3) == looks([])
+    assert "deallocate" in looks([])
 
 
 def test_verification_names_the_graph_pass_that_broke_the_meaning(monkeypatch):

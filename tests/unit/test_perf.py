@@ -210,6 +210,7 @@ def test_changes_of_different_operations_add_up(recorded: Recorded) -> None:
     assert call_ns(traced) - predicted_ns(traced, [queue, configs]) == queue.alone_ns + configs.alone_ns
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mlp", "residual", "transformer", "gated"])
 def test_what_is_advised_saves_what_was_predicted(name: str, tmp_path: Path) -> None:
     torch.manual_seed(3)

@@ -108,6 +108,7 @@ def test_a_sound_model_passes_with_all_that_was_learnt(script):
     assert there_and_back(record) == record
 
 
+@pytest.mark.slow
 def test_measured_and_modelled_times_never_share_a_timing(script):
     record = prove_here(Job(script(LINEAR), **QUICK))
     assert [(t.what, t.kind, t.device, len(t.samples_ns)) for t in record.timings] == [

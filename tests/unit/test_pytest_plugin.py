@@ -145,38 +145,45 @@ def test_recorded_models_become_records(session: Session) -> None:
     assert [t.kind for t in session.records["named"].timings] == ["modelled", "measured", "measured"]
 
 
+@pytest.mark.slow
 def test_the_session_ends_with_the_report(session: Session) -> None:
     assert {p.name for p in (session.folder / "out").iterdir()} >= {"report.html", "report.md", "report.csv"}
     assert "proveout: report in out/report.html" in session.output
 
 
+@pytest.mark.slow
 def test_generate_is_compiled_as_a_whole(session: Session) -> None:
     record = session.records["counts"]
     assert record.job.workload.class_name == "Counts.generate"
     assert sum(op.aten == "aten.addmm.default" for op in record.coverage.ops) == 3
 
 
+@pytest.mark.slow
 def test_a_compiled_model_that_differs_fails_its_test_unless_that_is_expected(session: Session) -> None:
     assert session.outcomes["test_wrong"] == "failed"
     assert "compiled test_wrong: output" in session.output
     assert session.outcomes["test_known"] == "xfailed"
 
 
+@pytest.mark.slow
 def test_a_compiled_model_that_passes_against_expectation_fails_only_where_strict(session: Session) -> None:
     assert session.outcomes["test_not_strict"] == "passed"
     assert session.outcomes["test_strict"] == "failed"
     assert "was expected to fail, but passed: remove the marker compilation_xfail" in session.output
 
 
+@pytest.mark.slow
 def test_a_test_that_fails_before_its_model_is_compiled_is_recorded_with_the_reason(session: Session) -> None:
     assert "before its model was compiled: AssertionError" in session.records["early"].reason
 
 
+@pytest.mark.slow
 def test_outputs_that_the_test_picked_are_compared_with_eager_s_own(session: Session) -> None:
     compared = [c.name for c in session.records["test_picked_output"].comparisons if c.scope == "output"]
     assert compared == ["['a']", "['b']"]
 
 
+@pytest.mark.slow
 def test_properties_hold_the_verdict_instead_of_live_objects(session: Session) -> None:
     xml = (session.folder / "junit.xml").read_text()
     assert 'name="proveout_status" value="passed"' in xml
@@ -184,6 +191,7 @@ def test_properties_hold_the_verdict_instead_of_live_objects(session: Session) -
     assert 'name="torch_ttnn"' not in xml
 
 
+@pytest.mark.slow
 def test_what_is_no_model_is_told_how_to_be_one(session: Session) -> None:
     assert session.outcomes["test_nonsense"] == "failed"
     assert "takes (model, inputs, outputs), not str" in session.output

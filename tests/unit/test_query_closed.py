@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import time
 
 import pytest
@@ -46,11 +47,26 @@ def outside(tmp_path):
         "select * from sniff_csv('{0}/secret.csv')",
         "select * from query('copy records to ''{0}/out.csv''')",
         "select * from read_parquet('https://example.org/x.parquet')",
+        "select * from read_json_objects('{0}/secret.csv')",
+        "from query_table('{0}/secret.csv')",
+        "pivot (from '{0}/secret.csv') on password using count(*)",
+        "summarize from read_text('/proc/self/environ')",
+        "explain analyze attach '{0}/out.db'",
+        "from duckdb_secrets()",
+        "from enable_profiling()",
+        "select getenv('HOME')",
+        "update extensions",
+        "reset memory_limit",
+        "select '\udcff'",
+        "select " + "(" * 20_000,
+        "select " + "(1," * 3_000,
+        "select " + "- " * 5_000,
+        "select " + "1" * 50_000,
     ],
 )
 def test_a_query_neither_reads_nor_writes_outside(outside, sql):
     with pytest.raises(UsageError):
-        query([], sql.format(outside))
+        query([], sql.replace("{0}", str(outside)))
     assert [p.name for p in outside.iterdir()] == ["secret.csv"]
     assert (outside / "secret.csv").read_text() == "password\nhunter2\n"
 
@@ -66,7 +82,7 @@ def test_a_query_does_not_see_the_programs_own_variables():
 
 @pytest.mark.parametrize("sql", ["", "   ", "-- nothing", ";"])
 def test_an_empty_query_is_told(sql):
-    with pytest.raises(UsageError, match=r"the query is empty\. Tables: records \(key, model"):
+    with pytest.raises(UsageError, match=r"the query is empty\. Tables: records, ops"):
         query([], sql)
 
 
@@ -76,6 +92,29 @@ def test_an_empty_query_is_told(sql):
 )
 def test_other_ways_to_read_still_work(sql):
     query([], sql)
+
+
+def test_an_answer_that_would_fill_the_memory_is_refused_on_the_way(monkeypatch):
+    monkeypatch.setattr(store_module, "QUERY_LIMIT_SIZE", 1_000_000)
+    with pytest.raises(UsageError, match="more than 1 MB of text"):
+        query([], "select repeat('x', 10000) from range(1000000)")
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("select list_aggregate(range(1000000000), 'sum')", "took more than 2 s|more than 4 GB"),
+        ("select repeat('x', 2000000000)", "took more than 2 s|more than 4 GB"),
+    ],
+    ids=["a list", "a text"],
+)
+def test_a_function_that_cannot_be_interrupted_is_ended(monkeypatch, sql, said):
+    """A list of 10^9 numbers took 18 GB and 46 s."""
+    monkeypatch.setattr(store_module, "QUERY_LIMIT_S", 2.0)
+    monkeypatch.setattr(store_module, "QUERY_LIMIT_BYTES", 1 << 30)
+    with pytest.raises(UsageError, match=said):
+        query([], sql)
+    assert multiprocessing.active_children() == []
 
 
 @pytest.mark.slow

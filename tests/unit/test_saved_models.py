@@ -127,3 +127,16 @@ def test_another_process_loads_what_a_library_returned(tmp_path):
     code += "print(sorted(m(input_ids=torch.tensor([[1, 2, 3, 4]]))))"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert told.strip() == "['last_hidden_state', 'pooler_output']"
+
+
+def test_named_arguments_are_taken_by_name_in_whatever_order(tmp_path):
+    class Named(torch.nn.Module):
+        def forward(self, d, *, q, r):
+            return d["a"] - 2 * d["b"] + 3 * q - 4 * r
+
+    zero, (a, b, q, r) = torch.zeros(2, 32), torch.randn(4, 2, 32)
+    compiled = proveout.compile(Named(), device="cpu", call=(({"a": zero, "b": zero},), {"r": zero, "q": zero}))
+    loaded = load_compiled(compiled.save(tmp_path / "named"))
+    torch.testing.assert_close(loaded({"b": b, "a": a}, q=q, r=r), a - 2 * b + 3 * q - 4 * r)
+    with pytest.raises(DeviceError, match="this call gives"):
+        loaded({"a": a, "c": b}, q=q, r=r)

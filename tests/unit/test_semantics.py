@@ -176,8 +176,15 @@ def test_higher_order_ops_run_the_graph_in_eager():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cache", ["static", None], ids=["static cache", "growing cache"])
-@pytest.mark.parametrize("architecture", ["gpt2", "llama"])
+@pytest.mark.parametrize(
+    ("architecture", "cache"),
+    [
+        pytest.param("gpt2", "static", marks=pytest.mark.whole, id="gpt2-static cache"),
+        pytest.param("gpt2", None, id="gpt2-growing cache"),
+        pytest.param("llama", "static", id="llama-static cache"),
+        pytest.param("llama", None, marks=pytest.mark.whole, id="llama-growing cache"),
+    ],
+)
 def test_generation_is_eagers_token_for_token(architecture, cache):
     transformers = pytest.importorskip("transformers")
     ids = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2, "vocab_size": 200}

@@ -9,8 +9,11 @@ import torch
 from torch import nn
 
 import proveout
+from proveout.chip.specs import CHIPS
+from proveout.compiler.program_passes.shard_norms import block_memory
 from proveout.engine.snapshot import save_calls
 from proveout.report.script import write_script
+from proveout.types import DRAM, TensorSpec
 
 
 class Norms(nn.Module):
@@ -48,9 +51,31 @@ def test_sharded_norms_are_quicker_and_give_the_same_numbers():
     assert torch.equal(plain(*inputs), sharded(*inputs))
 
 
-def test_what_fills_no_whole_tiles_stays_interleaved():
-    program = compiled("norms", (1, 100, 768))[0].program
-    assert not [s for s in program.body if s.kernel == "ttnn.to_memory_config"]
+def test_a_row_of_tiles_need_not_be_full_but_columns_must():
+    cut, inputs = compiled("norms", (1, 100, 768))
+    assert [s for s in cut.program.body if s.kernel == "ttnn.to_memory_config"]
+    assert torch.equal(cut(*inputs), compiled("interleaved", (1, 100, 768))[0](*inputs))
+    uneven = TensorSpec((1, 100, 760), "bfloat16", "tile", DRAM)
+    assert block_memory(uneven, CHIPS["n150"]) is None
+
+
+def test_the_parts_of_a_norm_of_one_token_are_one_norm_in_shards():
+    """Interleaved it would run on one core, slower than its parts."""
+
+    class Rms(torch.nn.Module):
+        def forward(self, x):
+            return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5)
+
+    x = torch.randn(1, 1, 3072)
+    kernels = {}
+    for sharding in ("interleaved", "norms"):
+        settings = {"precision": "bfloat16", "sharding": sharding, "trace": True}
+        made = proveout.compile(Rms(), x, settings=settings)
+        kernels[sharding] = [s.kernel for s in made.program.body]
+        assert torch.allclose(made(x), Rms()(x), atol=0.05)
+    assert "ttnn.rms_norm" not in kernels["interleaved"]
+    assert "ttnn.rms_norm" in kernels["norms"]
+    assert "ttnn.mean" not in kernels["norms"]
 
 
 def test_the_eager_face_takes_the_sharded_calls(tmp_path, capsys):

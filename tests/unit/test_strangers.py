@@ -232,6 +232,7 @@ def small_disk(tmp_path, monkeypatch):
     subprocess.run(["umount", "-l", disk], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", FILLS)
 def test_a_script_that_fills_the_disk_is_ended_while_there_is_room(tmp_path, small_disk, what):
     """As quickly as a disk writes, not as quickly as memory does."""
@@ -327,6 +328,32 @@ PATCHES = {
     "other": "json.dumps = lambda *a, **k: '{\"workloads\": 3}'",
     "fault": 'json.dumps = lambda *a, **k: \'{"fault": "no sandbox here"}\'',
 }
+
+
+LOGS = {
+    "gone": "os.unlink(log)",
+    "a pipe": "os.unlink(log); os.mkfifo(log)",
+    "a folder": "os.unlink(log); os.mkdir(log)",
+    "a device": "os.unlink(log); os.symlink('/dev/zero', log)",
+    "its folder is gone": "import shutil; shutil.rmtree(os.path.dirname(os.path.dirname(log)))",
+}
+
+
+@pytest.mark.slow
+def test_a_script_that_takes_away_its_log_or_its_folder_harms_itself_alone(tmp_path):
+    """Removing the folder of the warm process once failed every script after it."""
+    server, once = WarmServer(), ["-n1", "-r1"]
+    try:
+        for name, does in LOGS.items():
+            code = f"import os\nlog = os.readlink('/proc/self/fd/1')\n{does}"
+            outcome = server.run("timeit", [*once, code], timeout_s=20)
+            assert (outcome.returncode, outcome.timed_out, outcome.log) == (0, False, ""), name
+        outcome = server.run("timeit", [*once, "print('well')"], timeout_s=20)
+        assert (outcome.returncode, outcome.log.splitlines()[0]) == (0, "well")
+        alone = risky(tmp_path, "import os\nlog = os.readlink('/proc/self/fd/1')\nos.unlink(log); os.mkfifo(log)\n")
+        assert (alone.returncode, alone.log) == (0, "")
+    finally:
+        server.stop()
 
 
 @pytest.mark.slow

@@ -59,6 +59,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
         made.server.stop()
 
 
+@pytest.mark.slow
 def test_a_fork_is_run_as_python_m_would_be(warm: Warm) -> None:
     outcome = warm.run("import sys; print(__name__, sys.argv[1], input(), sep='-')", "one", stdin="two\n")
     assert outcome.ok
@@ -113,6 +114,7 @@ def test_the_memory_limit_holds_in_a_fork(warm: Warm) -> None:
     assert "MemoryError" in outcome.log
 
 
+@pytest.mark.slow
 def test_a_deadline_ends_a_fork_and_its_children_while_others_go_on(warm: Warm) -> None:
     source = (
         "import subprocess, sys, time\n"
@@ -130,6 +132,7 @@ def test_a_deadline_ends_a_fork_and_its_children_while_others_go_on(warm: Warm) 
     assert other[0].log == "done"
 
 
+@pytest.mark.slow
 def test_a_child_that_kills_its_parent_again_and_again_harms_itself_alone(warm: Warm, tmp_path: Path) -> None:
     other: list[Any] = []
     source = f"import pathlib, time; pathlib.Path({str(tmp_path / 'on')!r}).touch(); time.sleep(3); print('done')"

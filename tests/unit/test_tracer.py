@@ -191,8 +191,8 @@ def test_a_name_that_transformers_does_not_know_is_answered_with_the_nearest() -
     pytest.importorskip("transformers")
     from proveout.capture.from_transformers import build
 
-    with pytest.raises(UsageError, match="Near: bert"):
+    with pytest.raises(UsageError, match="Similar names: bert"):
         build("brt", {})
     (asked,) = named(["brt"])
     told = discover(asked.script, script_args=asked.script_args).error
-    assert told.startswith("'brt' is no script of the corpora, no architecture of transformers")
+    assert told.startswith("'brt' is not a script in the corpora, an architecture of transformers")

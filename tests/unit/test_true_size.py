@@ -110,6 +110,39 @@ def test_the_glance_of_true_sizes_counts_by_corpus_and_says_what_failed(tmp_path
     assert cells["predicted (ms), median and range"].startswith(f"{timing.median_ns / 1e6:.3g}"[:4])
 
 
+WITH_HOST = MODEL.replace("torch.relu(", "torch.linalg.svdvals(").replace("nn.Linear(128, 32)", "nn.Linear(8, 8)")
+
+
+TIMES = ("Predicted (ms)", "80 % between (ms)", "Chip alone (ms)")
+
+
+def test_a_plan_whose_host_has_a_part_in_a_call_has_no_time_of_a_call(tmp_path):
+    store = Store(tmp_path / "store")
+    on_chip = record_of(tmp_path, META)
+    with_host = record_of(tmp_path, META, WITH_HOST)
+    twin = dataclasses.replace(with_host.job.workload, name="with_host", selector="0123456789ab")
+    with_host = dataclasses.replace(with_host, job=dataclasses.replace(with_host.job, workload=twin))
+    assert (with_host.status, [t.what for t in with_host.timings]) == ("passed", ["device"])
+    (line,) = terminal.modelled_time(with_host)
+    assert "the chip's part of a call, without the host's" in line
+    for record in (on_chip, with_host):
+        store.write(record)
+    text = markdown.render(load(store))
+    cells = {
+        name: dict(zip(planned.COLUMNS, (cell.strip() for cell in line.strip("|").split("|"))))
+        for name in ("asking", "with_host")
+        for line in text.splitlines()
+        if line.startswith(f"| {name} ")
+    }
+    times = {name: [bool(row[title]) for title in TIMES] for name, row in cells.items()}
+    assert times == {"asking": [True, True, False], "with_host": [False, False, True]}
+    line = next(line for line in text.splitlines() if line.startswith(f"| {tmp_path.name} "))
+    glance = dict(zip(planned.GLANCE_COLUMNS, (cell.strip() for cell in line.strip("|").split("|"))))
+    assert (glance["planned"], glance["with a time"]) == ("2", "1")
+    predicted = cells["asking"]["Predicted (ms)"]
+    assert glance["predicted (ms), median and range"] == f"{predicted} ({predicted} – {predicted})"
+
+
 CHOOSING = """
 import torch
 from torch import nn
@@ -139,6 +172,40 @@ def test_a_model_that_needs_values_says_so_and_is_one_row_once_it_has_them(tmp_p
     assert "1 of 1 model planned: 0 from shapes alone, 1 with seeded random values" in text
 
 
+BY_DEVICE = """
+import torch
+from torch import nn
+
+class ByDevice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(64, 64)
+
+    def forward(self, x):
+        x = self.linear(x) * torch.arange(8)[:, None]  # no device is named
+        x = torch.cat([torch.tensor([], device=x.device), x])  # as transformers begins a cache
+        return torch.relu(x) if x.device.type == "cpu" else torch.histc(x)  # as libraries choose a kernel
+
+ByDevice()(torch.randn(8, 64))
+"""
+
+
+def test_a_model_that_looks_at_devices_has_the_plan_that_values_give(tmp_path):
+    shapes, known = record_of(tmp_path, META, BY_DEVICE), record_of(tmp_path, "random", BY_DEVICE)
+    assert (shapes.status, known.status) == ("passed", "passed"), shapes.reason
+    assert shapes.programs == known.programs
+    assert shapes.coverage.ops == known.coverage.ops
+    assert [t.interval_ns for t in shapes.timings] == [t.interval_ns for t in known.timings]
+
+
+def test_a_published_checkpoint_is_planned_from_shapes_alone():
+    script = Path(__file__).parents[2] / "corpora/popular_on_huggingface/bert_tiny.py"
+    (live,), raised = watch(script, weights=META)
+    assert raised is None or isinstance(raised, SystemExit)
+    assert {p.device.type for p in live.module.parameters()} == {META}
+    assert live.workload.parameters == 4_385_920
+
+
 def test_a_failure_that_dynamo_wraps_is_told_by_its_cause(tmp_path, monkeypatch):
     class Wrapped(Exception):
         inner_exception = ValueError("the wall is wet\nand more")
@@ -148,3 +215,14 @@ def test_a_failure_that_dynamo_wraps_is_told_by_its_cause(tmp_path, monkeypatch)
 
     monkeypatch.setitem(STAGES, "compile", fail)
     assert record_of(tmp_path, "").reason == "compile: ValueError: the wall is wet"
+
+
+@pytest.mark.slow
+def test_a_script_that_gives_no_model_from_shapes_is_a_failed_row_of_the_table_of_true_sizes(tmp_path, capsys):
+    (tmp_path / "asking.py").write_text("raise ValueError('no such checkpoint')\n")
+    cache = ["--cache-dir", str(tmp_path / "store"), "--weights", "meta"]
+    assert main(["compile", "--dry-run", str(tmp_path / "asking.py"), *cache], "proveout") == 1
+    text = markdown.render(load(Store(tmp_path / "store")))
+    assert "0 of 1 model planned" in text
+    assert "no such checkpoint" in text
+    assert "## At a glance" not in text

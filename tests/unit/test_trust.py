@@ -121,7 +121,7 @@ def test_the_erratum_is_counted_where_it_is_hit(device, hits):
     assert torch.equal(compiled(x), faithful)  # the mode is back
 
 
-@pytest.mark.parametrize("way", [products.matmul, matrix.matmul])
+@pytest.mark.parametrize("way", [products.matmul, products.in_torch, matrix.matmul])
 def test_both_ways_to_multiply_count_the_same_hits(way):
     row = torch.zeros(1, 3, 32)
     row[:, 1:, 0], row[:, 1:, 16], row[:, 1:, 24] = 1.0, -1.0, -(2.0**-23)

@@ -17,6 +17,12 @@ class Table:
     least_fidelity: str = "LoFi"
     bears: tuple[str, ...] = ()
     asked: list[Settings] = field(default_factory=list)
+    changes: int = 100
+    """That there is time for."""
+
+    def in_time(self) -> bool:
+        self.changes -= 1
+        return self.changes >= 0
 
     def ns(self, settings: Settings) -> int | None:
         self.asked.append(settings)
@@ -89,3 +95,12 @@ def test_two_changes_that_pay_only_together_are_tried_together():
     tuned = search(BASE, TogetherOnly(), 0.99)
     assert (tuned.settings.memory, tuned.settings.products) == ("auto", "configured")
     assert [t.verdict for t in tuned.trials[:2]] == ["gain too small", "kept"]
+
+
+def test_out_of_time_what_was_kept_stays_and_nothing_more_is_asked():
+    table = Table(bears=("all", "head"), changes=1)
+    tuned = search(BASE, table, 0.99)
+    assert [t.verdict for t in tuned.trials][:2] == ["kept", "out of time"]
+    assert {t.verdict for t in tuned.trials[1:]} == {"out of time"}
+    assert tuned.settings == table.asked[-1]
+    assert (tuned.settings.memory, tuned.ns) == ("auto", 900)

@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parents[1] / "data" / "ttsim"
 FILES = sorted(FOLDER.glob("*.npz"))
 LONG = {"matmul_bf16_crafted.npz", "matmul_bf16_long0.npz", "matmul_bf16_long1.npz", "matmul_bf16_k4.npz"}
 SHORT = {"pack", "sfpu", "unpack"}
-WAYS = {"fast": products.matmul, "exact": matrix.matmul}
+WAYS = {"fast": products.matmul, "torch": products.in_torch, "exact": matrix.matmul}
 
 
 def differences(path: Path, matmul, every: int = 1) -> list[str]:

@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import streamlit as st
 
 from proveout.app import links, tables, theme
 from proveout.app.options import store
 from proveout.app.tables import Column
-from proveout.coding import read_json
+from proveout.bringup.data import EndToEndData, GraphData, OptimiseData, PerfData
+from proveout.bringup.stage import MARKS, Folder, StageRecord
+from proveout.coding import to_json
 
 DEFAULT = "bringup"
 """Where the command puts its folders, below the folder it runs in."""
 EVERY_S = 3.0
 TONES: dict[str, theme.Tone] = {"passed": "good", "attention": "warn", "failed": "bad", "skipped": "plain"}
-MARKS = {"passed": "✓", "attention": "!", "failed": "✘", "skipped": "–"}
 WORDS = {"passed": "done", "attention": "look at it", "failed": "failed", "skipped": "skipped"}
 STRIP = {"passed": "done", "failed": "failed"}
 MOST_FILES = 40
@@ -29,20 +29,28 @@ MOST_FILES = 40
 class BringUp:
     """One folder as it is now: what its `stages/NN-name.json` say."""
 
-    folder: Path
-    stages: tuple[dict[str, Any], ...]
-    running: str = ""
-    """The stage that a worker is in."""
+    folder: Folder
+    stages: tuple[StageRecord, ...]
+    running: tuple[str, ...] = ()
+    """The stages that a worker is in."""
 
     @property
     def name(self) -> str:
-        return self.folder.name
+        return self.folder.path.name
 
-    def data(self, stage: str) -> dict[str, Any]:
-        return next((s.get("data") or {} for s in self.stages if s["name"] == stage), {})
+    @property
+    def lowest_pcc(self) -> float | None:
+        checked = self.folder.data(EndToEndData)
+        return checked.lowest_pcc if checked is not None else None
+
+    @property
+    def total_ns(self) -> int | None:
+        """Of one call of the optimised model, modelled."""
+        perf = self.folder.data(PerfData)
+        return perf.total_ns if perf is not None else None
 
     def count(self, status: str) -> int:
-        return sum(s["status"] == status for s in self.stages)
+        return sum(s.status == status for s in self.stages)
 
 
 def find(folder: Path) -> list[BringUp]:
@@ -51,20 +59,9 @@ def find(folder: Path) -> list[BringUp]:
     return [run for place in sorted(places) if (run := _read(place)).stages]
 
 
-def _read(folder: Path) -> BringUp:
-    stages = []
-    for path in sorted((folder / "stages").glob("[0-9][0-9]-*.json")):
-        try:
-            stage = read_json(path)
-        except (OSError, ValueError):
-            continue  # being written, or somebody else's
-        if isinstance(stage, dict) and {"number", "name", "title", "status", "headline"} <= stage.keys():
-            stages.append(stage)
-    try:
-        running = (folder / ".running").read_text().strip()
-    except OSError:
-        running = ""
-    return BringUp(folder, tuple(stages), running)
+def _read(path: Path) -> BringUp:
+    folder = Folder(path)
+    return BringUp(folder, tuple(folder.outcomes()), tuple(folder.running()))
 
 
 def first_folder(cache: Path) -> str:
@@ -96,7 +93,7 @@ def page() -> None:
     names = [b.name for b in runs]
     name = st.selectbox("Bring-up", names, key="model", **links.BOUND) if len(runs) > 1 else names[0]
     picked = runs[names.index(name)]
-    st.fragment(_one, run_every=EVERY_S if picked.running else None)(picked.folder)
+    st.fragment(_one, run_every=EVERY_S if picked.running else None)(picked.folder.path)
 
 
 def _all(bringups: Sequence[BringUp]) -> None:
@@ -108,10 +105,10 @@ def _all(bringups: Sequence[BringUp]) -> None:
             "done": b.count("passed"),
             "look": b.count("attention"),
             "failed": b.count("failed") + b.count("skipped"),
-            "now": b.running,
-            "pcc": b.data("end-to-end").get("lowest_pcc"),
-            "modelled_us": _us(b.data("perf").get("total_ns")),
-            "headline": b.stages[-1]["headline"],
+            "now": ", ".join(b.running),
+            "pcc": b.lowest_pcc,
+            "modelled_us": None if b.total_ns is None else b.total_ns / 1e3,
+            "headline": b.stages[-1].headline,
         }
         for b in bringups
     ]
@@ -128,10 +125,6 @@ def _all(bringups: Sequence[BringUp]) -> None:
     tables.show(rows, columns, "bringups")
 
 
-def _us(ns: float | None) -> float | None:
-    return None if ns is None else ns / 1e3
-
-
 def _one(folder: Path) -> None:
     run = _read(folder)
     st.subheader(run.name, anchor=False)
@@ -140,7 +133,7 @@ def _one(folder: Path) -> None:
     for stage in run.stages:
         _stage(run, stage)
     _report(run)
-    rows = [{**s, "findings": "; ".join(s.get("findings", ()))} for s in run.stages]
+    rows = [{**to_json(s), "findings": "; ".join(s.findings)} for s in run.stages]
     columns = [Column(k, k) for k in ("number", "name", "title", "status", "headline", "findings", "next_step")]
     tables.download("Stages as CSV", tables.render_csv(rows, columns), f"{run.name}-stages.csv", "text/csv")
 
@@ -149,63 +142,52 @@ def _strip(bringup: BringUp) -> None:
     """All stages at a glance: a coloured bar each."""
     cells = []
     for stage in bringup.stages:
-        if stage["name"] != bringup.running:
-            status = stage["status"]
-            label = escape(f"{stage['number']} {stage['title']}: {WORDS.get(status, status)}")
-            text = f"{MARKS.get(status, '?')} {stage['number']}"
-            cells.append(f'<div class="po-stage {STRIP.get(status, "")}" title="{label}">{escape(text)}</div>')
-    if bringup.running:
-        cells.append(f'<div class="po-stage now">▸ {escape(bringup.running)}</div>')
+        if stage.name not in bringup.running:
+            label = escape(f"{stage.number} {stage.title}: {WORDS[stage.status]}")
+            text = f"{MARKS[stage.status]} {stage.number}"
+            cells.append(f'<div class="po-stage {STRIP.get(stage.status, "")}" title="{label}">{escape(text)}</div>')
+    cells += [f'<div class="po-stage now">▸ {escape(name)}</div>' for name in bringup.running]
     st.html(f'<div class="po-stages">{"".join(cells)}</div>')
 
 
 def _figures(bringup: BringUp) -> None:
-    checked, perf, tuned, graph = (bringup.data(name) for name in ("end-to-end", "perf", "optimise", "graph"))
+    tuned, graph = bringup.folder.data(OptimiseData), bringup.folder.data(GraphData)
     tiles = []
-    if checked.get("lowest_pcc") is not None:
-        tiles.append(
-            theme.Tile("Lowest PCC", f"{checked['lowest_pcc']:.6f}", note="of any output, held-out inputs too")
-        )
-    if perf.get("total_ns"):
-        figure, unit = tables.duration(perf["total_ns"])
+    if (pcc := bringup.lowest_pcc) is not None:
+        tiles.append(theme.Tile("Lowest PCC", f"{pcc:.6f}", note="of any output, held-out inputs too"))
+    if total_ns := bringup.total_ns:
+        figure, unit = tables.duration(total_ns)
         tiles.append(theme.Tile("A call", figure, unit, "optimised, in a trace; modelled", "modelled"))
-    if tuned.get("speedup"):
-        tiles.append(
-            theme.Tile("Quicker", f"{tuned['speedup']:.2f}", "×", "than bfloat16 in DRAM; modelled", "modelled")
-        )
-    if graph.get("ops"):
-        on_host = graph.get("states", {}).get("host", 0)
-        tiles.append(
-            theme.Tile(
-                "On the host", f"{on_host}", note=f"of {graph['ops']} ATen ops", tone="warn" if on_host else "good"
-            )
-        )
+    if tuned is not None:
+        tiles.append(theme.Tile("Quicker", f"{tuned.speedup:.2f}", "×", "than bfloat16 in DRAM; modelled", "modelled"))
+    if graph is not None:
+        on_host = graph.states.get("host", 0)
+        tone: theme.Tone = "warn" if on_host else "good"
+        tiles.append(theme.Tile("On the host", f"{on_host}", note=f"of {graph.ops} ATen ops", tone=tone))
     if tiles:
         theme.tiles(tiles)
 
 
-def _stage(bringup: BringUp, stage: dict[str, Any]) -> None:
-    status = stage["status"]
-    mark = MARKS.get(status, "?")
+def _stage(bringup: BringUp, stage: StageRecord) -> None:
     with st.expander(
-        f"{mark} **{stage['number']} {stage['title']}** · {stage['headline']}",
-        expanded=status in ("failed", "attention"),
+        f"{MARKS[stage.status]} **{stage.number} {stage.title}** · {stage.headline}",
+        expanded=stage.status in ("failed", "attention"),
     ):
-        theme.row(theme.badge(WORDS.get(status, status), TONES.get(status, "plain")))
-        for line in stage.get("findings", ()):
+        theme.row(theme.badge(WORDS[stage.status], TONES[stage.status]))
+        for line in stage.findings:
             st.markdown(f"- {line}")
-        if stage.get("next_step"):
-            st.info(stage["next_step"], icon=":material/arrow_forward:")
-        files = [name for name, _ in stage.get("files", ())]
+        if stage.next_step:
+            st.info(stage.next_step, icon=":material/arrow_forward:")
+        files = [name for name, _ in stage.files]
         if files:
             more = f" and {len(files) - MOST_FILES} more" if len(files) > MOST_FILES else ""
-            st.caption(f"Files in {bringup.folder}: {', '.join(files[:MOST_FILES])}{more}")
+            st.caption(f"Files in {bringup.folder.path}: {', '.join(files[:MOST_FILES])}{more}")
 
 
 def _report(bringup: BringUp) -> None:
     """The pages of the folder, which open offline, inside this one."""
     for name, label in (("report.html", "Report"), ("graph.html", "Graph")):
-        path = bringup.folder / name
+        path = bringup.folder.path / name
         if path.is_file():
             text = path.read_text(errors="replace")
             if st.toggle(f"Show its {label.lower()} here", key=f"show {name} {bringup.name}"):

@@ -138,7 +138,7 @@ def weak(what: str, *records: Record) -> str:
     for side, record in zip(("left", "right"), records):
         timing = record.timing(what) if what else None
         if timing is not None and (why := weakness(record, timing)):
-            return f"not told: on the {side}, {why}"
+            return f"not shown: on the {side}, {why}"
     return ""
 
 

@@ -13,8 +13,9 @@ from proveout.app.data import Entry
 from proveout.app.options import store
 from proveout.app.tables import Cells, Column
 from proveout.clock.timing import FIRST_TOKEN, PER_TOKEN, TOKEN_GAP
+from proveout.columns.table import Row
 from proveout.columns.words import called
-from proveout.types import Record, Timing
+from proveout.types import Kind, Record, Timing
 
 COLUMNS = (
     Column("name", "Model", width="medium", pinned=True),
@@ -40,7 +41,7 @@ def page() -> None:
     theme.head(
         "Generation", "Time to first token, time per token and tokens per second: planned, measured, under load."
     )
-    entries = [e for e in data.board(store().folder).entries if e.row.first_token_ms is not None]
+    entries = [e for e in data.board(store().folder).entries if kind_of(e.row) is not None]
     if not entries:
         theme.empty(
             "No generation yet",
@@ -56,6 +57,11 @@ def page() -> None:
     _one((ticked or linked or entries)[0])
 
 
+def kind_of(flat: Row) -> Kind | None:
+    """Whether a Record's times of tokens are measured or modelled; None where it has none."""
+    return flat.first_token_kind or flat.per_token_kind
+
+
 def row(entry: Entry) -> Cells:
     """A Record as this page's table has it."""
     flat = entry.row
@@ -63,7 +69,7 @@ def row(entry: Entry) -> Cells:
     return {
         **vars(flat),
         "name": " ".join(filter(None, (flat.model, flat.script_args))),
-        "kind": flat.first_token_kind,
+        "kind": kind_of(flat),
         "per_user": 1e3 / per_token if per_token else None,
         "created": flat.created[:16].replace("T", " "),
     }
@@ -72,7 +78,7 @@ def row(entry: Entry) -> Cells:
 def _one(entry: Entry) -> None:
     record = data.record(entry)
     report = record.report or {}
-    kind = entry.row.first_token_kind
+    kind = kind_of(entry.row)
     assert kind is not None
     st.subheader(called(entry.row), anchor="one")
     theme.row(theme.badge(f"{kind} on {record.job.device}", kind), *_verdict(report))

@@ -141,7 +141,7 @@ def performance(board: Board, entry: Entry, record: Record) -> None:
 
     sheet = data.sheet(entry, programs)
     low, high = (" ".join(tables.duration(sum(getattr(t, at) for t in sheet.times))) for at in ("low_ns", "high_ns"))
-    missing = perf_view.without_host(sheet)
+    missing = perf_view.without_host(sheet.num_hosted)
     figures: list[tuple[str, int, str]] = [
         ("On the chip" if missing else "One call", sheet.total_ns, f"between {low} and {high}"),
         ("Kernels", sheet.kernel_ns, f"{len(sheet.device_rows)} device operations"),

@@ -23,7 +23,7 @@ class Calibration:
 @dataclass(frozen=True)
 class Answer:
     """`span` is the answer's place in the passage, None for "I don't know"; `guess` is the best span there is, and
-    `confidence` the chance that the answer is there, or that there is none."""
+    `confidence` the chance that the answer is there; of `says_none`, that there is none, which is not calibrated."""
 
     span: tuple[int, int] | None
     confidence: float

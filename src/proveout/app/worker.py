@@ -128,11 +128,10 @@ def with_token_times(record: Record, generations: Sequence[Generation], new_toke
         return record
     after = new_tokens - 1
     if whole.kind == "modelled":
-        device = record.timing("device") or whole
         first = generations[-1].first_modelled_ns
-        if not first:
+        if not first or whole.parts:  # of the host's part no one knows how much lies before the first token
             return record
-        share = min(first / device.median_ns, 1.0)
+        share = min(first / whole.median_ns, 1.0)
         parts = [(FIRST_TOKEN, share), *([(PER_TOKEN, (1 - share) / after)] if after else [])]
         return dataclasses.replace(record, timings=(*record.timings, *(_part(whole, *part) for part in parts)))
     kept = generations[-len(whole.samples_ns) :]

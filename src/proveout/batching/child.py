@@ -19,6 +19,7 @@ from proveout.errors import ProveoutError
 from proveout.generation.child import decoder_of
 from proveout.generation.generator import Generator
 from proveout.generation.messages import GenerationRequest
+from proveout.generation.sampling import GREEDY
 
 
 def main(arguments: list[str]) -> None:
@@ -45,7 +46,7 @@ def served(ask: ServeAsk) -> Served:
         batch=ask.slots,
         page_size=ask.page_size,
         pages=ask.pages,
-        greedy=True,
+        sampling=GREEDY,
     )
     random = torch.Generator().manual_seed(ask.settings.seed)
     words = model.config.get_text_config(decoder=True).vocab_size

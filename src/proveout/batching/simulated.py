@@ -9,6 +9,7 @@ from typing import Literal
 from proveout.batching.engines import ModelledEngine, StepTimes
 from proveout.batching.scheduler import Request, Scheduler
 from proveout.batching.serving import ModelledClock, serve
+from proveout.errors import UsageError
 from proveout.generation.speed import SpeedTold
 from proveout.load.exchange import Exchange, Run
 from proveout.load.plan import Plan
@@ -84,7 +85,9 @@ def padded_lengths(plan: Plan) -> tuple[int, ...]:
 
 def step_times(speeds: SpeedTold, end: End = "middle") -> StepTimes:
     """What a decoder's steps are predicted to take, or the ends of that prediction."""
-    prefills = sorted((row.prompt_length, _ns(row.first_token, end)) for row in speeds.rows)
+    prefills = sorted((row.prompt_length, _ns(row.first_token, end)) for row in speeds.rows if row.first_token)
+    if len(prefills) < len(speeds.rows):
+        raise UsageError(f"{speeds.model}: its prefill has a part on the host, whose time no plan knows.")
     return StepTimes(_ns(speeds.rows[0].per_token, end), tuple(prefills))
 
 

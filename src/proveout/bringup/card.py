@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from proveout.bringup.data import CardData
 from proveout.bringup.stage import Files, StageResult
 from proveout.bringup.subject import Subject
 from proveout.check.outputs import leaves
@@ -72,11 +73,8 @@ def run(subject: Subject, files: Files) -> StageResult:
         f"{workload.class_name}, {workload.parameters:,} parameters, {flops / 1e9:.3g} GFLOP a call",
         (f"at least {floor_ms:.3g} ms a call on {subject.bringup.device} (modelled)",),
         "" if "licence" in labels or "license" in labels else "Add a label to the script: `# labels: licence::NAME`",
-        data={
-            "rows": rows, "inputs": inputs, "outputs": gives, "flops": flops, "bytes": moved, "floor_ms": floor_ms,
-            "parameters": workload.parameters,
-        },
-    )  # fmt: skip
+        data=CardData(tuple(rows), tuple(inputs), tuple(gives), flops, moved, floor_ms, workload.parameters),
+    )
 
 
 def _flops(subject: Subject) -> tuple[int, Any]:

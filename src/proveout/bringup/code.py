@@ -22,8 +22,18 @@ SHORT = {
     "concatenate_heads": ("heads",),
     "from_torch": ("sent",),
     "to_torch": ("taken",),
+    "slice": ("part",),
+    "abs": ("magnitude",),
+    "sum": ("total",),
+    "max": ("largest",),
+    "min": ("smallest",),
+    "pow": ("power",),
+    "round": ("rounded",),
+    "all": ("every",),
+    "any": ("some",),
 }
-"""What results are called where the function's name says little."""
+"""What results are called where the function's name says little, or is one of Python's own."""
+OPERATORS = {"aten.add.Tensor": "+", "aten.sub.Tensor": "-", "aten.mul.Tensor": "*", "aten.div.Tensor": "/"}
 
 
 @dataclass(frozen=True)
@@ -205,7 +215,7 @@ def _call(step: Step, graph: Graph, path: str, names: Names, kept: dict[str, str
                 if ref.name not in kept:
                     kept[ref.name] = unlike(_kept_name(graph, path, ref.name, key), kept.values())
                 names.keep(ref.name, kept[ref.name])
-    short = step.kernel.removesuffix(".default").split(".")[-1 if not step.on_host else 1]
+    short = _function(step)
     known = SHORT.get(short, ())
     for position, name in enumerate(step.outputs):
         names.local(name, known[position] if position < len(known) else short)
@@ -259,7 +269,7 @@ def _setup(graph: Graph, visit: Visit, kept: Mapping[str, str]) -> list[str]:
                     names.fixed(name, f"self.{kept[name]}")
                 else:
                     names.local(name, _setup_name(step, graph, visit))
-            lines.append(call_line(step, names))
+            lines.append(_as_torch(step, names) or call_line(step, names))
     plain = [n for n in kept if n in names.plain and n not in {o for s in program.setup for o in s.outputs}]
     return [*(f"self.{kept[n]} = {names.of(n)}" for n in plain), *lines]
 
@@ -282,7 +292,29 @@ def _setup_name(step: Step, graph: Graph, visit: Visit) -> str:
         name = graph.names[step.uses[0]]
         inside = name.removeprefix(f"{visit.path}.") if visit.path else name
         return "_".join(inside.split(".")[-2:])
-    return step.kernel.removesuffix(".default").rsplit(".", 1)[-1]
+    return _function(step)
+
+
+def _function(step: Step) -> str:
+    """What a Step calls, by its own name: `mul` of aten.mul.Tensor."""
+    parts = step.kernel.removesuffix(".default").split(".")
+    return parts[1].lstrip("_") if step.on_host else parts[-1]
+
+
+def _as_torch(step: Step, names: Names) -> str:
+    """What prepares weights, such as a folded batch norm or joined heads, as a person writes it; nothing for others."""
+    attrs = dict(step.attrs)
+    if step.kernel in OPERATORS and list(attrs) == ["self", "other"]:
+        text = f"{arg_text(attrs['self'], names)} {OPERATORS[step.kernel]} {arg_text(attrs['other'], names)}"
+    elif step.kernel == "aten.view.default" and isinstance(attrs["size"], tuple):
+        text = f"{arg_text(attrs['self'], names)}.view({', '.join(map(str, attrs['size']))})"
+    elif step.kernel == "aten.cat.default":
+        text = f"torch.cat({arg_text(attrs['tensors'], names)}, dim={arg_text(attrs.get('dim', 0), names)})"
+    elif step.kernel in ("aten.rsqrt.default", "aten.sqrt.default", "aten.neg.default"):
+        text = f"{arg_text(attrs['self'], names)}.{_function(step)}()"
+    else:
+        return ""
+    return f"{names[step.outputs[0]]} = {text}"
 
 
 def _constant(graph: Graph, name: str) -> str:

@@ -8,12 +8,13 @@ from typing import Any, Literal
 import torch
 from torch.utils._pytree import tree_map_only
 
+from proveout.bringup.data import CardData, EndToEndData, GraphCause, OutputRow
 from proveout.bringup.reference import HELD_OUT
 from proveout.bringup.stage import Files, StageResult
 from proveout.bringup.subject import Subject
 from proveout.cause.explain import explain
 from proveout.check import compare_outputs, compare_steps, first_nonfinite, trust
-from proveout.check.outputs import leaves
+from proveout.check.outputs import NOTHING_COMPARED, holds_numbers, leaves
 from proveout.devices.registry import find
 from proveout.engine.compiled import undisturbed
 from proveout.errors import ProveoutError
@@ -34,32 +35,36 @@ MODES: tuple[Literal["fast", "faithful"], ...] = ("fast", "faithful")
 
 def run(subject: Subject, files: Files) -> StageResult:
     least = subject.bringup.settings.pcc
-    rows: list[dict[str, Any]] = []
+    rows: list[OutputRow] = []
     for number, call in enumerate([subject.call, *subject.held_out(HELD_OUT)]):
         label = "the script's" if number == 0 else f"held out {number}"
         outputs, wanted = subject.on_device(call), subject.eager(call)
         rows += [_row(label, c) for c in compare_outputs(outputs, wanted, least, ULP)]
         if subject.bringup.float64:
             rows += _float64(subject, call, label, outputs, wanted, least)
-    wrong = [r for r in rows if not r["passed"]]
+    wrong = [r for r in rows if not r.passed]
+    empty = not holds_numbers(subject.eager(subject.call))
     strange = _strange(subject)
     accuracy = _accuracy(subject)
     modes = _trust(subject)
-    lowest = min((r["pcc"] for r in rows if r["pcc"] is not None), default=None)
-    findings = [f"{r['output']} on {r['inputs']} inputs: {r['reason']}" for r in wrong[:5]]
+    lowest = min((r.pcc for r in rows if r.pcc is not None), default=None)
+    findings = [NOTHING_COMPARED] if empty else []
+    findings += [f"{r.output} on {r.inputs} inputs: {r.reason}" for r in wrong[:5]]
     if strange:
         findings.append(strange)
     findings += sentences(modes)
     findings += _few_numbers(subject)
     why = _why(subject, files)
-    findings += [sentence for graph in why for sentence in graph["said"]]
+    findings += [sentence for graph in why for sentence in graph.said]
     if accuracy:
         findings.append(f"accuracy {accuracy[0]:.2f} % on the chip, {accuracy[1]:.2f} % in eager mode")
     else:
         findings.append("the script has no `evaluate_on(model)`: no labels, so no accuracy")
     shown = f"lowest PCC {lowest:.6f}" if lowest is not None else "no PCC: outputs are compared exactly"
     step = (
-        "Look at explain.svg: which op the error comes from, and what magnifies it."
+        "Give the script an input for which the model's outputs hold numbers."
+        if empty
+        else "Look at explain.svg: which op the error comes from, and what magnifies it."
         if wrong and why
         else "Look at graph.html coloured by PCC, then at tests/test_modules.py: the first module that is off."
         if wrong
@@ -69,15 +74,14 @@ def run(subject: Subject, files: Files) -> StageResult:
     )
     files.json("end_to_end.json", {"outputs": rows, "accuracy": accuracy, "nonfinite": strange, "trust": modes})
     return StageResult(
-        f"{len(rows) - len(wrong)} of {len(rows)} outputs pass at PCC ≥ {least}; {shown}",
+        NOTHING_COMPARED
+        if empty
+        else f"{len(rows) - len(wrong)} of {len(rows)} outputs pass at PCC ≥ {least}; {shown}",
         tuple(findings),
         step,
-        attention=bool(wrong) or (modes is not None and modes.trusted is False),
-        data={
-            "outputs": rows, "lowest_pcc": lowest, "accuracy": accuracy, "nonfinite": strange, "trust": modes,
-            "why": why,
-        },
-    )  # fmt: skip
+        attention=empty or bool(wrong) or (modes is not None and modes.trusted is False),
+        data=EndToEndData(tuple(rows), lowest, accuracy, strange, modes, tuple(why)),
+    )
 
 
 def _few_numbers(subject: Subject) -> list[str]:
@@ -90,9 +94,9 @@ def _few_numbers(subject: Subject) -> list[str]:
     ]
 
 
-def _why(subject: Subject, files: Files) -> list[dict[str, Any]]:
+def _why(subject: Subject, files: Files) -> list[GraphCause]:
     """Which ops the error comes from, as the report shows it for each graph; nothing where it would take too long."""
-    if subject.folder.data(1, "card").get("flops", 0) > EXPLAINED_FLOPS:
+    if _flops(subject) > EXPLAINED_FLOPS:
         return []
     try:
         explanation = explain(subject.compiled(), subject.call)
@@ -103,7 +107,7 @@ def _why(subject: Subject, files: Files) -> list[dict[str, Any]]:
     for number, graph in enumerate(explanation.graphs):
         svg = picture(subject.bringup.workload.name, graph)
         files.text(f"explain{number or ''}.svg", svg)
-        shown.append({"svg": svg, "said": graph.said})
+        shown.append(GraphCause(svg, graph.said))
     return shown
 
 
@@ -112,7 +116,7 @@ def _trust(subject: Subject) -> Trust | None:
     if not find(subject.bringup.device).numerics:
         return None
     settings = subject.bringup.settings
-    skipped = trust.too_long(subject.folder.data(1, "card").get("flops", 0))
+    skipped = trust.too_long(_flops(subject))
     if skipped is not None and settings.numerics == "fast":
         return skipped
     compiled, gaps, pccs = subject.compiled(), trust.Gaps(), {}
@@ -126,14 +130,18 @@ def _trust(subject: Subject) -> Trust | None:
     return trust.judged(pccs["fast"], pccs["faithful"], gaps.steps)
 
 
-def _row(inputs: str, c: Comparison, against: str = "eager") -> dict[str, Any]:
-    return {
-        "inputs": inputs, "against": against, "output": c.name, "passed": c.passed, "reason": c.reason, "pcc": c.pcc,
-        "rel_l2": c.rel_l2, "max_abs": c.max_abs, "max_ulp": c.max_ulp, "within": c.within, "threshold": c.threshold,
-    }  # fmt: skip
+def _flops(subject: Subject) -> int:
+    card = subject.folder.data(CardData)
+    return card.flops if card is not None else 0
 
 
-def _float64(subject: Subject, call: Call, label: str, outputs: Any, eager: Any, least: float) -> list[dict[str, Any]]:
+def _row(inputs: str, c: Comparison, against: str = "eager") -> OutputRow:
+    return OutputRow(
+        inputs, against, c.name, c.passed, c.reason, c.pcc, c.rel_l2, c.max_abs, c.max_ulp, c.within, c.threshold
+    )
+
+
+def _float64(subject: Subject, call: Call, label: str, outputs: Any, eager: Any, least: float) -> list[OutputRow]:
     """Both against the model in float64: how far eager itself is off."""
     model = copy.deepcopy(subject.model).double()
     args, kwargs = tree_map_only(torch.Tensor, lambda t: t.double() if t.is_floating_point() else t, call)

@@ -12,7 +12,8 @@ import torch
 
 from proveout import ttnn
 from proveout.bringup.code import Graph
-from proveout.bringup.subject import OPTIMISE, Subject
+from proveout.bringup.data import Exactness, OptimiseData
+from proveout.bringup.subject import Subject
 from proveout.bringup.testing import written_module
 from proveout.check.compare import compare
 from proveout.types import Settings, TensorSpec
@@ -29,28 +30,6 @@ class Tested:
     takes: tuple[str, ...]
     gives: tuple[str, ...]
     against: str
-
-
-@dataclass(frozen=True)
-class Exactness:
-    """One part's lowest PCC: on exact inputs, and on what the parts before it gave."""
-
-    attribute: str
-    alone: float | None
-    accumulated: float | None
-    against: str
-
-    @property
-    def lowest(self) -> float | None:
-        return min((v for v in (self.alone, self.accumulated) if v is not None), default=None)
-
-    def below(self, least: float) -> str:
-        paths = [
-            f"{how} {v:.5f}"
-            for how, v in (("alone", self.alone), ("accumulated", self.accumulated))
-            if v is not None and v < least
-        ]
-        return f"PCC {', '.join(paths)} below {least} when written" if paths else ""
 
 
 def measure(
@@ -109,6 +88,12 @@ def _lowest(outputs: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> 
     return min(least, default=None)
 
 
+def held_out_pcc(subject: Subject) -> float | None:
+    """The optimised model's lowest, on inputs that the search has not seen."""
+    tuned = subject.folder.data(OptimiseData)
+    return tuned.held_out_pcc if tuned is not None else None
+
+
 def own_thresholds(
     subject: Subject, settings: Settings, exactness: Sequence[Exactness], least: float
 ) -> dict[str, float]:
@@ -119,7 +104,7 @@ def own_thresholds(
     start = subject.bringup.settings
     formats = ("weights", "overrides", "math_fidelity", "per_op")
     reduced = any(getattr(settings, name) != getattr(start, name) for name in formats)
-    kept = subject.folder.data(OPTIMISE, "optimise").get("held_out_pcc")
+    kept = held_out_pcc(subject)
     if not reduced or kept is None or kept < least:
         return {}
     return {
@@ -129,7 +114,7 @@ def own_thresholds(
 
 def sentence(subject: Subject, exactness: Sequence[Exactness], own_least: Mapping[str, float], least: float) -> str:
     lowest = min((e for e in exactness if e.attribute in own_least), key=lambda e: e.lowest or 0.0)
-    kept = subject.folder.data(OPTIMISE, "optimise")["held_out_pcc"]
+    kept = held_out_pcc(subject)
     return (
         f"{counted(len(own_least), 'module')} below {least} in the formats that the stage 'optimise' chose, the lowest "
         f"{lowest.attribute} with {lowest.lowest:.5f}; the whole model keeps {kept:.5f}. Their tests hold them to what "

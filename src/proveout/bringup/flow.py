@@ -1,4 +1,4 @@
-"""The table of stages, and how they are run: in order, resumed where they stopped, each failure told and passed by."""
+"""How the stages are run: in order, resumed where they stopped, each failure told and passed by."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proveout.bringup.stage import BringupJob, Files, Folder, Stage, StageRecord, Status, key_of
+from proveout.bringup.stage import BringupJob, Files, Folder, StageRecord, Status, key_of
+from proveout.bringup.stages import NUMBERS, STAGES, Stage, find_stage, with_needs
 from proveout.coding import from_json, to_json
-from proveout.errors import ProveoutError, unknown
+from proveout.errors import ProveoutError
 from proveout.folders import write_whole
 from proveout.sweep.tasks import libraries, wants_fresh
 from proveout.sweep.warm import WarmServer
@@ -27,47 +28,13 @@ from proveout.sweep.warm import WarmServer
 if TYPE_CHECKING:
     from proveout.bringup.subject import Subject
 
-STAGES: tuple[Stage, ...] = (
-    Stage("card", "Model card", "card"),
-    Stage("reference", "Reference outputs", "reference"),
-    Stage("graph", "Graph", "graph"),
-    Stage("summary", "Summary", "summary", ("graph",)),
-    Stage("op-tests", "Op tests", "op_tests", ("graph",)),
-    Stage("missing", "Missing ops", "missing", ("graph",)),
-    Stage("end-to-end", "End to end", "end_to_end", ("card", "reference", "graph")),
-    Stage("optimise", "Optimise", "optimise", ("card", "reference", "graph")),
-    Stage("modules", "Optimised ttnn model", "modules", ("reference", "graph", "optimise")),
-    Stage("perf", "Perf sheet", "perf", ("optimise",)),
-    Stage("trace", "Trace and queues", "trace", ("modules", "optimise")),
-    Stage("decoder", "Decoder", "decoder"),
-    Stage("report", "Report", "report", always=True),
-)
-NUMBERS = {stage.name: number for number, stage in enumerate(STAGES, 1)}
 BESIDE = ("optimise", "modules", "perf", "trace")
 """Stages that need nothing of those between the graph and them: they run beside these, on another core."""
 FEW_PARAMETERS = 500_000_000
 """A model of more is not loaded twice at once."""
-RUNNING = ".running"
-"""With a stage's name behind it, says that a worker is in it: what to blame where the worker dies."""
 
 Tell = Callable[[StageRecord, bool], None]
 """Called with each stage's outcome, and whether it was there already."""
-
-
-def find_stage(name: str) -> Stage:
-    stage_named = next((stage for stage in STAGES if stage.name == name), None)
-    if stage_named is None:
-        raise unknown("stage", name, NUMBERS)
-    return stage_named
-
-
-def with_needs(name: str) -> list[str]:
-    """A stage and those whose files it reads, in order."""
-    needed = {name}
-    for stage in reversed(STAGES):
-        if stage.name in needed:
-            needed.update(stage.needs)
-    return [stage.name for stage in STAGES if stage.name in needed]
 
 
 def warm_server(script: Path) -> WarmServer:
@@ -87,8 +54,8 @@ def bring_up(
     """Run the stages in processes of their own; whatever happens there, every stage has its outcome and a report."""
     folder, until = Folder(path), time.monotonic() + timeout_s
     wanted = [*with_needs(only), STAGES[-1].name] if only else [stage.name for stage in STAGES]
-    for running in path.glob(f"{RUNNING}-*"):
-        running.unlink()
+    for name in folder.running():
+        folder.mark_of(name).unlink()
     script = Path(job.workload.script)
     warm, fresh = server or warm_server(script), wants_fresh(script)
 
@@ -99,10 +66,10 @@ def bring_up(
             request = json.dumps({"job": to_json(job), "folder": str(path), "wanted": left, "threads": threads})
             rest_s = max(1.0, until - time.monotonic())
             outcome = warm.run("proveout.bringup.flow", [], stdin=request, timeout_s=rest_s, fresh=fresh)
-            died = next((name for name in left if (path / f"{RUNNING}-{name}").exists()), None)
+            died = next((name for name in folder.running() if name in left), None)
             if died is None:
                 return
-            (path / f"{RUNNING}-{died}").unlink()
+            folder.mark_of(died).unlink()
             lines = tuple(line for line in outcome.log.strip().splitlines()[-3:] if line.strip())
             folder.write(_failed(find_stage(died), f"the worker {outcome.story}", lines))
             left.remove(died)
@@ -123,7 +90,7 @@ def bring_up(
         work([last])
     finally:
         warm.stop()
-    return [kept for s in STAGES if (kept := folder.outcome(NUMBERS[s.name], s.name)) is not None]
+    return folder.outcomes()
 
 
 def _fit_twice(job: BringupJob) -> bool:
@@ -145,8 +112,8 @@ def run_stages(
     subject = Subject(job, folder)
     done: dict[str, StageRecord] = {}
     code = _code()
-    for number, stage in enumerate(STAGES, 1):
-        record = folder.outcome(number, stage.name)
+    for stage in STAGES:
+        record = folder.outcome(stage.name)
         key = key_of(stage, job, done, code)
         fresh = record is not None and record.key == key and (record.is_done and folder.has_all(record))
         if stage in wanted and not fresh:
@@ -159,27 +126,25 @@ def run_stages(
 
 
 def _run(subject: Subject, folder: Folder, stage: Stage, done: Mapping[str, StageRecord], key: str) -> StageRecord:
-    number = NUMBERS[stage.name]
     lacking = [name for name in stage.needs if name not in done or not done[name].is_done]
-    running = folder.path / f"{RUNNING}-{stage.name}"
     if lacking and not stage.always:
         outcome, data = _skipped(stage, lacking[0], done), None
     else:
-        write_whole(running, stage.name)
-        files = Files(folder, number, stage.name)
+        write_whole(folder.mark_of(stage.name), stage.name)
+        files = Files(folder, stage.name)
         try:
             result = stage.run(subject, files)
             kind: Status = "skipped" if result.skipped else "attention" if result.attention else "passed"
             outcome = StageRecord(
-                number, stage.name, stage.title, kind, result.headline, result.findings, result.next_step,
-                files.commit(), key, not result.skipped,
+                NUMBERS[stage.name], stage.name, stage.title, kind, result.headline, result.findings,
+                result.next_step, files.commit(), key, not result.skipped,
             )  # fmt: skip
             data = result.data
         except Exception as error:
             files.drop()
             outcome, data = _failed(stage, *_told(error)), None
     folder.write(outcome, data)
-    running.unlink(missing_ok=True)
+    folder.mark_of(stage.name).unlink(missing_ok=True)
     return outcome
 
 

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from proveout.bringup.data import GraphData
 from proveout.bringup.graph_page import render
 from proveout.bringup.stage import Files, StageResult
 from proveout.bringup.subject import Subject
 from proveout.check.steps import replay
-from proveout.coding import to_json
 from proveout.compiler import CompiledGraph
 from proveout.compiler.lower import origin_of, variation
 from proveout.errors import CaptureError
@@ -91,7 +91,7 @@ def _found(
     findings += [f"{counted(len(breaks), 'graph break')}: {breaks[0]}"] if breaks else []
     findings += [f"%{op.node} ({op.aten} in {op.module or 'the model'}): PCC {op.pcc:.5f} alone" for op in low[:5]]
     modelled = sum(p.total_ns for p in subject.compiled().plans)
-    step = f"See the stage 'missing' for the {on_host} ops on the host." if on_host else ""
+    step = f"See the stage 'missing' for {counted(on_host, 'op')} on the host." if on_host else ""
     if breaks:
         step = "Look at the first graph break: what runs between graphs is in none of them, and runs on the host."
     if low:
@@ -101,12 +101,11 @@ def _found(
         tuple(findings),
         step,
         attention=bool(low or breaks or on_host),
-        data={
-            "ops": total, "states": dict(states), "graphs": len(comparisons), "modelled_ns": modelled,
-            "lowest_pcc": min((op.pcc for op in ops if op.pcc is not None), default=None),
-            "graph_breaks": list(breaks), "low": [to_json(op.node) for op in low],
-            "memory": subject.compiled().memory,
-        },
+        data=GraphData(
+            ops=total, states=dict(states), graphs=len(comparisons), modelled_ns=modelled,
+            lowest_pcc=min((op.pcc for op in ops if op.pcc is not None), default=None),
+            graph_breaks=tuple(breaks), low=tuple(op.node for op in low), memory=subject.compiled().memory,
+        ),
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from proveout.bringup.data import MissingData, MissingOp
 from proveout.bringup.stage import Files, StageResult
 from proveout.bringup.subject import Run, Subject
 from proveout.bringup.testing import written_module
@@ -96,31 +97,31 @@ def run(subject: Subject, files: Files) -> StageResult:
     compiled = subject.compiled()
     lines = compiled.fallbacks
     steps = _host_steps(subject.runs())
-    rows: list[dict[str, Any]] = []
-    verified = asked = 0
+    rows: list[MissingOp] = []
+    verified = issues = 0
     for line in lines:
-        row = {**_figures(line), "torch": torch_name(line.aten), "file": "", "repro": needs_none(line)}
-        if not row["repro"]:
-            asked += 1
-            repro, row["repro"], same = _repro(line, steps, subject.bringup.device)
+        name, file, proof = torch_name(line.aten), "", needs_none(line)
+        if not proof:
+            issues += 1
+            repro, proof, same = _repro(line, steps, subject.bringup.device)
             verified += same
-            row["file"] = f"missing/{asked:02d}-{str(row['torch']).replace('.', '-').replace('_', '-')}.md"
-            files.text(row["file"], _issue(line, subject, repro, row["repro"]))
-        rows.append(row)
+            file = f"missing/{issues:02d}-{name.replace('.', '-').replace('_', '-')}.md"
+            files.text(file, _issue(line, subject, repro, proof))
+        rows.append(_row(line, name, file, proof))
     files.text("missing.md", _page(subject, lines, rows))
     total, kinds = sum(line.count for line in lines), len({line.aten for line in lines})
     if not lines:
-        return StageResult("no op stays on the host", data={"lines": [], "verified": 0})
+        return StageResult("no op stays on the host", data=MissingData((), 0))
     worst = lines[0]
     findings = [f"{line.count} × {torch_name(line.aten)}: {line.reason}. Fix: {line.fix}" for line in lines[:5]]
-    findings.append(f"{counted(asked, 'issue text')}; {verified} with a repro that was run here")
+    findings.append(f"{counted(issues, 'issue text')}; {verified} with a repro that was run here")
     saved = f", {worst.saved_ns / 1e3:.3g} µs modelled" if worst.saved_ns else ""
     return StageResult(
         "1 op stays on the host" if total == 1 else f"{total} ops stay on the host, of {counted(kinds, 'kind')}",
         tuple(findings),
         f"Most worth changing: {torch_name(worst.aten)}{saved}. {worst.fix[:1].upper()}{worst.fix[1:]}.",
         attention=True,
-        data={"lines": rows, "verified": verified},
+        data=MissingData(tuple(rows), verified),
     )
 
 
@@ -242,12 +243,13 @@ def _sized(shape: str) -> str:
     return shape or "()"
 
 
-def _figures(line: Fallback) -> dict[str, Any]:
-    return {
-        "aten": line.aten, "count": line.count, "reason": line.reason, "fix": line.fix, "modules": line.modules[:4],
-        "transfers": line.num_transfers, "transfer_share": line.transfer_share, "time_share": line.time_share,
-        "transfer_ns": line.transfer_ns, "saved_ns": line.saved_ns, "sources": line.sources[:3],
-    }  # fmt: skip
+def _row(line: Fallback, name: str, file: str, proof: str) -> MissingOp:
+    return MissingOp(
+        aten=line.aten, count=line.count, reason=line.reason, fix=line.fix, modules=line.modules[:4],
+        transfers=line.num_transfers, transfer_share=line.transfer_share, time_share=line.time_share,
+        transfer_ns=line.transfer_ns, saved_ns=line.saved_ns, sources=line.sources[:3], torch=name, file=file,
+        repro=proof,
+    )  # fmt: skip
 
 
 def _costs(line: Fallback) -> str:
@@ -296,7 +298,7 @@ def source_line(source: str) -> str:
     return f"{Path(file).name}:{number}" + (f": {written}" if written else "")
 
 
-def _page(subject: Subject, lines: Sequence[Fallback], rows: Sequence[Mapping[str, Any]]) -> str:
+def _page(subject: Subject, lines: Sequence[Fallback], rows: Sequence[MissingOp]) -> str:
     head = [f"# Ops of {subject.bringup.workload.name} on the host", ""]
     if not lines:
         return "\n".join([*head, "None: every op runs on the chip or folds away."])
@@ -304,7 +306,7 @@ def _page(subject: Subject, lines: Sequence[Fallback], rows: Sequence[Mapping[st
     head += ["| op | where | reason | costs | cheapest fix | issue |", "|---|---|---|---|---|---|"]
     for line, row in zip(lines, rows):
         where = "<br>".join(f"`{source_line(s).replace('|', '&#124;')}`" for s in line.sources[:3])
-        issue = f"[text]({row['file']})" if row["file"] else row["repro"]
+        issue = f"[text]({row.file})" if row.file else row.repro
         count = f" × {line.count}" if line.count > 1 else ""
-        head.append(f"| `{row['torch']}`{count} | {where} | {line.reason} | {_costs(line)} | {line.fix} | {issue} |")
+        head.append(f"| `{row.torch}`{count} | {where} | {line.reason} | {_costs(line)} | {line.fix} | {issue} |")
     return "\n".join(head)

@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_leaves
 
 from proveout import isolate
 from proveout.bringup.code import Graph, Written, needs_given, write_graph
+from proveout.bringup.data import ModulesData
 from proveout.bringup.exactness import Tested, measure, own_thresholds, sentence
 from proveout.bringup.modules_text import COMPUTE, HEAD, MEMORIES, OUTPUTS, TAIL, TESTS
 from proveout.bringup.stage import Files, StageResult
@@ -98,17 +99,17 @@ def run(subject: Subject, files: Files) -> StageResult:
         tuple(findings),
         step if wrong else ON_HOST if hosted else "",
         attention=wrong or bool(hosted),
-        data={
-            "classes": classes, "modules": len(tested), "tests": tests, "off_device": hosted, "runs_alone": own,
-            "exactness": exactness, "own_least": own_least, "against_torch": sum(t.against == "torch" for t in tested),
-        },
+        data=ModulesData(
+            classes, len(tested), tests, hosted, own, tuple(exactness), own_least,
+            against_torch=sum(t.against == "torch" for t in tested),
+        ),
     )  # fmt: skip
 
 
 def _graph(subject: Subject, number: int, run: Run, settings: Settings) -> Graph:
     compiled = run.variant.compiled
     program = _with_fidelity(replace(compiled.program, name=f"graph{number}"), settings)
-    known = {
+    known: dict[int | None, str] = {
         t.data_ptr(): name
         for name, t in reversed(
             [
@@ -120,7 +121,7 @@ def _graph(subject: Subject, number: int, run: Run, settings: Settings) -> Graph
     }
     names = {}
     for weight, position in zip(program.weights, compiled.weight_positions):
-        names[weight] = known.get(run.arguments[position].data_ptr(), f"graph{number}.held.{weight}")
+        names[weight] = known.get(run.addresses[position], f"graph{number}.held.{weight}")
     types = {path: type(module).__name__ for path, module in subject.model.named_modules()}
     title = type(subject.model).__name__
     inputs = _input_names(subject, dict(zip(program.inputs, run.inputs)))

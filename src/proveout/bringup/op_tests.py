@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from proveout.bringup.data import OpTestsData, Tried
 from proveout.bringup.op_tests_text import HEAD, TAIL
 from proveout.bringup.stage import Files, StageResult
 from proveout.bringup.subject import Subject
@@ -60,23 +61,13 @@ class Case:
     flops: float
 
 
-@dataclass(frozen=True)
-class Tried:
-    case: str
-    knob: str
-    pcc: float | None = None
-    least: float | None = None
-    origin: str = ""
-    refused: str = ""
-
-
 def run(subject: Subject, files: Files) -> StageResult:
     cases = _cases(subject)
     text = HEAD.format(name=subject.bringup.workload.name, cases="\n".join(map(_case_text, cases)))
     tried = list(_try_all(text, cases))
     kept = [t for t in tried if not t.refused]
     refused = [t for t in tried if t.refused]
-    rows = "\n".join(f"    ({t.case!r}, {t.knob!r}, {t.least}),  # {t.pcc_text}" for t in map(_Row, kept))
+    rows = "\n".join(f"    ({t.case!r}, {t.knob!r}, {t.least}),  # {_seen(t)}" for t in kept)
     why = "\n".join(f"    ({t.case!r}, {t.knob!r}): {t.refused!r}," for t in refused)
     path = files.path("tests/test_ops.py")
     path.write_text(text + TAIL.format(knobs=_knobs_text(), tests=rows, refused=why))
@@ -94,19 +85,12 @@ def run(subject: Subject, files: Files) -> StageResult:
         tuple(findings),
         "Run: pytest tests/test_ops.py -k NAME, and look at the call in graph.html." if wrong else "",
         attention=wrong,
-        data={
-            "cases": len(cases), "combinations": len(kept), "refused": len(refused), "tests": tests,
-            "thresholds": list(origins), "tried": tried,
-        },
-    )  # fmt: skip
+        data=OpTestsData(len(cases), len(kept), len(refused), tests, tuple(origins), tuple(tried)),
+    )
 
 
-class _Row:
-    """A tried combination as a line of the table."""
-
-    def __init__(self, tried: Tried) -> None:
-        self.case, self.knob, self.least = tried.case, tried.knob, tried.least
-        self.pcc_text = "exact" if tried.pcc is None else f"PCC {tried.pcc:.6f} when written"
+def _seen(tried: Tried) -> str:
+    return "exact" if tried.pcc is None else f"PCC {tried.pcc:.6f} when written"
 
 
 def _cases(subject: Subject) -> list[Case]:

@@ -9,13 +9,15 @@ from __future__ import annotations
 from dataclasses import replace
 from importlib.util import find_spec
 
+from proveout.bringup.data import OptimiseData
 from proveout.bringup.stage import Files, StageResult
 from proveout.bringup.subject import Subject
 from proveout.coding import digest
 from proveout.folders import default_folder
 from proveout.kernels.cost import memory_use
 from proveout.program import DEALLOCATE
-from proveout.report.perf.view import signed, time
+from proveout.report.perf.view import signed, time, without_host
+from proveout.tune.account import NOT_MEASURED
 from proveout.tune.certificate import Certificate
 from proveout.tune.greedy import Trial
 from proveout.tune.model import Model
@@ -31,33 +33,35 @@ def run(subject: Subject, files: Files) -> StageResult:
     model = Model(subject.model, subject.call, subject.bringup.device, start)
     kept = default_folder() / "tune" / "searches" / f"{digest([subject.bringup.key, start])[:20]}.json"
     options = Options(minutes=MINUTES, kept=kept, solver=find_spec("ortools") is not None)
-    found = tune(model, options, name=subject.bringup.workload.name)
-    freed = _freed(subject, found.settings)
-    trials = _trials(found)
-    files.json("certificate.json", found)
-    files.json("optimise.json", {"certificate": found, "trials": trials, "freed": freed})
-    files.text("optimise.md", _page(subject, found, trials, freed))
-    lowest = min(found.verified_pcc[1:], default=None)
-    findings = [f"{t.change}: saves {time(t.saves_ns)}" for t in found.path]
-    findings += [f"not kept: {r.change}, {r.reason}" for r in found.rejected if r.pcc is not None][:4]
+    certificate = tune(model, options, name=subject.bringup.workload.name)
+    freed = _freed(subject, certificate.settings)
+    trials = _trials(certificate)
+    files.json("certificate.json", certificate)
+    files.json("optimise.json", {"certificate": certificate, "trials": trials, "freed": freed})
+    files.text("optimise.md", _page(subject, certificate, trials, freed))
+    lowest = min(certificate.verified_pcc[1:], default=None)
+    findings = [f"{t.change}: saves {time(t.saves_ns)}" for t in certificate.path]
+    findings += [f"not kept: {r.change}, {r.reason}" for r in certificate.rejected if r.pcc is not None][:4]
     findings.append(f"held-out inputs: lowest PCC {lowest:.6f}" if lowest is not None else "held-out inputs: none")
     if options.solver:
-        proven = f"no combination within the error budget takes less than {time(found.bound_ns)}"
-        findings.append(f"proven: {proven} (gap {found.gap:.1%})")
-    findings += [*found.notes, freed]
+        proven = f"no combination within the error budget takes less than {time(certificate.bound_ns)}"
+        findings.append(f"proven: {proven} (gap {certificate.gap:.1%})")
+    findings += [*certificate.notes, freed]
+    missing = without_host(subject.num_hosted(certificate.settings))
     return StageResult(
-        f"{found.speedup:.2f} × faster than bfloat16 in DRAM, modelled: {time(found.start_ns)} → "
-        f"{time(found.verified_ns)}",
+        f"{certificate.speedup:.2f} × faster than bfloat16 in DRAM, modelled: {time(certificate.start_ns)} → "
+        f"{time(certificate.verified_ns)} on the chip{f'; {missing}' if missing else ''}",
         tuple(findings),
-        _step(found)
-        if found.holds
+        _step(certificate)
+        if certificate.holds
         else "On inputs it has not seen the PCC is below the budget: raise --pcc and run again.",
-        attention=not found.holds,
-        data={
-            "speedup": found.speedup, "start_ns": found.start_ns, "ns": found.verified_ns, "held_out_pcc": lowest,
-            "settings": found.settings, "trials": trials, "numerics": found.numerics, "freed": freed,
-            "bound_ns": found.bound_ns, "gap": found.gap, "greedy_ns": found.greedy_ns, "found_by": found.found_by,
-        },
+        attention=not certificate.holds,
+        data=OptimiseData(
+            speedup=certificate.speedup, start_ns=certificate.start_ns, ns=certificate.verified_ns, held_out_pcc=lowest,
+            settings=certificate.settings, trials=tuple(trials), numerics=certificate.numerics, freed=freed,
+            bound_ns=certificate.bound_ns, gap=certificate.gap, greedy_ns=certificate.greedy_ns,
+            found_by=certificate.found_by,
+        ),
     )  # fmt: skip
 
 
@@ -75,7 +79,7 @@ def _trials(certificate: Certificate) -> list[Trial]:
     rejected = [
         Trial(
             r.change,
-            "gain too small" if r.pcc is None else "too far off",
+            "too far off" if r.pcc is not None else "out of time" if r.reason == NOT_MEASURED else "gain too small",
             certificate.verified_ns - r.saves_ns,
             r.saves_ns,
             r.pcc,

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from proveout import recording
+from proveout.bringup.data import PerfData, PerfRow
 from proveout.bringup.stage import Files, StageResult
 from proveout.bringup.subject import Subject
 from proveout.clock.timing import modelled
@@ -41,27 +42,28 @@ def run(subject: Subject, files: Files) -> StageResult:
     lines = perf_view.lines_of(sheet)
     total = sum(line.ns for line in lines) or 1
     rows = [_row(line, sheet, total) for line in lines[:25]]
-    top = [f"{r['share']:.0%} {r['op']} ×{r['count']}, {r['cores']} cores, {r['bound']}" for r in rows[:4]]
+    top = [f"{r.share:.0%} {r.op} ×{r.count}, {r.cores} cores, {r.bound}" for r in rows[:4]]
     changes = [f"{a.change} saves {perf_view.time(a.saves_ns)}: {a.how}" for a in advice[:5]]
-    missing = perf_view.without_host(sheet)
+    missing = perf_view.without_host(sheet.num_hosted)
     return StageResult(
         f"{perf_view.time(sheet.total_ns)} a call{' on the chip' * bool(missing)} in a trace (modelled), "
         f"{len(sheet.device_rows)} device operations{missing and f'; {missing}'}",
         (*top, *changes),
         f"{advice[0].change}: {advice[0].how}" if advice else "",
-        data={
-            "total_ns": sheet.total_ns, "low_ns": sum(t.low_ns for t in sheet.times),
-            "high_ns": sum(t.high_ns for t in sheet.times), "kernel_ns": sheet.kernel_ns, "rows": rows,
-            "operations": len(sheet.device_rows), "advice": advice, "totals": perf_view.totals(sheet),
-            "csv": written["csv"].relative_to(staging.parent).as_posix(),
-        },
+        data=PerfData(
+            total_ns=sheet.total_ns, low_ns=sum(t.low_ns for t in sheet.times),
+            high_ns=sum(t.high_ns for t in sheet.times), kernel_ns=sheet.kernel_ns, rows=tuple(rows),
+            operations=len(sheet.device_rows), advice=advice, totals=tuple(perf_view.totals(sheet)),
+            csv=written["csv"].relative_to(staging.parent).as_posix(),
+            num_hosted=sheet.num_hosted,
+        ),
     )  # fmt: skip
 
 
 def _record(subject: Subject, settings: Settings, sheet: Sheet, when: datetime) -> Record:
     """The optimised model's time as a Record, or its chip's part of it; `records` is a store like any other."""
     job, times = subject.bringup, sheet.times
-    what = "device" if perf_view.without_host(sheet) else "compiled"
+    what = "device" if perf_view.without_host(sheet.num_hosted) else "compiled"
     bounds = sum(t.low_ns for t in times), sum(t.high_ns for t in times)
     backed = sum(t.ns for t in times if t.calibrated) / (sum(t.ns for t in times) or 1)
     return Record(
@@ -73,11 +75,11 @@ def _record(subject: Subject, settings: Settings, sheet: Sheet, when: datetime) 
     )
 
 
-def _row(line: perf_view.Line, sheet: Sheet, total: int) -> dict[str, object]:
+def _row(line: perf_view.Line, sheet: Sheet, total: int) -> PerfRow:
     row = line.first
-    return {
-        "op": row.code, "count": len(line.rows), "ns": line.ns, "share": line.ns / total, "cores": row.time.cores,
-        "utilisation": row.utilisation(sheet.chip), "bound": row.bound or row.kind, "ideal_ns": row.ideal_ns,
-        "each_ns": row.time.ns, "module": row.step.origin.module, "shapes": " · ".join(str(s) for s in row.inputs[:2]),
-        "calibrated": row.time.calibrated,
-    }  # fmt: skip
+    return PerfRow(
+        op=row.code, count=len(line.rows), ns=line.ns, share=line.ns / total, cores=row.time.cores,
+        utilisation=row.utilisation(sheet.chip), bound=row.bound or row.kind, ideal_ns=row.ideal_ns,
+        each_ns=row.time.ns, module=row.step.origin.module, shapes=" · ".join(str(s) for s in row.inputs[:2]),
+        calibrated=row.time.calibrated,
+    )  # fmt: skip

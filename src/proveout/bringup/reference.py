@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
+from proveout.bringup.data import ReferenceData
 from proveout.bringup.stage import Files, StageResult
 from proveout.bringup.subject import Subject
 from proveout.check.outputs import leaves
@@ -32,12 +33,10 @@ def run(subject: Subject, files: Files) -> StageResult:
     if differing:
         step = "Seed what draws random numbers, or switch dropout off with model.eval(); PCC means little until then."
         note = f"eager itself differs from call to call: {', '.join(differing[:4])}"
-        return StageResult(
-            f"{headline}; not deterministic", (note,), step, attention=True, data={"deterministic": False}
-        )
+        return StageResult(f"{headline}; not deterministic", (note,), step, attention=True, data=ReferenceData(False))
     seed = subject.bringup.settings.seed
     findings = (f"two eager calls agree bit by bit; inputs 0 are the script's, the others drawn from seed {seed} on",)
-    return StageResult(f"{headline}; deterministic", findings, data={"deterministic": True, "outputs": names})
+    return StageResult(f"{headline}; deterministic", findings, data=ReferenceData(True, tuple(names)))
 
 
 def _different(one: Any, other: Any) -> list[str]:

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from proveout.bringup.data import (
+    CardData,
+    DecoderData,
+    EndToEndData,
+    GraphCause,
+    GraphData,
+    MissingData,
+    ModulesData,
+    OpTestsData,
+    OptimiseData,
+    PerfData,
+    StageData,
+    SummaryData,
+    TraceData,
+)
 from proveout.bringup.stage import MARKS, StageRecord
 from proveout.bringup.subject import Subject
 from proveout.report.drawing.assets import STYLE
 from proveout.report.drawing.element import Html, el, join
 from proveout.report.perf.view import time
 
+Figure = tuple[str, str, str]
+"""(figure, what it is, tone)."""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 NO_MATTER = "no-matter"
 """A stage that has nothing to do for this model."""
@@ -53,8 +70,8 @@ details { margin-top: 10px; } summary { font-weight: 600; font-size: 13px; }
 def render(
     subject: Subject,
     outcomes: Sequence[StageRecord],
-    data: dict[str, dict[str, Any]],
-    top: Sequence[tuple[str, str, str]],
+    data: Mapping[str, StageData],
+    top: Sequence[Figure],
     svg: str,
 ) -> str:
     """One HTML document."""  # fmt: skip
@@ -69,7 +86,7 @@ def render(
         el("style", Html(STYLE + OWN_STYLE)),
     )
     subtitle = f"{workload.class_name} on {subject.bringup.device} · PCC ≥ {subject.bringup.settings.pcc} · "
-    sections = [_section(o, data.get(o.name, {}), svg) for o in outcomes]
+    sections = [_section(o, data.get(o.name), svg) for o in outcomes]
     page = el(
         "html",
         head,
@@ -110,10 +127,10 @@ def _tone(outcome: StageRecord) -> str:
     return outcome.status if outcome.applies else NO_MATTER
 
 
-def _section(outcome: StageRecord, data: dict[str, Any], svg: str) -> Html:
+def _section(outcome: StageRecord, data: StageData | None, svg: str) -> Html:
     words = WORDS[_tone(outcome)]
     chip = el("span", f"{MARKS[outcome.status]} {words}", class_=f"status {TONES[_tone(outcome)]}")
-    details = DETAILS[outcome.name](data, svg) if data and outcome.name in DETAILS else Html("")
+    details = DETAILS[type(data)](data, svg) if type(data) in DETAILS else Html("")
     names = [name for name, _ in outcome.files]
     links = [join(el("a", name, href=name), " ") for name in names[:8]]
     more = f"and {len(names) - 8} more" if len(names) > 8 else ""
@@ -150,13 +167,13 @@ def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3g}"
 
 
-def _card(data: dict[str, Any], svg: str) -> Html:
-    rows = [(name, value.replace("`", "")) for name, value in data["rows"]]
-    io = [("input", n, s) for n, s in data["inputs"]] + [("output", n, s) for n, s in data["outputs"]]
+def _card(data: CardData, svg: str) -> Html:
+    rows = [(name, value.replace("`", "")) for name, value in data.rows]
+    io = [("input", n, s) for n, s in data.inputs] + [("output", n, s) for n, s in data.outputs]
     return join(table(("", ""), rows), _fold("Inputs and outputs", table(("", "name", "shape and dtype"), io)))
 
 
-def _graph(data: dict[str, Any], svg: str) -> Html:
+def _graph(data: GraphData, svg: str) -> Html:
     if not svg:
         return Html("")
     coded = base64.b64encode(svg.encode()).decode()
@@ -166,16 +183,13 @@ def _graph(data: dict[str, Any], svg: str) -> Html:
     return join(words, el("div", picture, class_="picture"))
 
 
-def _summary(data: dict[str, Any], svg: str) -> Html:
-    return _fold("ATen ops", table(("op", "count"), [(a, str(n)) for a, n in data["ops"]], (1,)))
+def _summary(data: SummaryData, svg: str) -> Html:
+    return _fold("ATen ops", table(("op", "count"), [(a, str(n)) for a, n in data.ops], (1,)))
 
 
-def _op_tests(data: dict[str, Any], svg: str) -> Html:
-    rows = [
-        (t["case"], t["knob"], _pcc(t["pcc"]), "" if t["least"] is None else f"{t['least']}", t["refused"])
-        for t in data["tried"]
-    ]
-    origins = el("ul", *(el("li", line) for line in data["thresholds"]))
+def _op_tests(data: OpTestsData, svg: str) -> Html:
+    rows = [(t.case, t.knob, _pcc(t.pcc), "" if t.least is None else f"{t.least}", t.refused) for t in data.tried]
+    origins = el("ul", *(el("li", line) for line in data.thresholds))
     return join(
         _fold(
             "Every call with every knob", table(("call", "knob", "PCC", "at least", "refused because"), rows, (2, 3))
@@ -184,72 +198,69 @@ def _op_tests(data: dict[str, Any], svg: str) -> Html:
     )
 
 
-def _modules(data: dict[str, Any], svg: str) -> Html:
-    rows = [(e["attribute"], _pcc(e["alone"]), _pcc(e["accumulated"]), e["against"]) for e in data["exactness"]]
+def _modules(data: ModulesData, svg: str) -> Html:
+    rows = [(e.attribute, _pcc(e.alone), _pcc(e.accumulated), e.against) for e in data.exactness]
     return _fold("Every module's PCC", table(("module", "alone", "accumulated", "against"), rows, (1, 2)))
 
 
-def _missing(data: dict[str, Any], svg: str) -> Html:
+def _missing(data: MissingData, svg: str) -> Html:
     rows = [
         (
-            el("code", line["aten"]), str(line["count"]), line["reason"],
-            f"{line['transfers']} ({line['transfer_share']:.0%})",
-            "–" if line["time_share"] is None else f"{line['time_share']:.1%}", line["fix"],
-            el("a", "issue text", href=line["file"]),
+            el("code", line.aten), str(line.count), line.reason,
+            f"{line.transfers} ({line.transfer_share:.0%})",
+            "–" if line.time_share is None else f"{line.time_share:.1%}", line.fix,
+            el("a", "issue text", href=line.file) if line.file else line.repro,
         )
-        for line in data["lines"]
+        for line in data.lines
     ]  # fmt: skip
     titles = ("op", "count", "reason", "transfers", "of the modelled call", "cheapest fix", "")
     return table(titles, rows, (1, 3, 4))
 
 
-def _end_to_end(data: dict[str, Any], svg: str) -> Html:
+def _end_to_end(data: EndToEndData, svg: str) -> Html:
     rows = [
         (
-            r["output"], r["inputs"], r["against"], "✓" if r["passed"] else "✘", _pcc(r["pcc"]), _number(r["rel_l2"]),
-            _number(r["max_abs"]), _number(r["max_ulp"]), "–" if r["within"] is None else f"{r['within']:.1%}",
-            r["reason"],
+            r.output, r.inputs, r.against, "✓" if r.passed else "✘", _pcc(r.pcc), _number(r.rel_l2),
+            _number(r.max_abs), _number(r.max_ulp), "–" if r.within is None else f"{r.within:.1%}",
+            r.reason,
         )
-        for r in data["outputs"]
+        for r in data.outputs
     ]  # fmt: skip
     titles = (
         "output", "inputs", "against", "", "PCC", "relative L2", "max |Δ|", "max ULP (bf16)", "within 2 %", "",
     )  # fmt: skip
-    return join(table(titles, rows, (4, 5, 6, 7, 8)), *(_why(graph) for graph in data.get("why", ())))
+    return join(table(titles, rows, (4, 5, 6, 7, 8)), *(_why(graph) for graph in data.why))
 
 
-def _why(graph: dict[str, Any]) -> Html:
+def _why(graph: GraphCause) -> Html:
     """Where the error of one graph comes from."""
-    coded = base64.b64encode(graph["svg"].encode()).decode()
-    drawn = el("img", src=f"data:image/svg+xml;base64,{coded}", alt=" ".join(graph["said"]))
-    return join(el("p", " ".join(graph["said"]), class_="hint"), el("div", drawn, class_="picture"))
+    coded = base64.b64encode(graph.svg.encode()).decode()
+    drawn = el("img", src=f"data:image/svg+xml;base64,{coded}", alt=" ".join(graph.said))
+    return join(el("p", " ".join(graph.said), class_="hint"), el("div", drawn, class_="picture"))
 
 
-def _optimise(data: dict[str, Any], svg: str) -> Html:
-    rows = [("everything in bfloat16, in DRAM", time(data["start_ns"]), "", "", "start")]
-    for t in data["trials"]:
-        then = time(t["ns"]) if t["ns"] is not None else "–"
-        saved = "" if t["ns"] is None else time(t["saves_ns"]) if t["saves_ns"] >= 0 else f"-{time(-t['saves_ns'])}"
-        rows.append((t["change"], then, saved, _pcc(t["pcc"]) if t["pcc"] is not None else "", t["verdict"]))
+def _optimise(data: OptimiseData, svg: str) -> Html:
+    rows = [("everything in bfloat16, in DRAM", time(data.start_ns), "", "", "start")]
+    for t in data.trials:
+        then = time(t.ns) if t.ns is not None else "–"
+        saved = "" if t.ns is None else time(t.saves_ns) if t.saves_ns >= 0 else f"-{time(-t.saves_ns)}"
+        rows.append((t.change, then, saved, _pcc(t.pcc) if t.pcc is not None else "", t.verdict))
     return join(
         el("p", badge(), " times of one call in a trace"), table(("tried", "then", "saves", "PCC", ""), rows, (1, 2, 3))
     )
 
 
-def _perf(data: dict[str, Any], svg: str) -> Html:
+def _perf(data: PerfData, svg: str) -> Html:
     rows = [
         (
-            join(el("span", "", class_="meter", style=f"width:{max(1, 60 * r['share']):.0f}px"), f"{r['share']:.1%}"),
-            r["op"], str(r["count"]), time(r["ns"]), str(r["cores"] or ""),
-            "–" if r["utilisation"] is None else f"{min(r['utilisation'], 9.99):.0%}", r["bound"], r["shapes"],
+            join(el("span", "", class_="meter", style=f"width:{max(1, 60 * r.share):.0f}px"), f"{r.share:.1%}"),
+            r.op, str(r.count), time(r.ns), str(r.cores or ""),
+            "–" if r.utilisation is None else f"{min(r.utilisation, 9.99):.0%}", r.bound, r.shapes,
         )
-        for r in data["rows"][:12]
+        for r in data.rows[:12]
     ]  # fmt: skip
     titles = ("share", "operation", "n", "time", "cores", "util.", "bound", "operands")
-    advice = [
-        (str(i), a["change"], time(a["saves_ns"]), time(a["then_ns"]), a["how"])
-        for i, a in enumerate(data["advice"], 1)
-    ]
+    advice = [(str(i), a.change, time(a.saves_ns), time(a.then_ns), a.how) for i, a in enumerate(data.advice, 1)]
     return join(
         el("p", badge(), " sorted by cost; utilisation = (PM ideal ÷ kernel) × (grid cores ÷ its cores)"),
         table(titles, rows, (2, 3, 4, 5)),
@@ -258,33 +269,26 @@ def _perf(data: dict[str, Any], svg: str) -> Html:
     )
 
 
-def _trace(data: dict[str, Any], svg: str) -> Html:
-    rows = [
-        (
-            r["mode"],
-            "–" if r["plan_ns"] is None else time(r["plan_ns"]),
-            "–" if r["written_ns"] is None else time(r["written_ns"]),
-        )
-        for r in data["rows"]
-    ]
+def _trace(data: TraceData, svg: str) -> Html:
+    rows = [(r.mode, *("–" if ns is None else time(ns) for ns in (r.plan_ns, r.written_ns))) for r in data.rows]
     words = " a call: the optimised model's plan, and ttnn_model.py as written on the modelled clock"
     return join(el("p", badge(), words), table(("", "optimised", "ttnn_model.py"), rows, (1, 2)))
 
 
-def _decoder(data: dict[str, Any], svg: str) -> Html:
-    def spread(ns: float, ends: Sequence[float] | None) -> str:
-        return time(ns) if ends is None else f"{time(ns)} ({time(ends[0])} to {time(ends[1])})"
+def _decoder(data: DecoderData, svg: str) -> Html:
+    def spread(ns: float | None, ends: Sequence[float] | None) -> str:
+        return "–" if ns is None else time(ns) if ends is None else f"{time(ns)} ({time(ends[0])} to {time(ends[1])})"
 
     rows = [
         (
-            str(r["users"]), str(r["prompt"]), spread(r["ttft_ns"], r["ttft_interval_ns"]),
-            spread(r["tpot_ns"], r["tpot_interval_ns"]),
-            f"{r['tokens_per_s']:.3g} ({r['slowest']:.3g} to {r['quickest']:.3g})",
-            f"{r['weight_bytes'] / 1e6:,.4g} MB",
-            f"{r['cache_bytes'] / 1e6:,.3g} MB", "–" if r["longest_context"] is None else f"{r['longest_context']:,}",
-            f"{r['largest_batch']:,}",
+            str(r.users), str(r.prompt), spread(r.ttft_ns, r.ttft_interval_ns),
+            spread(r.tpot_ns, r.tpot_interval_ns),
+            f"{r.tokens_per_s:.3g} ({r.slowest:.3g} to {r.quickest:.3g})",
+            f"{r.weight_bytes / 1e6:,.4g} MB",
+            f"{r.cache_bytes / 1e6:,.3g} MB", "–" if r.longest_context is None else f"{r.longest_context:,}",
+            f"{r.largest_batch:,}",
         )
-        for r in data["rows"]
+        for r in data.rows
     ]  # fmt: skip
     titles = (
         "users", "prompt", "TTFT", "TPOT", "tokens/s/user", "weights", "cache", "longest context", "largest batch",
@@ -293,17 +297,17 @@ def _decoder(data: dict[str, Any], svg: str) -> Html:
     return join(el("p", badge(), words), table(titles, rows, tuple(range(9))))
 
 
-DETAILS: dict[str, Callable[[dict[str, Any], str], Html]] = {
-    "card": _card,
-    "graph": _graph,
-    "summary": _summary,
-    "op-tests": _op_tests,
-    "modules": _modules,
-    "missing": _missing,
-    "end-to-end": _end_to_end,
-    "optimise": _optimise,
-    "perf": _perf,
-    "trace": _trace,
-    "decoder": _decoder,
+DETAILS: dict[type, Callable[[Any, str], Html]] = {
+    CardData: _card,
+    GraphData: _graph,
+    SummaryData: _summary,
+    OpTestsData: _op_tests,
+    ModulesData: _modules,
+    MissingData: _missing,
+    EndToEndData: _end_to_end,
+    OptimiseData: _optimise,
+    PerfData: _perf,
+    TraceData: _trace,
+    DecoderData: _decoder,
 }
 """What each stage shows beside its findings."""

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from importlib import import_module
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, TypeVar
 
-from proveout.coding import digest, from_json, to_json
+from proveout.bringup.data import StageData
+from proveout.bringup.stages import NUMBERS, Stage
+from proveout.coding import digest, from_json, read_json, to_json
 from proveout.folders import write_whole
 from proveout.types import OF_A_CHIP, Settings, Workload, versions
 
-if TYPE_CHECKING:
-    from proveout.bringup.subject import Subject
-
 SCHEMA = 1
+Data = TypeVar("Data", bound=StageData)
 Status = Literal["passed", "attention", "failed", "skipped"]
 MARKS: dict[Status, str] = {"passed": "✓", "attention": "!", "failed": "✘", "skipped": "–"}
 """`attention`: the stage did its work, and what it found needs a person."""
+RUNNING = ".running"
+"""With a stage's name behind it, says that a worker is in it: what to blame where the worker dies."""
 EDITED = ".edited"
 """Where a file that a person changed goes before a stage writes it anew."""
 
@@ -59,7 +59,7 @@ class StageResult:
     attention: bool = False
     skipped: bool = False
     """Whether there is nothing to do for this model; the headline says why."""
-    data: Mapping[str, Any] = field(default_factory=dict)
+    data: StageData | None = None
     """Figures that later stages and the report read."""
 
 
@@ -86,67 +86,58 @@ class StageRecord:
         return self.status in ("passed", "attention") or not self.applies
 
 
-@dataclass(frozen=True)
-class Stage:
-    """One row of the table of stages."""
-
-    name: str
-    title: str
-    module: str
-    """The file of this package whose `run` it is; imported when the stage runs, since it brings torch with it."""
-    needs: tuple[str, ...] = ()
-    """Stages whose files it reads."""
-    always: bool = False
-    """Whether it runs whatever became of the stages before it, and again whenever one of them changed."""
-
-    @functools.cached_property
-    def run(self) -> Callable[[Subject, Files], StageResult]:
-        run: Callable[[Subject, Files], StageResult] = import_module(f"{__package__}.{self.module}").run
-        return run
-
-
 class Folder:
     """The folder of one bring-up."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def file_of(self, number: int, name: str) -> Path:
-        return self.path / "stages" / f"{number:02d}-{name}.json"
+    def file_of(self, name: str) -> Path:
+        return self.path / "stages" / f"{NUMBERS[name]:02d}-{name}.json"
 
-    def outcome(self, number: int, name: str) -> StageRecord | None:
+    def outcome(self, name: str) -> StageRecord | None:
         """What a stage left, or None where it left nothing that can be read."""
         try:
-            document = json.loads(self.file_of(number, name).read_text())
+            document = read_json(self.file_of(name))
             document.pop("data", None)
             return from_json(StageRecord, document)
         except (OSError, ValueError, AttributeError):
             return None
 
-    def data(self, number: int, name: str) -> dict[str, Any]:
-        """The figures of a stage that is done."""
+    def outcomes(self) -> list[StageRecord]:
+        """Of every stage that left one, in order."""
+        return [kept for name in NUMBERS if (kept := self.outcome(name)) is not None]
+
+    def running(self) -> list[str]:
+        """The stages that a worker is in."""
+        return [name for name in NUMBERS if self.mark_of(name).exists()]
+
+    def mark_of(self, name: str) -> Path:
+        """The file that is there while a worker is in a stage."""
+        return self.path / f"{RUNNING}-{name}"
+
+    def data(self, kind: type[Data]) -> Data | None:
+        """The figures of a stage, or None where it left none that can be read."""
         try:
-            data: dict[str, Any] = json.loads(self.file_of(number, name).read_text()).get("data", {})
-        except (OSError, ValueError):
-            return {}
-        return data
+            return from_json(kind, read_json(self.file_of(kind.stage))["data"])
+        except (OSError, ValueError, LookupError, TypeError):
+            return None
 
     def has_all(self, outcome: StageRecord) -> bool:
         return all((self.path / name).is_file() for name, _ in outcome.files)
 
-    def write(self, outcome: StageRecord, data: Mapping[str, Any] | None = None) -> None:
-        path = self.file_of(outcome.number, outcome.name)
-        text = json.dumps({**to_json(outcome), "data": to_json(dict(data or {}))}, indent=1, allow_nan=False) + "\n"
-        write_whole(path, text)
+    def write(self, outcome: StageRecord, data: StageData | None = None) -> None:
+        document = {**to_json(outcome), "data": {} if data is None else to_json(data)}
+        write_whole(self.file_of(outcome.name), json.dumps(document, indent=1, allow_nan=False) + "\n")
 
 
 class Files:
     """Where a stage writes: a folder beside the real one, moved over file by file when the stage is done."""
 
-    def __init__(self, folder: Folder, number: int, name: str) -> None:
+    def __init__(self, folder: Folder, name: str) -> None:
         self.folder = folder
-        self.before = folder.outcome(number, name)
-        self._staging = folder.path / f".{number:02d}-{name}.part"
+        self.before = folder.outcome(name)
+        self._staging = folder.path / f".{NUMBERS[name]:02d}-{name}.part"
         shutil.rmtree(self._staging, ignore_errors=True)
 
     def path(self, name: str) -> Path:

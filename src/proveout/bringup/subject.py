@@ -10,19 +10,17 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from proveout import subject
+from proveout.bringup.data import OptimiseData
 from proveout.bringup.stage import BringupJob, Folder
 from proveout.chip.specs import CHIPS
-from proveout.coding import from_json
 from proveout.devices.registry import find
 from proveout.engine.compiled import Compiled, compile, undisturbed
 from proveout.engine.graph import Variant
-from proveout.errors import ProveoutError
+from proveout.errors import CompileError
 from proveout.subject import Call, copied
 from proveout.tune.model import held_out
 from proveout.types import DeviceSpec, Job, Settings
 
-OPTIMISE = 8
-"""The stage's number."""
 MOST_COMPILED = 2
 """Kept beside the model as asked for: each holds its weights once more."""
 
@@ -33,6 +31,8 @@ class Run:
 
     variant: Variant
     arguments: tuple[Any, ...]
+    addresses: tuple[int | None, ...] = ()
+    """Where each argument lay when it was called: which parameter or buffer it is."""
 
     @property
     def inputs(self) -> list[Any]:
@@ -65,17 +65,14 @@ class Subject(subject.Subject):
     @property
     def optimised(self) -> Settings:
         """What the stage 'optimise' found, computed as the bring-up computes."""
-        tuned = from_json(Settings, self.folder.data(OPTIMISE, "optimise")["settings"])
-        return replace(tuned, numerics=self.bringup.settings.numerics)
+        tuned = self.folder.data(OptimiseData)
+        if tuned is None:
+            raise CompileError("the stage 'optimise' left no settings that can be read.")
+        return replace(tuned.settings, numerics=self.bringup.settings.numerics)
 
-    def planned_ns(self, settings: Settings) -> int | None:
-        """Modelled time of one call of every graph under some settings, nothing run; None where it does not fit."""
-        try:
-            graphs = self.compiled().planned(settings) or self.compiled(settings).graphs
-        except ProveoutError:
-            return None
-        plans = [graph.plan for graph in graphs if graph.plan is not None]
-        return sum(plan.total_ns for plan in plans) if all(plan.memory.fits for plan in plans) else None
+    def num_hosted(self, settings: Settings) -> int:
+        """Calls on the host in one of each Program: no modelled time has them."""
+        return sum(step.on_host for run in self.runs(settings) for step in run.variant.compiled.program.body)
 
     def on_device(self, call: Call, settings: Settings | None = None) -> Any:
         compiled = self.compiled(settings)
@@ -87,7 +84,8 @@ class Subject(subject.Subject):
         runs: list[Run] = []
 
         def note(variant: Variant, arguments: Sequence[Any]) -> None:
-            runs.append(Run(variant, tuple(tree_map_only(torch.Tensor, _kept, tuple(arguments)))))
+            addresses = tuple(a.data_ptr() if isinstance(a, torch.Tensor) else None for a in arguments)
+            runs.append(Run(variant, tuple(tree_map_only(torch.Tensor, _kept, tuple(arguments))), addresses))
 
         compiled, (args, kwargs) = self.compiled(settings), self.call
         with undisturbed(self.model, self.call), compiled.watching(note):

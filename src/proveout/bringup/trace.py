@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from proveout.bringup.data import TraceData, TraceRow
 from proveout.bringup.stage import Files, StageResult
 from proveout.bringup.subject import Subject
 from proveout.bringup.testing import run_tests, written_module
 from proveout.bringup.trace_text import RUNNER, TESTS
 from proveout.bringup.tree import parts_of
-from proveout.report.perf.view import time
+from proveout.compiler.plan import make_plan
+from proveout.program import Program
+from proveout.report.perf.view import time, without_host
 
 MODES: tuple[tuple[str, bool, int], ...] = (
     ("none", False, 1),
@@ -34,12 +38,10 @@ def run(subject: Subject, files: Files) -> StageResult:
     test.write_text(TESTS.format(name=subject.bringup.workload.name, modes=[m[0] for m in modes]))
     tests = run_tests(test, subject.bringup.tests, folder)
     measured = {} if blocked else _times(script, folder)
-    plans = _plans(subject)
-    rows = [
-        {"mode": name, "plan_ns": plans.get(name), "written_ns": measured.get(name), "trace": trace, "queues": queues}
-        for name, trace, queues in MODES
-    ]
+    plans = _plans(programs, subject)
+    rows = [TraceRow(name, plans.get(name), measured.get(name), trace, queues) for name, trace, queues in MODES]
     best = min(plans, key=lambda name: plans[name])
+    faster = f"{plans['none'] / plans[best]:.2f} × faster with {best}: " if plans[best] else ""
     findings = [f"{name}: {time(ns)} a call, optimised (modelled)" for name, ns in plans.items()]
     findings.append(f"tests: {tests}")
     if blocked:
@@ -49,22 +51,25 @@ def run(subject: Subject, files: Files) -> StageResult:
     step = (
         "Bring the ops of the stage 'missing' to the device: only then is the whole model one trace." if blocked else ""
     )
-    said = "; not in one trace" if blocked else ""
+    missing = without_host(subject.num_hosted(subject.optimised))
+    said = ("; not in one trace" if blocked else "") + (f"; {missing}" if missing else "")
     return StageResult(
-        f"{plans['none'] / plans[best]:.2f} × faster with {best}: {time(plans[best])} a call (modelled){said}",
+        f"{faster}{time(plans[best])} a call{' on the chip' * bool(missing)} (modelled){said}",
         tuple(findings),
         "Run: pytest tests/test_trace.py" if wrong else step,
         attention=wrong or bool(blocked),
-        data={"rows": rows, "tests": tests, "blocked": [s.kernel for s in blocked]},
+        data=TraceData(tuple(rows), tests, tuple(s.kernel for s in blocked)),
     )
 
 
-def _plans(subject: Subject) -> dict[str, int]:
-    """Of the optimised Programs."""
+def _plans(programs: Sequence[Program], subject: Subject) -> dict[str, int]:
+    """The written model's own Programs in each mode: compiled anew for a mode, they could be others."""
     tuned = subject.optimised
     how = {name: replace(tuned, trace=trace, queues=queues) for name, trace, queues in MODES}  # type: ignore[arg-type]
-    planned = {name: subject.planned_ns(settings) for name, settings in how.items()}
-    return {name: ns for name, ns in planned.items() if ns is not None}
+    return {
+        name: sum(make_plan(program, subject.chip, settings, remedies=()).total_ns for program in programs)
+        for name, settings in how.items()
+    }
 
 
 def _times(script: Path, folder: Path) -> dict[str, int]:

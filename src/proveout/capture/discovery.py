@@ -12,7 +12,7 @@ from typing import Any
 
 from proveout.capture.labels import Labels, read_labels
 from proveout.capture.recall import recall, remember
-from proveout.capture.running import file_digest, split_arguments
+from proveout.capture.running import SAYS_MORE, file_digest, split_arguments
 from proveout.capture.scripts import takes_small
 from proveout.capture.weights import check_weights
 from proveout.coding import from_json, to_json
@@ -146,7 +146,9 @@ def _discovery(
     """Where the script lies and how it is labelled may have changed since."""
     read = (from_json(Workload, one) for one in result["workloads"])
     workloads = tuple(dataclasses.replace(one, script=str(script), labels=labels) for one in read)
-    return Discovery(str(script), workloads, labels, result["error"], log, seconds, result["failure"], from_cache)
+    last_words = log.strip().rpartition("\n")[2]
+    error = result["error"].replace(SAYS_MORE, f"It said: {last_words}") if last_words else result["error"]
+    return Discovery(str(script), workloads, labels, error, log, seconds, result["failure"], from_cache)
 
 
 def _story(script: Path, outcome: ChildExit, ran: bool) -> str:

@@ -46,9 +46,9 @@ def build(name: str, settings: dict[str, Any]) -> Any:
         return architecture.from_pretrained(name, config=config, local_files_only=True)
     except (OSError, ValueError, AttributeError):
         near = difflib.get_close_matches(name, list(transformers.CONFIG_MAPPING), n=3)
-        hint = f" Near: {', '.join(near)}." if near else ""
+        hint = f" Similar names: {', '.join(near)}." if near else ""
         raise UsageError(
-            f"{name!r} is no script of the corpora, no architecture of transformers {transformers.__version__} and no "
+            f"{name!r} is not a script in the corpora, an architecture of transformers {transformers.__version__} or a "
             f"checkpoint cached on this machine.{hint} List scripts: proveout models list"
         ) from None
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+import concurrent.futures.process
+import concurrent.futures.thread
 import hashlib
 import itertools
 import os
@@ -23,6 +25,8 @@ from proveout.compat.mlagility.served import mlagility_names
 from proveout.errors import UsageError
 
 _OURS = os.path.dirname(__file__) + os.sep
+SAYS_MORE = "Its log says more."
+"""Where the sentence on a script that ended itself points; its last words are put here once they can be read."""
 _numbers = itertools.count(1)
 
 
@@ -50,11 +54,24 @@ def run_script(script: Path, script_args: str = "") -> tuple[ModuleType, BaseExc
         except BaseException as error:
             raised = error
         for thread in set(threading.enumerate()) - before:
-            if not thread.daemon:  # Python waits for these too
-                thread.join()
+            while thread.is_alive() and not thread.daemon and not _waits_for_work(thread):  # Python waits for these too
+                thread.join(0.05)
     module.__name__ = f"proveout_script_{next(_numbers)}"
     sys.modules[module.__name__] = module
     return module, raised
+
+
+def _waits_for_work(thread: threading.Thread) -> bool:
+    """Whether it belongs to a pool that has nothing to do, and so lives until the pool is shut, or Python ends.
+
+    torch.compile leaves such a pool behind.
+    """
+    if isinstance(thread, concurrent.futures.process._ExecutorManagerThread):
+        return not thread.pending_work_items
+    frame = sys._current_frames().get(thread.ident or 0)
+    if frame is None or frame.f_code is not concurrent.futures.thread._worker.__code__:
+        return False  # a call that the pool was given is above
+    return frame.f_locals.get("work_item") is None and frame.f_locals["work_queue"].empty()
 
 
 def source_files(script: Path) -> list[tuple[str, str]]:
@@ -94,7 +111,7 @@ def explain(script: Path, raised: BaseException | None, ran: bool) -> str:
         if ran:
             return ""
         if raised and raised.code:
-            return f"{script.name} exited with {raised.code!r} {when}. Its log says more."
+            return f"{script.name} exited with {raised.code!r} {when}. {SAYS_MORE}"
         return f"{script.name} ran no model. A script must build a torch.nn.Module and call it: model(inputs)."
     if isinstance(raised, UsageError) and str(script).startswith(_OURS):  # no line of the user's is to blame
         return str(raised)

@@ -51,7 +51,13 @@ def corpora_folder() -> Path:
     raise EnvironmentFault(f"the corpora are missing; looked in {places[0]} and {places[1]}. Install proveout again.")
 
 
+def corpora() -> dict[str, Path]:
+    """The corpora by name: every folder there but Python's and git's own."""
+    return {path.name: path for path in sorted(corpora_folder().iterdir()) if path.is_dir() and _public(path.name)}
+
+
 def corpus_names() -> list[str]:
+    """What `--search-dir` takes by name."""
     return sorted(_corpora())
 
 
@@ -164,15 +170,15 @@ def _folder(name: str) -> Path:
     path = Path(name).expanduser()
     if path.is_dir():
         return Path(os.path.abspath(path))
-    corpora = _corpora()
-    if name not in corpora:
-        raise unknown("search dir (neither a folder here nor a corpus)", name, corpora)
-    return corpora[name]
+    known = _corpora()
+    if name not in known:
+        raise unknown("search dir (neither a folder here nor a corpus)", name, known)
+    return known[name]
 
 
 def _corpora() -> dict[str, Path]:
     """The corpora by name, those of MLAgility by its names too."""
-    folders = {path.name: path for path in sorted(corpora_folder().iterdir()) if path.is_dir() and _public(path.name)}
+    folders = corpora()
     return folders | {name: folders[ours] for name, ours in _OTHER_NAMES.items() if ours in folders}
 
 
@@ -202,14 +208,14 @@ def _ends_with(script: Path, pattern: str) -> bool:
 
 def _missing(pattern: str, places: Sequence[Path]) -> UsageError:
     """Says what was looked for, where, and what comes near."""
-    corpora = corpora_folder()
-    known = {*_scripts_below(corpora), *(script for place in places for script in place.glob("*.py"))}
+    folder = corpora_folder()
+    known = {*_scripts_below(folder), *(script for place in places for script in place.glob("*.py"))}
     wanted = Path(pattern).name
     near = difflib.get_close_matches(Path(wanted).stem, sorted({script.stem for script in known}), n=3, cutoff=0.7)
     matches = sorted((near.index(script.stem), script) for script in known if script.stem in near)[:5]
-    shown = [str(s.relative_to(corpora) if s.is_relative_to(corpora) else s) for _, s in matches]
+    shown = [str(s.relative_to(folder) if s.is_relative_to(folder) else s) for _, s in matches]
     hint = f" Near: {', '.join(shown)}." if shown else ""
-    corpus = next((s.parent.name for _, s in matches if s.name == wanted and s.parent.parent == corpora), "")
+    corpus = next((s.parent.name for _, s in matches if s.name == wanted and s.parent.parent == folder), "")
     step = f"Add: --search-dir {corpus}" if corpus else "Name a script, a folder, a glob or a list (*.txt)."
     return UsageError(f"no script {pattern!r}; looked in {', '.join(map(str, places))}.{hint} {step}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from proveout.cause.closeness import closeness
-from proveout.cause.findings import COMPILER, Contribution, Explained, Explanation, Outlier, OutputShare
-from proveout.cause.local import Pass, look, outlier
+from proveout.cause.findings import COMPILER, Contribution, Explained, Explanation, OutputShare
+from proveout.cause.local import Pass, expectations, look, suspicious
 from proveout.cause.sides import Pair, against_another, against_float32
 from proveout.cause.telescope import Reference, Run, Score, Telescope
 from proveout.check.nonfinite import first_nonfinite
@@ -33,6 +33,8 @@ FEW_OPS, LEAST_PASSES = 100, 8.0
 """Below so many ops that differ it may take this many: what comes before it is most of the cost there anyway."""
 FLOAT32 = "float32, op by op"
 NOTABLE = 0.1
+MOST_SUSPECTS = 3
+"""Ops that are looked into one by one whatever their share."""
 
 
 def explain(compiled: Compiled, call: Call, other: Compiled | None = None, every: bool = False) -> Explained:
@@ -192,21 +194,21 @@ def _telescoped(
         )
     ops = len(telescope.differing)
     granted = passes or (LEAST_PASSES if ops < FEW_OPS else PASSES * ops)
-    runs = telescope.search(float("inf") if every else granted)
-    parts = [_contribution(telescope, run) for run in runs]
+    expected = expectations(pair, seen)
+    runs = telescope.search(float("inf") if every else granted, suspicious(seen, expected)[:MOST_SUSPECTS])
+    parts = [_contribution(telescope, run, expected) for run in runs]
     start = telescope.places[0]
     if start.whole > 0:
         outputs = _output_shares(pair, Score((), (), (), ()), start)
         parts.append(Contribution(COMPILER, "", Origin(), -1, 0, start.whole, start.whole, "adds", outputs=outputs))
-    parts.sort(key=lambda part: -part.share)
+    parts.sort(key=lambda part: _rank(part, whole))
     passes_run = FROM_THE_START + telescope.steps_run / max(len(telescope._needed), 1)
     exact = len(seen.locals) - len(telescope.differing)
-    odd = outlier(pair, seen)
-    said = tuple(_said(pair, seen, parts, whole, odd))
-    return Explanation(loaded.program.name, candidate, against, whole, tuple(parts), exact, passes_run, odd, said)
+    said = tuple(_said(pair, seen, parts, whole))
+    return Explanation(loaded.program.name, candidate, against, whole, tuple(parts), exact, passes_run, said)
 
 
-def _contribution(telescope: Telescope, run: Run) -> Contribution:
+def _contribution(telescope: Telescope, run: Run, expected: Mapping[int, float]) -> Contribution:
     start, end = telescope.score(run.start), telescope.score(run.end)
     ops = telescope.differing[run.start : run.end]
     steps = [telescope.pair.device.steps[i] for i in ops]
@@ -228,8 +230,14 @@ def _contribution(telescope: Telescope, run: Run) -> Contribution:
     local = telescope.seen.locals[ops[0]]
     return Contribution(
         steps[0].kernel, value, steps[0].origin, ops[0], 1, share, own, local.role,
-        local.adds, local.incoming, local.gain, outputs,
+        local.adds, local.incoming, local.gain, outputs, expected.get(ops[0]),
     )  # fmt: skip
+
+
+def _rank(part: Contribution, whole: float) -> tuple[float, float]:
+    """What is not as expected first, by what it does to the outputs: a Program that is off as such, and suspects."""
+    off = part.op == COMPILER and part.share > NOTABLE * whole
+    return -(part.own if off else part.beyond), -part.share
 
 
 def _output_shares(pair: Pair, start: Score, end: Score) -> tuple[OutputShare, ...]:
@@ -254,27 +262,24 @@ def _common(modules: Sequence[str]) -> str:
     return ".".join(shared)
 
 
-def _said(pair: Pair, seen: Pass, parts: Sequence[Contribution], whole: float, odd: Outlier | None) -> list[str]:
+def _said(pair: Pair, seen: Pass, parts: Sequence[Contribution], whole: float) -> list[str]:
     if not parts or not whole:
         return ["Both sides give the same: there is no error to explain."]
-    top = parts[0]
+    top, largest = parts[0], max(parts, key=lambda part: part.share)
     if top.op == COMPILER:
         return [
             f"{top.share / whole:.0%} of the error is there before any op runs on the device: the Program in float32 "
             "is off. A pass or a lowering changes what the model means; dump the graphs (`proveout compile --dump`)."
         ]
     out = [f"{_where(top)} makes {top.share / whole:.0%} of the error{_adds(top)}."]
+    if top.is_suspect and top.times is not None:
+        out.append(f"That is {top.times:.1f} × what is expected of it ({top.expected:.2%}): look here first.")
     if top.adds and top.arrives >= 2 * top.adds:
         reason = f"What it adds arrives at the outputs {top.arrives / top.adds:.0f} × larger"
         magnifier = _magnifier(pair, seen, top.position)
         out.append(f"{reason}: amplification{f', most of it in {magnifier}' if magnifier else ' along the way'}.")
-    if odd is not None:
-        place = f" ({odd.origin.module})" if odd.origin.module else ""
-        much = f"adds {odd.adds:.2%}, {odd.times:.1f} × what others of its kind add here"
-        if odd.position == top.position:
-            out.append(f"It {much}.")
-        else:
-            out.append(f"Look at {odd.op}{place} as well: it {much}, though less of that arrives.")
+    if largest is not top:
+        out.append(f"The largest share is that of {_where(largest)}: {largest.share / whole:.0%}{_adds(largest)}.")
     together = sum(part.interaction for part in parts)
     if abs(together) > NOTABLE * whole:
         how = (

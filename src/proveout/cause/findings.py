@@ -14,6 +14,11 @@ is a run of ops that was not looked into one by one."""
 CLASSES = ("largest", "middle", "smallest")
 """Elements of an output by size: the tenth of them with the largest values, the tenth with the smallest, the rest."""
 
+STANDS_OUT = 2.0
+"""Times what is expected of it, from which on an op is a suspect."""
+COMPILER = "the Program itself"
+"""The contribution of what is off in float32 already, before any op is the device's."""
+
 
 @dataclass(frozen=True)
 class OutputShare:
@@ -52,6 +57,23 @@ class Contribution:
     gain: float | None = None
     """Relative L2 that its operands' error makes of its result, over `incoming`."""
     outputs: tuple[OutputShare, ...] = ()
+    expected: float | None = None
+    """What it should add: what storing an exact result in its format takes, or what others of its kernel add in this
+    graph, whichever is more."""
+
+    @property
+    def times(self) -> float | None:
+        """What it adds over what is expected."""
+        return self.adds / self.expected if self.adds is not None and self.expected else None
+
+    @property
+    def is_suspect(self) -> bool:
+        return self.times is not None and self.times >= STANDS_OUT
+
+    @property
+    def beyond(self) -> float:
+        """Of a suspect: the part of `own` that is there because it adds more than expected."""
+        return self.own * (1 - self.times**-2) if self.times is not None and self.is_suspect else 0.0
 
     @property
     def interaction(self) -> float:
@@ -99,24 +121,6 @@ class Branch:
 
 
 @dataclass(frozen=True)
-class Outlier:
-    """The op that adds the most for its kind, whatever arrives of that at the outputs."""
-
-    op: str
-    value: str
-    origin: Origin
-    position: int
-    adds: float
-    """Relative L2, as of a Contribution."""
-    times: float
-    """What others of its kernel add, this many times; where there are few, what all others add."""
-
-
-COMPILER = "the Program itself"
-"""The contribution of what is off in float32 already, before any op is the device's."""
-
-
-@dataclass(frozen=True)
 class Explanation:
     """Where one graph's error comes from."""
 
@@ -128,19 +132,22 @@ class Explanation:
     whole: float
     """Squared relative L2 error, the mean over the outputs: what all shares sum to."""
     contributions: tuple[Contribution, ...]
-    """Largest share first."""
+    """Suspects first, by what they do to the outputs beyond what is expected of them; then the largest share first."""
     exact_ops: int
     """Ops that compute the same either way: their share is 0."""
     passes: float
     """Forward passes that finding it took, in Steps run over Steps of a pass."""
-    outlier: Outlier | None = None
-    """None where every op adds about what others of its kind add."""
     said: tuple[str, ...] = ()
     """What a person should know, in sentences, most important first."""
 
     @property
     def rel_l2(self) -> float:
         return self.whole**0.5
+
+    @property
+    def suspects(self) -> tuple[Contribution, ...]:
+        """Ops that add more than is expected of them."""
+        return tuple(part for part in self.contributions if part.is_suspect)
 
     @property
     def tree(self) -> Branch:

@@ -10,15 +10,18 @@ from typing import Any
 
 import torch
 
-from proveout.cause.findings import Outlier, Role
-from proveout.cause.sides import Pair, as_double
+from proveout.cause.findings import STANDS_OUT, Role
+from proveout.cause.sides import Formats, Pair, as_double
 from proveout.check.exact import joined
+from proveout.kernels.blockfloat import FORMATS, quantise
+from proveout.kernels.row import MATRIX_UNIT
+from proveout.kernels.table import kind_of, torch_dtype
 
 MAGNIFIES = 2.0
 """From this gain on an op counts as one that magnifies."""
-STANDS_OUT = 2.5
-"""Times what others of its kind add, from which on an op is named although its share may be small."""
-FEW = 2
+SEVERAL = 2.0
+LIKE = (*MATRIX_UNIT, "norm")
+"""Kinds of kernels whose ops add about as much as one another."""
 NOISE = 1e-7
 """An incoming error below float32's own has no gain worth telling."""
 
@@ -32,6 +35,9 @@ class Local:
     adds: float = 0.0
     passed: float = 0.0
     incoming: float = 0.0
+    rounding: float = 0.0
+    """What storing an exact result in its format adds, whatever computes it; the usual amount where it happens to add
+    none."""
 
     @property
     def gain(self) -> float | None:
@@ -68,7 +74,8 @@ def look(pair: Pair, inputs: Sequence[Any]) -> Pass:
             untouched = all(device[n] is other[n] for n in uses)
             overall = alone if untouched else pair.other.run(index, other)
             same = all(_same(a, b) for a, b in zip(results, alone))
-            findings.append(_local(same, results, alone, overall, [(device[n], other[n]) for n in uses]))
+            around = [(device[n], other[n]) for n in uses]
+            findings.append(_local(same, results, alone, overall, around, pair.formats[index]))
             for name, mine, yours in zip(step.outputs, results, overall):
                 device[name] = mine
                 other[name] = mine if same and untouched else yours
@@ -79,30 +86,56 @@ def look(pair: Pair, inputs: Sequence[Any]) -> Pass:
     return Pass(device, tuple(findings), *ends)
 
 
-def outlier(pair: Pair, seen: Pass) -> Outlier | None:
-    """The op that adds the most for its kind; None where none stands out."""
-    adds = {i: local.adds for i, local in enumerate(seen.locals) if not local.same and local.adds > 0}
-    ratios = {}
-    for index, value in adds.items():
-        kernel = pair.device.steps[index].kernel
-        alike = [a for i, a in adds.items() if i != index and pair.device.steps[i].kernel == kernel]
-        others = alike if len(alike) >= FEW else [a for i, a in adds.items() if i != index]
-        if len(others) >= FEW:
-            ratios[index] = value / statistics.median(others)
-    worst = max(ratios, key=lambda index: ratios[index], default=None)
-    if worst is None or ratios[worst] < STANDS_OUT:
-        return None
-    step = pair.device.steps[worst]
-    return Outlier(step.kernel, step.outputs[0], step.origin, worst, adds[worst], ratios[worst])
+def expectations(pair: Pair, seen: Pass) -> dict[int, float]:
+    """What every op that differs should add: what storing an exact result in its format takes, or what others like it
+    add in this graph, whichever is more. Like it are those of its kernel, or else of its kind; where there is none, it
+    may round as often as SEVERAL² times on its way."""
+    adds = {i: local.adds for i, local in enumerate(seen.locals) if local.adds > 0}
+    steps = pair.device.steps
+    out = {}
+    for index in adds:
+        others = [i for i in adds if i != index]
+        of_kernel = [adds[i] for i in others if steps[i].kernel == steps[index].kernel]
+        of_kind = [adds[i] for i in others if kind_of(steps[i]) == kind_of(steps[index]) in LIKE]
+        alike, stored = of_kernel or of_kind, seen.locals[index].rounding
+        out[index] = max(stored, statistics.median(alike)) if alike else SEVERAL * stored
+    return out
+
+
+def suspicious(seen: Pass, expected: Mapping[int, float]) -> list[int]:
+    """Ops that add more than they should, the worst first."""
+    times = {i: seen.locals[i].adds / most for i, most in expected.items()}
+    return sorted((i for i in times if times[i] >= STANDS_OUT), key=lambda i: -times[i])
 
 
 def _local(
-    same: bool, results: Sequence[Any], alone: Sequence[Any], overall: Sequence[Any], operands: Sequence[Any]
+    same: bool,
+    results: Sequence[Any],
+    alone: Sequence[Any],
+    overall: Sequence[Any],
+    operands: Sequence[Any],
+    formats: Formats,
 ) -> Local:
     incoming = max((_relative(mine, yours, yours) for mine, yours in operands if mine is not yours), default=0.0)
     passed = max((_relative(a, o, o) for a, o in zip(alone, overall) if a is not o), default=0.0)
     adds = 0.0 if same else max((_relative(r, a, o) for r, a, o in zip(results, alone, overall)), default=0.0)
-    return Local(same, adds, passed, incoming)
+    stored = zip(map(_stored, alone, formats.results), alone, overall)
+    usual = max((_usual(f) for f in (*formats.operands, *formats.results)), default=0.0)
+    rounding = 0.0 if same else max((_relative(s, a, o) for s, a, o in stored), default=0.0)
+    return Local(same, adds, passed, incoming, max(rounding, usual))
+
+
+def _usual(dtype: str) -> float:
+    """The relative L2 of rounding numbers whose last places are anything."""
+    kind = torch.bfloat16 if dtype in FORMATS else torch_dtype(dtype)
+    return torch.finfo(kind).eps / math.sqrt(24) if kind.is_floating_point else NOISE
+
+
+def _stored(value: Any, dtype: str) -> Any:
+    """An exact result as its format holds it."""
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return value
+    return quantise(value, dtype) if dtype in FORMATS else value.to(torch_dtype(dtype))
 
 
 def _same(one: Any, two: Any) -> bool:

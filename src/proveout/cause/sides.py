@@ -28,6 +28,14 @@ class Side:
 
 
 @dataclass(frozen=True)
+class Formats:
+    """What a Step reads and writes its numbers in."""
+
+    operands: tuple[str, ...]
+    results: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Pair:
     """A device and what it is held against, with what a run starts from and ends in."""
 
@@ -36,6 +44,8 @@ class Pair:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     """Those that are floating-point tensors."""
+    formats: tuple[Formats, ...]
+    """Of each Step on the device."""
 
 
 def against_float32(loaded: Loaded) -> Pair:
@@ -60,9 +70,8 @@ def against_float32(loaded: Loaded) -> Pair:
         operands = {n: wide(values[n]) if n in values else exact[n] for n in step.uses}
         return tuple(map(wide, exactly(step, operands, drawn.get(index, ()), program.chips)))
 
-    return Pair(
-        Side(body.shared, on_device), Side(body.shared, in_float32), program.inputs, output_names(program, body)
-    )
+    ends, formats = output_names(program, body), _formats(program, body)
+    return Pair(Side(body.shared, on_device), Side(body.shared, in_float32), program.inputs, ends, formats)
 
 
 def against_another(loaded: Loaded, other: Loaded) -> Pair | str:
@@ -82,8 +91,13 @@ def against_another(loaded: Loaded, other: Loaded) -> Pair | str:
         names.update(zip(yours.outputs, mine.outputs))
     renamed = replace(theirs, names={own: names[n] for own, n in theirs.names.items() if n in names})
     run_ours, run_theirs = functools.partial(ours.run, loaded), functools.partial(renamed.run, other)
-    outputs = output_names(loaded.program, ours)
-    return Pair(Side(ours.shared, run_ours), Side(ours.shared, run_theirs), loaded.program.inputs, outputs)
+    ends, formats = output_names(loaded.program, ours), _formats(loaded.program, ours)
+    return Pair(Side(ours.shared, run_ours), Side(ours.shared, run_theirs), loaded.program.inputs, ends, formats)
+
+
+def _formats(program: Program, body: Body) -> tuple[Formats, ...]:
+    named = [(step.uses, step.outputs) for step in body.own]
+    return tuple(Formats(*(tuple(program.specs[n].dtype for n in names) for names in pair)) for pair in named)
 
 
 @dataclass(frozen=True)

@@ -87,22 +87,27 @@ class Telescope:
                     self.steps_run += 1
         return tuple(values[n] for n in self.pair.outputs)
 
-    def search(self, passes: float) -> list[Run]:
-        """Runs of ops in order, as short as `passes` forward passes allow."""
+    def search(self, passes: float, alone: Sequence[int] = ()) -> list[Run]:
+        """Runs of ops in order, as short as `passes` forward passes allow; those of `alone` first, in runs of their
+        own."""
         steps = max(len(self._needed), 1)
         enough = SMALL * max(self.places[len(self.differing)].whole, self.own(Run(0, len(self.differing))))
         runs = {Run(0, len(self.differing)): self.own(Run(0, len(self.differing)))} if self.differing else {}
+        ends = [place for op in alone for place in (self.differing.index(op), self.differing.index(op) + 1)]
         while True:
-            open_runs = [r for r in runs if r.end - r.start > 1 and runs[r] > enough]
-            if not open_runs:
-                break
-            worst = max(open_runs, key=lambda r: runs[r])
-            middle = self._middle(worst)
+            cut = next(((r, p) for p in ends for r in runs if r.start < p < r.end), None)
+            if cut is None:
+                open_runs = [r for r in runs if r.end - r.start > 1 and runs[r] > enough]
+                if not open_runs:
+                    break
+                worst = max(open_runs, key=lambda r: runs[r])
+                cut = worst, self._middle(worst)
+            run, middle = cut
             after = sum(index >= self.differing[middle] for index in self._needed)
             if self.steps_run + after > passes * steps:
                 break
-            del runs[worst]
-            for half in (Run(worst.start, middle), Run(middle, worst.end)):
+            del runs[run]
+            for half in (Run(run.start, middle), Run(middle, run.end)):
                 runs[half] = self.own(half)
         return sorted(runs, key=lambda run: run.start)
 

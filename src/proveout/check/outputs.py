@@ -33,6 +33,14 @@ def compare_outputs(actual: Any, wanted: Any, threshold: float, ulp_of: torch.dt
     return out
 
 
+NOTHING_COMPARED = "nothing was compared: on these inputs the model's outputs hold no finite number"
+
+
+def holds_numbers(wanted: Any) -> bool:
+    """Whether there is a finite number in a tensor of eager's outputs: without any, their equality says nothing."""
+    return any(isinstance(leaf, torch.Tensor) and bool(leaf.isfinite().any()) for _, leaf in leaves(wanted))
+
+
 def leaves(value: Any, path: str = "", depth: int = DEPTH) -> Iterator[tuple[str, Any]]:
     """The tensors, numbers and texts of an output, each with its path; objects are looked into by their attributes."""
     for keys, leaf in tree_flatten_with_path(value, is_leaf=_is_nameless)[0]:

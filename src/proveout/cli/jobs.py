@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 from proveout.cli.output import colour, emit, emit_json, note
 from proveout.cli.progress import Progress
@@ -29,6 +30,7 @@ def run(
     runtime: Runtime = "proveout",
     lean: bool = False,
     onnx_opset: int | None = None,
+    onnx_build: Literal["export", "convert"] | None = None,
     sequence: Path | None = None,
     explain: Explain | None = None,
     slower_than_ns: int | None = None,
@@ -38,7 +40,13 @@ def run(
     plan = check(request, do, runtime, lean)
     built = Sequenced.of(sequence) if sequence else None
     job = dataclasses.replace(
-        plan.job, onnx_opset=onnx_opset, sequence=built, explain=explain, slower_than_ns=slower_than_ns, tune=tune
+        plan.job,
+        onnx_opset=onnx_opset,
+        onnx_build=onnx_build,
+        sequence=built,
+        explain=explain,
+        slower_than_ns=slower_than_ns,
+        tune=tune,
     )
     check_folder(artifacts)
     check_folder(dump, "--dump DIR")

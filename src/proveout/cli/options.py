@@ -59,7 +59,7 @@ Labels = Annotated[
     typer.Option(
         "--labels",
         metavar="KEY::VALUE",
-        help="Only scripts with these labels; several keys must all fit.",
+        help="Only scripts with these labels; all must match.",
         show_default=False,
     ),
 ]
@@ -69,15 +69,15 @@ WeightsOption = Annotated[
     typer.Option(
         "--weights",
         metavar="random|pretrained|meta|DIR",
-        help="What from_pretrained gives: seeded random weights, the real ones, shapes alone, or those in a folder.",
+        help="What from_pretrained loads: seeded random weights, the real ones, shapes alone, or those in a folder.",
         show_default=False,
     ),
 ]
 MaxDepth = Annotated[
-    int, typer.Option("--max-depth", min=0, metavar="N", help="Take submodules so many calls deep as models too.")
+    int, typer.Option("--max-depth", min=0, metavar="N", help="Also treat submodules as models, down to this depth.")
 ]
 NoNetwork = Annotated[bool, typer.Option("--no-network", help="Run scripts without a network.")]
-Sandbox = Annotated[bool, typer.Option("--sandbox", help="Scripts write below the working folder only.")]
+Sandbox = Annotated[bool, typer.Option("--sandbox", help="Scripts may write only below the working folder.")]
 MemoryLimit = Annotated[
     float | None,
     typer.Option(

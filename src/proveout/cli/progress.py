@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from proveout.cli.output import note
+from proveout.cli.output import note, shown
 from proveout.columns.words import status_words
 from proveout.sweep import Result
 from proveout.words import counted
@@ -67,11 +67,12 @@ class Progress:
         line = f"{result.row.model} on {result.row.device}: {status_words(result.row).words} ({how})"
         self.step(what, f"{line}: {result.row.reason}" if result.row.reason else line)
 
-    def _end(self, what: str, line: str) -> None:
+    def _end(self, what: str, text: str) -> None:
+        line = text.replace("\n", "\\n")  # a name with a line break tells of no other model
         if what in self._now:
             self._now.remove(what)
         if self._bar:
-            self._bar.console.print(line, markup=False, highlight=False)
+            self._bar.console.print(shown(line), markup=False, highlight=False)
             self._describe()
         else:
             note(line)
@@ -79,7 +80,7 @@ class Progress:
     def _describe(self) -> None:
         if self._bar and self._now:
             more = f" and {len(self._now) - 1} more" if len(self._now) > 1 else ""
-            self._bar.update(self._task, description=self._now[0] + more)
+            self._bar.update(self._task, description=shown(self._now[0]) + more)
 
 
 def _bar() -> Bar:

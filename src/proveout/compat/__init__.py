@@ -41,13 +41,16 @@ STAND_INS = {
     "mlagility.api": f"{__name__}.agility",
     "mlagility.cli": f"{__name__}.agility",
     "mlagility.common": f"{__name__}.mlagility",
-    "mlagility.common.filesystem": f"{__name__}.agility.filesystem",
+    "mlagility.common.filesystem": f"{__name__}.onnxflow.filesystem",
+    "mlagility.filesystem": f"{__name__}.onnxflow.filesystem",
     "mlagility.parser": f"{__name__}.mlagility.parser",
     "neuronperf": f"{__name__}.neuronperf",
     "onnxflow": f"{__name__}.onnxflow",
     "onnxflow.common": f"{__name__}.onnxflow",
     "onnxflow.justbuildit": f"{__name__}.onnxflow",
     "onnxflow.model": f"{__name__}.onnxflow",
+    "torch_neuron": f"{__name__}.neuron",
+    "torch_neuronx": f"{__name__}.neuron",
     "torch_ttnn": f"{__name__}.torch_ttnn",
     "ttnn": "proveout.ttnn",
 }
@@ -59,6 +62,11 @@ def stand_in(package: str) -> None:
     """Have our own modules answer to another system's package name. Called by the package of that name here."""
     sys.modules[package] = import_module(STAND_INS[package])
     sys.meta_path.insert(0, StandIns(package))
+
+
+def spec_of(package: str) -> ModuleSpec:
+    """What the import system loads where a stand-in is asked for by yet another name."""
+    return ModuleSpec(package, _Loader(STAND_INS[package]))
 
 
 def is_installed(package: str) -> bool:

@@ -1,5 +1,5 @@
 """Which ATen ops are taken apart before we see them: PyTorch's core table, less the ops we have rows for and less
-those whose decomposition does not compute what the op itself computes; and our own for dropout."""
+those whose decomposition does not compute what the op itself computes; and our own for dropout and for fused layers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from torch._decomp import core_aten_decompositions
 from torch.nn import functional as F
 from torch.utils._python_dispatch import _disable_current_modes
 
+from proveout.compiler.fused_layers import FUSED_LAYERS
 from proveout.ops.table import ops
 
 aten = torch.ops.aten
@@ -188,4 +189,17 @@ OUR_COMPOSITES: dict[Any, Callable[..., Any]] = {
 }
 """Ops that are several to PyTorch before a trace sees them, as those that have a row."""
 
-OUR_OWN: dict[Any, Callable[..., Any]] = {aten.native_dropout.default: native_dropout}
+
+def as_strided_scatter(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Into a copy where an element of memory is several of the operand's: eager's does so, but PyTorch's rule for the
+    result says that it repeats like the operand."""
+    if not any(n > 1 and s == 0 for n, s in zip(self.shape, self.stride())):
+        return NotImplemented
+    return aten.as_strided_scatter.default(self.contiguous(), *args, **kwargs)
+
+
+OUR_OWN: dict[Any, Callable[..., Any]] = {
+    aten.native_dropout.default: native_dropout,
+    aten.as_strided_scatter.default: as_strided_scatter,
+    **FUSED_LAYERS,
+}

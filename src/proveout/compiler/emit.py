@@ -96,21 +96,22 @@ class Emitter(Builder):
         return forms[wanted]
 
     def on_host_as(self, value: Value, like: torch.Tensor) -> str:
-        """The host form with the strides that eager's tensor has: some ops look at them, some rely on them."""
+        """The host form with the strides that eager's tensor has: some ops look at them, some rely on them. Where
+        eager's overlaps or has gaps, its elements lie in the same order without either."""
         name, wanted = self.on_host(value), _stride(like)
         if _same_layout(self.strides.get(name), wanted, value.shape):
             return name
-        order = sorted(range(like.dim()), key=lambda d: wanted[d], reverse=True)
+        order = _order_in_memory(wanted, value.shape)
         back = [order.index(d) for d in range(like.dim())]
-        dense = torch.empty(like.shape, device="meta").permute(order).contiguous().permute(back)
-        if not _same_layout(_stride(dense), wanted, value.shape):
-            return name  # eager's overlaps or has gaps: a view that only its own base could give
-        if order != back:
+        dense = _stride(torch.empty(like.shape, device="meta").permute(order).contiguous().permute(back))
+        if _same_layout(self.strides.get(name), dense, value.shape):
+            return name
+        if order != sorted(order):
             name = self._host_step("aten.permute.default", name, dims=tuple(order))
         name = self._host_step("aten.clone.default", name, memory_format=Name("torch.contiguous_format"))
-        if order != back:
+        if order != sorted(order):
             name = self._host_step("aten.permute.default", name, dims=tuple(back))
-        self.strides[name] = wanted
+        self.strides[name] = dense
         return name
 
     def _host_step(self, kernel: str, source: str, **attrs: Arg) -> str:
@@ -355,6 +356,14 @@ class Emitter(Builder):
 
 def _stride(tensor: torch.Tensor) -> tuple[int, ...]:
     return tuple(tensor.stride()) if tensor.layout == torch.strided else ()
+
+
+def _order_in_memory(strides: Sequence[int], shape: Sequence[int]) -> list[int]:
+    """Dimensions as they lie, the outermost first; one that takes no steps lies anywhere."""
+    dims = list(range(len(shape)))
+    steps = [d for d in dims if shape[d] > 1 and strides[d] > 0]
+    turned = sorted(steps, key=lambda d: strides[d], reverse=True)
+    return dims if turned == steps else [*(d for d in dims if d not in steps), *turned]
 
 
 def _same_layout(strides: tuple[int, ...] | None, wanted: tuple[int, ...], shape: Sequence[int]) -> bool:

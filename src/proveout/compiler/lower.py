@@ -15,6 +15,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from proveout.compiler.emit import Emitter, values_in
+from proveout.compiler.graph_passes.strided_views import lies_elsewhere
 from proveout.compiler.memo import Memo
 from proveout.compiler.profile import Profile
 from proveout.compiler.ranges import keeps_low_bits, proven_ranges
@@ -40,6 +41,11 @@ WRITES_IN_PLACE = Kind(
     "graph-writes-in-place",
     "the graph writes in place ({op})",
     "give the op a functional form, or move the write out of the compiled model",
+)
+MEMORY_ELSEWHERE = Kind(
+    "memory-elsewhere",
+    "{op} looks at memory that no tensor of the graph fills",
+    "write the view with slices, `unfold` or `reshape` instead of strides",
 )
 OP_TAKES = Kind("op-takes", "an op takes a {what}")
 OP_GIVES = Kind("op-gives", "{op} gives something that is not a tensor")
@@ -115,6 +121,8 @@ def lower(
         elif isinstance(node.target, torch._ops.OpOverload):
             if node.target._schema.is_mutable:
                 raise Unlowerable(WRITES_IN_PLACE(op=str(node.target)))
+            if lies_elsewhere(node):
+                raise Unlowerable(MEMORY_ELSEWHERE(op=str(node.target)))
             env[node], status = _lower_node(emitter, memo, node, env, settings, on_host.get(node.name))
             statuses.append(status)
         else:

@@ -6,7 +6,7 @@ import functools
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 
 import torch
@@ -25,6 +25,7 @@ from proveout.compiler.plan import Plan, make_plan
 from proveout.compiler.profile import Profile
 from proveout.compiler.program_passes import (
     Policy,
+    bank_products,
     cancel,
     configure_products,
     deallocate,
@@ -136,8 +137,14 @@ class _Watch:
     ) -> None:
         self._observe, self._verifies, self._target = observe, settings.verify, profile.target
         self._witness = Witness(gm, replay, weights, num_states) if settings.verify and replay else None
+        self._last: Program | None = None
 
     def see(self, stage: str, result: GraphModule | Program, lowered: Lowered | None = None) -> None:
+        if self._verifies and isinstance(result, Program):
+            if self._last is not None and _same(result, self._last):  # the pass had nothing to do
+                self._observe(stage, result)
+                return
+            self._last = result
         self._look(stage, result)
         if self._witness:
             if lowered is not None:
@@ -157,6 +164,11 @@ class _Watch:
         self._observe(stage, result)
         if self._verifies and isinstance(result, Program):
             verify(result, partial(infer, target=self._target, chips=result.chips))
+
+
+def _same(one: Program, other: Program) -> bool:
+    """Whether two Programs are alike to the letter, where `==` asks whether they compute the same."""
+    return all(getattr(one, f.name) == getattr(other, f.name) for f in fields(Program))
 
 
 See = Callable[[str, Program, Lowered], None]
@@ -322,6 +334,8 @@ def program_passes(
             passes.append(partial(configure_products, chip=chip, settings=settings))
         if chip is not None and settings.per_op:
             passes += [partial(decide, chip=chip, settings=settings), prune]
+        if chip is not None and settings.products == "configured":  # whether it pays depends on the fidelity
+            passes.append(partial(bank_products, chip=chip, settings=settings))
         if chip is not None:
             passes.append(partial(shard_users, chip=chip))
         passes.append(deallocate)

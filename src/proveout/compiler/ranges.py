@@ -31,6 +31,8 @@ LOW_BITS = VIEWS | SHIFTS.keys() | {
     aten.slice.Tensor, aten.select.int, aten.mul.Tensor, aten.mul.Scalar, aten.neg.default, aten.cat.default,
 }  # fmt: skip
 """The low 32 bits of the result follow from those of the operands."""
+LOOKUPS = frozenset({aten.gather.default, aten.index_select.default, aten.index.Tensor})
+"""Every element of the result is one of the first operand."""
 
 
 def proven_ranges(graph: Graph) -> dict[Node, Range]:
@@ -97,4 +99,5 @@ def _hides_high_bits(user: Node, node: Node, bounds: dict[Node, Range], unseen: 
         return True
     if user.target is aten._to_copy.default:
         return user.kwargs.get("dtype") == torch.int32
-    return user.target in LOW_BITS and (user in bounds or user in unseen)
+    copies = user.target in LOW_BITS or (user.target in LOOKUPS and user.args[0] is node)
+    return copies and (user in bounds or user in unseen)

@@ -30,6 +30,8 @@ class Resident:
         self.program = program
         self.place = place
         self._moved: set[str] = set()
+        self._kept: set[str] = set()
+        """Weights that were given as what setup makes of them."""
         self._meanings = on_chips(meanings or fast(program), program.chips)
         self.modelled_ns = modelled_ns
         self.transfers = Transfers()
@@ -50,12 +52,14 @@ class Resident:
     def set_weights(self, weights: Mapping[str, torch.Tensor]) -> None:
         # `.data` shares the storage but not the autograd graph, so it does not keep the parameter itself alive.
         self._values.update({name: tensor.data.to(self.place) for name, tensor in weights.items()})
+        self._kept -= weights.keys()
         self._moved = {n for n in self._moved if n not in weights}
         self._moved |= {n for n, tensor in weights.items() if self.place is not None and tensor.device != self.place}
         self._run_setup(set(weights))
 
     def drop_weights(self, names: Iterable[str]) -> None:
         gone = set(names)
+        self._kept -= gone
         for step, depends in zip(self.program.setup, self._depends):
             if depends & gone:
                 gone.update(step.outputs)
@@ -65,7 +69,7 @@ class Resident:
     def _run_setup(self, changed: set[str]) -> None:
         """Make what the body reads of these weights, and keep nothing else: results on the way go after their last
         use, so a large model is there once and not once for every Step of its setup."""
-        if any(w not in self._values for w in self.program.weights):
+        if any(w not in self._values and w not in self._kept for w in self.program.weights):
             return
         due = self._due(changed)
         last = {name: index for index, step in enumerate(due) for name in (*step.uses, *step.outputs)}
@@ -104,7 +108,7 @@ class Resident:
                         self._values[name] = value.contiguous(memory_format=torch.channels_last)
 
     def _reads_live(self, weight: str) -> bool:
-        if weight in self._moved:
+        if weight in self._moved or weight in self._kept:
             return False
         storage = self._values[weight].untyped_storage().data_ptr()
         results = (n for s, d in zip(self.program.setup, self._depends) if weight in d for n in s.outputs)
@@ -127,12 +131,16 @@ class Resident:
         left = tuple(outputs[num_outputs:])
         return Result(outputs[:num_outputs], self.transfers.count - before, self.modelled_ns, left)
 
-    def advance(self, result: Result) -> None:
-        for (weight, _), value in zip(self.program.state, result.state):
-            if not self._live[weight]:  # one that is live changes as the caller writes to the weight
-                results = (s.outputs for s, d in zip(self.program.setup, self._depends) if weight in d)
-                self._values.update((name, value) for names in results for name in names if name in self._values)
-        self._tensors = [self._values[n] for n in self._stable]
+    def keep(self, state: Mapping[str, Any]) -> None:
+        for weight, value in state.items():
+            results = (s.outputs for s, d in zip(self.program.setup, self._depends) if weight in d)
+            self._values.update((name, value) for names in results for name in names if name in self._stable)
+        self._kept |= state.keys()
+        self._live.update(dict.fromkeys(state, False))
+        if self._tensors:
+            self._tensors = [self._values[n] for n in self._stable]
+        else:
+            self._run_setup(set())
 
     def run_step(self, step: Step, values: Mapping[str, Any]) -> tuple[Any, ...]:
         return run_step(step, values, self._meanings)

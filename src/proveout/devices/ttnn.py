@@ -53,23 +53,27 @@ class OnTtnn:
         self._scope = {"ttnn": device.ttnn, "torch": torch, "device": device.handle}
         self._values: dict[str, Any] = {c.name: constant_tensor(c, program.specs[c.name]) for c in program.constants}
         self._fresh = True
+        self._kept: set[str] = set()
+        """Weights that were given as what setup makes of them."""
 
     def set_weights(self, weights: Mapping[str, torch.Tensor]) -> None:
         changed = set(weights) if not self._fresh else set(self.program.weights)
         self._values.update({name: tensor.data for name, tensor in weights.items()})
-        if all(name in self._values for name in self.program.weights):
+        self._kept -= weights.keys()
+        if all(name in self._values or name in self._kept for name in self.program.weights):
             self._run_setup(changed)
 
     def _run_setup(self, changed: set[str]) -> None:
         touched = set(changed)
         for step in self.program.setup:
-            if self._fresh or touched.intersection(step.uses):
+            if (self._fresh or touched.intersection(step.uses)) and self._kept.isdisjoint(step.uses):
                 touched.update(step.outputs)
                 self._values.update(zip(step.outputs, self.run_step(step, self._values)))
         self._fresh = False
 
     def drop_weights(self, names: Iterable[str]) -> None:
         for name in names:
+            self._kept.discard(name)
             for derived in (name, *self._made_of(name)):
                 self._values.pop(derived, None)
 
@@ -97,9 +101,10 @@ class OnTtnn:
         outputs = [values[o.name] if isinstance(o, Ref) else o for o in self.program.outputs]
         return Result(outputs, self.program.num_transfers, state=tuple(values[n] for _, n in self.program.state))
 
-    def advance(self, result: Result) -> None:
-        for (weight, _), value in zip(self.program.state, result.state, strict=True):
+    def keep(self, state: Mapping[str, Any]) -> None:
+        for weight, value in state.items():
             self._values.update(dict.fromkeys(self._made_of(weight), value))
+            self._kept.add(weight)
 
     def run_step(self, step: Step, values: Mapping[str, Any]) -> tuple[Any, ...]:
         attrs = {key: self._concrete(arg, values) for key, arg in step.attrs}

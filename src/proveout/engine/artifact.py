@@ -141,6 +141,17 @@ def _same_place(a: Any, b: Any) -> bool:
     )
 
 
+def _in_order_of(shape: Any, value: Any) -> Any:
+    """The same value, its dictionaries' entries in another's order: names count, not places."""
+    if type(shape) is not type(value):
+        return value
+    if isinstance(shape, dict) and shape.keys() == value.keys():
+        return {key: _in_order_of(part, value[key]) for key, part in shape.items()}
+    if isinstance(shape, tuple | list) and len(shape) == len(value):
+        return type(value)(_in_order_of(*parts) for parts in zip(shape, value))
+    return value
+
+
 class Saved:
     """A compiled model that was loaded from its folder and gave there what it gave when it was saved."""
 
@@ -161,7 +172,8 @@ class Saved:
         self._check_reference(load_file(check_plain(folder / REFERENCE)))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        leaves, structure = tree_flatten((args, kwargs))
+        shape = tree_unflatten(range(self._arguments.num_leaves), self._arguments)
+        leaves, structure = tree_flatten(_in_order_of(shape, (args, kwargs)))
         if structure != self._arguments:
             raise DeviceError(f"the saved model takes {self._arguments}; this call gives {structure}.")
         for index, wanted in self._head.constants:

@@ -15,11 +15,9 @@ from functorch.compile import default_partition, make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.source import AttrSource, GlobalSource
 from torch._functorch._aot_autograd.descriptors import PlainAOTInput
-from torch._guards import ChainedSource, Source, detect_fake_mode
-from torch._subclasses import FakeTensorMode
+from torch._guards import ChainedSource, Source
 from torch.fx import GraphModule
 from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils._pytree import tree_map_only
 
 from proveout.compiler import CompiledGraph
 from proveout.compiler.decompositions import decompositions, kept_whole
@@ -28,6 +26,7 @@ from proveout.devices.registry import DeviceInfo, find, info_of, kept_device, se
 from proveout.engine.graph import GraphFunction, Tally
 from proveout.engine.recorder import Recorder
 from proveout.engine.repeat import Repeat, repeated
+from proveout.engine.residence import Residence
 from proveout.errors import UsageError, unknown
 from proveout.program import Device
 from proveout.types import Settings
@@ -61,6 +60,8 @@ class Capture:
     recorder: Recorder | None = field(default_factory=Recorder.of_environment)
     tally: Tally = field(default_factory=Tally)
     after_pass: Callable[[str], None] | None = None
+    residence: Residence | None = None
+    """Tensors that live on the device, of which nothing comes back."""
     repeat: Repeat | None = None
     """Layers that the model has more of than are captured; for plans."""
     on_compiled: Callable[[GraphFunction, CompiledGraph], None] | None = None
@@ -89,6 +90,12 @@ class Capture:
                 raise unknown("option", name, OPTIONS)
         return Capture.of(options.get("device", "sim"), options.get("settings"))
 
+    def run_from_now_on(self, dry: bool) -> None:
+        """Let graphs that were captured without the device run on it, unless all is `dry`."""
+        self.dry = dry
+        for graph in self.graphs:
+            graph.dry = dry
+
     def stop_recording(self) -> None:
         self.recorder = None
         for graph in self.graphs:
@@ -100,13 +107,13 @@ class Capture:
     def __call__(self, gm: GraphModule, example_inputs: list[torch.Tensor]) -> Any:
         if self.keep:
             self.breaks += _graph_break(gm)
-        if self.dry and any(isinstance(t, torch.Tensor) and t.is_meta for t in example_inputs):
-            gm, example_inputs = _as_on_host(gm, example_inputs)
         held = _held(gm)
+        residence = self.residence or ()
+        resident = frozenset(i for i, tensor in enumerate(example_inputs) if tensor in residence)
         compiler = aot_autograd(
             fw_compiler=self._compiler("forward"),
             bw_compiler=self._compiler("backward"),
-            inference_compiler=self._compiler("inference", held),
+            inference_compiler=self._compiler("inference", held, resident),
             decompositions=decompositions(),
             partition_fn=default_partition,
             keep_inference_input_mutations=True,
@@ -119,13 +126,16 @@ class Capture:
         if self.on_compiled is not None:
             self.on_compiled(function, compiled)
 
-    def _compiler(self, phase: str, held: frozenset[int] = frozenset()) -> Callable[[GraphModule, list[Any]], Any]:
+    def _compiler(
+        self, phase: str, held: frozenset[int] = frozenset(), resident: frozenset[int] = frozenset()
+    ) -> Callable[[GraphModule, list[Any]], Any]:
         def compile_one(gm: GraphModule, example_inputs: list[Any]) -> Any:
             name = f"graph{next(_numbers)}_{phase}"
-            positions = _positions(phase, gm, held)
+            positions = _positions(phase, gm, held, resident)
             if self.repeat is not None:
                 gm, positions = repeated(gm, positions, self.repeat)
             function = GraphFunction(gm, positions[0], self.device, self.info, self.settings, name, *positions[1:])
+            function.residence = self.residence
             function.dry, function.dump, function.recorder = self.dry, self.dump, self.recorder
             function.after_pass = self.after_pass
             if self.keep:
@@ -137,26 +147,6 @@ class Capture:
             return make_boxed_func(function)
 
         return compile_one
-
-
-def _as_on_host(gm: GraphModule, inputs: list[Any]) -> tuple[GraphModule, list[Any]]:
-    """A model without weights as if it had them here: PyTorch traces attention on `meta` otherwise than on a device."""
-
-    def moved(value: Any) -> Any:
-        return HOST if isinstance(value, torch.device) and value.type == "meta" else value
-
-    for node in gm.graph.nodes:
-        node.args, node.kwargs = (tree_map_only(torch.device, moved, part) for part in (node.args, node.kwargs))
-    gm.recompile()
-    mode = detect_fake_mode(inputs) or FakeTensorMode()
-    with mode:
-        return gm, [
-            torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=HOST) if isinstance(t, torch.Tensor) else t
-            for t in inputs
-        ]
-
-
-HOST = torch.device("cpu")
 
 
 def _attention_as_one_op(inputs: list[Any]) -> contextlib.AbstractContextManager[Any]:
@@ -199,20 +189,25 @@ def _graph_break(gm: GraphModule) -> list[str]:
     return [f"{place}: {str(why.reason).strip().splitlines()[0]}"]
 
 
-def _positions(phase: str, gm: GraphModule, held: frozenset[int]) -> tuple[frozenset[int], ...]:
-    """Arguments that are parameters or buffers; others that outlive a call; those whose writes AOTAutograd counts."""
+def _positions(
+    phase: str, gm: GraphModule, held: frozenset[int], resident: frozenset[int]
+) -> tuple[frozenset[int], ...]:
+    """Arguments that are parameters or buffers; others that outlive a call; those whose writes AOTAutograd counts; and
+    those that live on the device."""
     context = torch._guards.TracingContext.try_get()
     metadata = context.fw_metadata if context is not None else None
     if phase == "backward" or metadata is None:
-        return frozenset(), frozenset(), frozenset()
+        return (frozenset(),) * 4
     static = frozenset(metadata.static_input_indices)
     if phase != "inference":
         written = {i for i, info in enumerate(metadata.input_info) if info.mutates_data or info.mutates_metadata}
-        return static - written, frozenset(), frozenset()
+        return static - written, frozenset(), frozenset(), frozenset()
     moved = frozenset(i for i, info in enumerate(metadata.input_info) if info.mutates_metadata)
     described = enumerate(n.meta.get("desc") for n in gm.graph.nodes if n.op == "placeholder")
-    outlives = frozenset(i for i, desc in described if isinstance(desc, PlainAOTInput) and desc.idx in held)
-    return static - moved, outlives - moved, frozenset(metadata.mutated_graph_handled_indices_seen_by_autograd)
+    known = {i: desc.idx for i, desc in described if isinstance(desc, PlainAOTInput)}
+    outlives, lives = (frozenset(i for i, at in known.items() if at in among) for among in (held, resident))
+    counted = frozenset(metadata.mutated_graph_handled_indices_seen_by_autograd)
+    return static - moved, outlives - moved, counted, lives - moved
 
 
 def _held(gm: GraphModule) -> frozenset[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -21,11 +22,16 @@ from proveout.compiler.ledger import ledger
 from proveout.compiler.plan import Plan
 from proveout.engine.backend import Capture
 from proveout.engine.graph import GraphFunction, Tally, Variant
+from proveout.engine.layers import repeated_layers
 from proveout.engine.recorder import Recorder
-from proveout.engine.repeat import Repeat
+from proveout.engine.repeat import NotAlike, Repeat
+from proveout.engine.residence import Residence
+from proveout.engine.shapes import as_on_host
 from proveout.errors import CaptureError, CompileError, ProveoutError, UsageError
 from proveout.program import Device, Program
 from proveout.types import Coverage, Fallback, MemoryUse, Settings
+
+log = logging.getLogger(__name__)
 
 
 def compile(
@@ -40,6 +46,7 @@ def compile(
     call: tuple[Sequence[Any], Mapping[str, Any]] | None = None,
     after_pass: Callable[[str], None] | None = None,
     repeat: Repeat | None = None,
+    residence: Residence | None = None,
 ) -> Compiled:
     """Compile a model for the given inputs (a tensor, a tuple of positional or a dict of keyword arguments; `call`
     takes both kinds at once).
@@ -48,13 +55,14 @@ def compile(
     afterwards. With `dry_run` nothing runs on the device, not even then. `dump` names a folder to leave each graph in
     as it is after every pass; `after_pass` is told each one's name. `record` names a folder for the Programs that this
     call runs and what is needed to plan them again. `repeat` says of which layers a model that is only planned has more
-    than it shows.
+    than it shows. What is in `residence` lives on the device; then nothing runs there while graphs are captured.
     """
     if not isinstance(model, torch.nn.Module):
         raise UsageError(f"model must be a torch.nn.Module, not {type(model).__name__}.")
     chosen = dict(settings) if isinstance(settings, Mapping) else settings
     capture = Capture.of(device, chosen, dry=dry_run, keep=True, dump=Dump(dump) if dump else None)
-    capture.after_pass, capture.repeat = after_pass, repeat
+    capture.after_pass, capture.repeat, capture.residence = after_pass, repeat, residence
+    capture.dry = dry_run or residence is not None
     assert repeat is None or dry_run, "what is not there cannot run"
     if record is not None:
         capture.recorder = Recorder(Path(record))
@@ -62,12 +70,33 @@ def compile(
     compiled = Compiled(model, capture, (args, kwargs))
     met = Counter(counters["graph_break"])
     with undisturbed(model, (args, kwargs)):
-        compiled(*args, **kwargs)
+        if not (dry_run and repeat is None and _planned_by_few(compiled, args, kwargs)):
+            compiled(*args, **kwargs)
+    capture.run_from_now_on(dry_run)
     if not capture.breaks:
         capture.breaks += _skipped_frames(Counter(counters["graph_break"]) - met)
     if record is not None:  # later calls may be on other shapes, which nobody asked about
         capture.stop_recording()
     return compiled
+
+
+def _planned_by_few(compiled: Compiled, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Plan a model without weights by a few of its layers, if they are alike; false if every one must be captured."""
+    capture = compiled._capture
+    layers = repeated_layers(compiled.model, (args, kwargs))
+    if layers is None:
+        return False
+    try:
+        capture.repeat = layers.repeat
+        with layers.shortened():
+            compiled(*args, **kwargs)
+        return True
+    except NotAlike as difference:
+        log.info("Every layer is captured: %s", difference)
+        capture.graphs.clear()
+        return False
+    finally:
+        capture.repeat = None
 
 
 def _skipped_frames(reasons: Mapping[str, int]) -> list[str]:
@@ -98,6 +127,7 @@ class Compiled:
         self._capture = capture
         self._tally = capture.tally
         self._function = _own_entry(model, capture)
+        self._has_rnn = any(isinstance(module, torch.nn.RNNBase) for module in model.modules())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self._tally = Tally()
@@ -106,7 +136,7 @@ class Compiled:
         self._capture.tally = self._tally
         grad = torch.enable_grad() if self.model.training else torch.no_grad()
         try:
-            with grad:
+            with grad, self._rnn_captured(), as_on_host() if self._capture.dry else contextlib.nullcontext():
                 return self._function(*args, **kwargs)
         except BackendCompilerFailed as failure:
             cause = root_cause(failure)
@@ -115,6 +145,10 @@ class Compiled:
             raise
         except torch._dynamo.exc.TorchDynamoException as failure:
             raise CaptureError(f"PyTorch could not capture the model: {str(failure).splitlines()[0]}") from failure
+
+    def _rnn_captured(self) -> contextlib.AbstractContextManager[Any]:
+        """Dynamo leaves `nn.LSTM`, `nn.GRU` and `nn.RNN`, and all that calls them, in eager mode unless told not to."""
+        return torch._dynamo.config.patch(allow_rnn=True) if self._has_rnn else contextlib.nullcontext()
 
     def save(self, path: str | Path) -> Path:
         """Leave it in a folder that `proveout.benchmark` takes, in this process or another."""

@@ -24,7 +24,8 @@ from proveout.compiler.profile import Profile
 from proveout.devices.registry import DeviceInfo
 from proveout.engine import cache
 from proveout.engine.recorder import Recorder
-from proveout.engine.views import Layout, layout_of
+from proveout.engine.residence import Form, Residence, Shared
+from proveout.engine.views import AsTraced, Layout, layout_of
 from proveout.engine.watch import Watch, wrote
 from proveout.engine.writes import take_writes
 from proveout.errors import OutOfMemory
@@ -59,12 +60,16 @@ class GraphFunction:
         name: str,
         held: frozenset[int] = frozenset(),
         counted: frozenset[int] = frozenset(),
+        resident: frozenset[int] = frozenset(),
     ) -> None:
         """`weights` are positions of parameters and buffers, `held` of other tensors that outlive a call; those of both
-        that the graph writes to are its state. AOTAutograd counts a version before each call for those `counted`."""
-        gm, self.writes = take_writes(gm, weights | held)
-        self.weights = weights - self.writes.positions | self.writes.state.keys()
-        self.gm, self.counted, self.device, self.settings, self.name = gm, counted, device, settings, name
+        that the graph writes to are its state, and those `resident` live in `residence`. AOTAutograd counts a version
+        before each call for those `counted`."""
+        self.is_static = not _has_symbols(gm)
+        self._captured = gm, weights, held
+        self.residence: Residence | None = None
+        self._take_writes(resident if self.is_static else frozenset())
+        self.counted, self.device, self.settings, self.name = counted, device, settings, name
         self.profile = Profile(info.target, settings.precision)  # type: ignore[arg-type]
         self.lock = threading.RLock()
         self.variants: OrderedDict[Any, Variant | Reason] = OrderedDict()
@@ -80,7 +85,12 @@ class GraphFunction:
         self.after_pass: Callable[[str], None] | None = None
         self.recorder: Recorder | None = None
         self.tally = Tally()
-        self.is_static = not _has_symbols(gm)
+
+    def _take_writes(self, resident: frozenset[int]) -> None:
+        gm, weights, held = self._captured
+        self.gm, self.writes = take_writes(gm, weights | held, resident)
+        self.weights = weights - self.writes.positions | self.writes.state.keys()
+        self.resident = resident & self.writes.state.keys()
 
     def prepare(self) -> None:
         """Compile now where that is possible without concrete arguments."""
@@ -100,7 +110,10 @@ class GraphFunction:
             if self.dry and any(isinstance(a, torch.Tensor) and a.is_meta for a in arguments):
                 return [_shape_of(v) for v in _output_values(self.gm)[: self.writes.num_outputs]]
             if self.dry or isinstance(variant, Reason):
-                return self._written(arguments, self.gm(*arguments))
+                if not self.dry:
+                    self._give_back(arguments)
+                return self._written(arguments, AsTraced(self.gm).run(*arguments))
+            self._give_back(arguments)
             if self.on_run is not None:
                 self.on_run(variant, arguments)
             result = variant.run(arguments)
@@ -113,6 +126,15 @@ class GraphFunction:
         if self.on_outputs is not None:
             self.on_outputs(outputs)
         return outputs
+
+    def _give_back(self, arguments: Sequence[Any]) -> None:
+        """Of what is resident for others, let the host have what this graph does not keep."""
+        residence = self.residence
+        if residence is None:
+            return
+        for position, argument in enumerate(arguments):
+            if position not in self.resident and argument in residence:
+                residence.give_back(argument)
 
     def _written(self, arguments: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
         """The caller's outputs, once the arguments hold what the graph writes to them."""
@@ -132,6 +154,7 @@ class GraphFunction:
             try:
                 variant = self._compile(gm)
             except Unlowerable as refused:
+                self._take_writes(frozenset())
                 variant = refused.reason
         if isinstance(variant, Reason):
             self._report_eager(variant)
@@ -142,10 +165,20 @@ class GraphFunction:
 
     def _compile(self, gm: GraphModule) -> Variant:
         compiled = self._cached(gm)
+        kept = {weight for weight, _ in compiled.program.state}
+        positions = zip(compiled.program.weights, compiled.weight_positions)
+        stay = self.resident & {position for name, position in positions if name in kept}
+        if stay != self.resident:  # what no Program can keep comes back after every call
+            self._take_writes(stay)
+            return self._compile(self.gm)
         layout = layout_of(_output_values(gm)[: self.writes.num_outputs], offsets=not self.is_static)
-        variant = Variant(compiled, lambda: self._load(compiled), layout, self.counted)
+        variant = Variant(compiled, lambda: self._load(compiled), layout, self.counted, self._shared)
         self.on_compiled(compiled)
         return variant
+
+    @property
+    def _shared(self) -> tuple[frozenset[int], Residence | None]:
+        return self.resident, self.residence
 
     def _cached(self, gm: GraphModule) -> CompiledGraph:
         """From the cache on disk, or compiled and put there. Verifying and dumping mean doing all the work."""
@@ -261,13 +294,17 @@ class Variant:
         load: Callable[[], Loaded],
         layout: Layout,
         counted: frozenset[int] = frozenset(),
+        resident: tuple[frozenset[int], Residence | None] = (frozenset(), None),
     ) -> None:
         self.compiled, self.layout = compiled, layout
         self._load = load
         self._loaded: tuple[Loaded, Watch] | None = None
         self.modelled_ns: int | None = None
         self.num_transfers = 0
-        self._weights = tuple(zip(compiled.program.weights, compiled.weight_positions))
+        positions, self._residence = resident
+        weights = tuple(zip(compiled.program.weights, compiled.weight_positions))
+        self._weights = tuple((name, i) for name, i in weights if i not in positions)
+        self._shared = tuple((name, i, Form.of(compiled.program, name)) for name, i in weights if i in positions)
         state = {weight for weight, _ in compiled.program.state}
         self._state = tuple((name, i, int(i in counted)) for name, i in self._weights if name in state)
 
@@ -279,10 +316,17 @@ class Variant:
 
     def advance(self, arguments: Sequence[Any], result: Result) -> None:
         """The arguments were written to, as the run did to its state: the two are the same again."""
-        if not self._state or self._loaded is None:
+        if not result.state or self._loaded is None:
             return
         loaded, watch = self._loaded
-        loaded.advance(result)
+        left = dict(zip((weight for weight, _ in self.compiled.program.state), result.state, strict=True))
+        known = self._known(arguments)
+        # One that is live changes as the caller writes to the weight; nobody writes to a resident one.
+        live = {name for name in left if loaded.holds_live(name)} - {shared.weight for shared in known}
+        loaded.keep({name: value for name, value in left.items() if name not in live})
+        for shared in known:
+            assert self._residence is not None
+            self._residence.leave(loaded, shared, left[shared.weight])
         for name, position, coming in self._state:
             watch.note(name, arguments[position], loaded.holds_live(name), coming)
 
@@ -298,7 +342,13 @@ class Variant:
             loaded.set_weights({name: weights[name] for name in changed})
             for name in changed:
                 watch.note(name, weights[name], loaded.holds_live(name))
+        if self._residence is not None:
+            self._residence.bring(loaded, self._known(arguments))
         return loaded
+
+    def _known(self, arguments: Sequence[Any]) -> list[Shared]:
+        """The resident tensors among these arguments."""
+        return [Shared(name, form, arguments[i]) for name, i, form in self._shared]
 
     @contextlib.contextmanager
     def reloaded(self) -> Iterator[None]:

@@ -110,6 +110,8 @@ class _Writer:
 
     def _write(self, node: Node, resolve: Callable[[Node], Node], into: dict[Node, Node], number: int = 0) -> None:
         if node.op == "output":
+            if any(self.period.get(n, TEMPLATE) < TEMPLATE for n in node.all_input_nodes if not _puts(n)):
+                raise NotAlike(f"{self.repeat.path}: each layer's result is an output.")
             made_output = self.graph.output(map_arg(node.args[0], resolve))
             made_output.meta = dict(node.meta)
             return

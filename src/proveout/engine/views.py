@@ -69,6 +69,19 @@ def with_strides(value: torch.Tensor, strides: tuple[int, ...] | None) -> torch.
     return value.as_strided(value.shape, strides)
 
 
+class AsTraced(torch.fx.Interpreter):
+    """Runs a graph in eager, each result laid out as it was when the graph was traced: ops rely on that, and eager's
+    own kernels lay out some results otherwise."""
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        result, traced = super().run_node(n), n.meta.get("val")
+        if n.op != "call_function":
+            return result
+        if isinstance(result, (tuple, list)) and isinstance(traced, (tuple, list)):
+            return type(result)(with_strides(one, _strides(like)) for one, like in zip(result, traced, strict=True))
+        return with_strides(result, _strides(traced))
+
+
 def _repeated(value: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
     """An expanded tensor: one element stands for a whole dimension."""
     once = value[tuple(slice(0, 1) if s == 0 else slice(None) for s in strides)]
@@ -88,12 +101,17 @@ class Layout:
 
     def of(self, outputs: Sequence[Any]) -> list[Any]:
         """The same outputs, laid out like this."""
-        laid = [with_strides(output, strides) for output, strides in zip(outputs, self.strides, strict=True)]
+        laid = [_alone(with_strides(value, strides)) for value, strides in zip(outputs, self.strides, strict=True)]
         for index, (base, view) in self.views.items():
             laid[index] = seen_as(laid[base], view)
         for index, offset in self.offsets.items():
             laid[index] = _moved(laid[index], offset)
         return laid
+
+
+def _alone(value: Any) -> Any:
+    """The same memory, but no view of a tensor that nobody has: autograd lets nobody write to such an output."""
+    return value.data if isinstance(value, torch.Tensor) and value._is_view() else value
 
 
 def layout_of(values: Sequence[Any], offsets: bool) -> Layout:

@@ -92,9 +92,11 @@ class Writes:
         return [arguments[self.returned[i]] if i in self.returned else apart[i] for i in range(self.num_outputs)]
 
 
-def take_writes(gm: GraphModule, stays: Collection[int] = ()) -> tuple[GraphModule, Writes]:
+def take_writes(
+    gm: GraphModule, stays: Collection[int] = (), resident: Collection[int] = ()
+) -> tuple[GraphModule, Writes]:
     """The graph without its writes but with the outputs that they need, and the writes. `stays` are the positions of
-    arguments that would be state if the graph wrote to them."""
+    arguments that would be state if the graph wrote to them; of those that are `resident`, too, nothing comes back."""
     if not any(n.target is aten.copy_.default for n in gm.graph.nodes):
         return gm, Writes(len(next(n for n in gm.graph.nodes if n.op == "output").args[0]))
     graph = Graph()
@@ -117,7 +119,8 @@ def take_writes(gm: GraphModule, stays: Collection[int] = ()) -> tuple[GraphModu
         if target not in placeholders:
             continue
         position = placeholders.index(target)
-        for views, call, arguments in _updates(values.get(position, target), value, ()):
+        old = values.get(position, target)
+        for views, call, arguments in _updates(old, value, ()) if position not in resident else ():
             mapped = tuple((view, _map(where, output)) for view, where in views)
             writes.append(Write(position, mapped, call, _map(arguments, output)))
         values[position] = value

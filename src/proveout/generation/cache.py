@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException
 from transformers.cache_utils import Cache, CacheLayerMixin, get_layer_types_and_kwargs
 
 from proveout.errors import UsageError
@@ -56,6 +57,11 @@ class _Layer(CacheLayerMixin):
         return self.max_length
 
 
+def is_slot(slot: torch.Tensor, users: int) -> torch.Tensor:
+    """Which of the users this one is [users]: in 32 bits, in which a chip compares."""
+    return torch.arange(users, dtype=torch.int32, device=slot.device) == slot.to(torch.int32)
+
+
 class PromptLayer(_Layer):
     """Takes a prompt's keys and values into the first positions of its users; the prompt sees itself alone."""
 
@@ -71,8 +77,8 @@ class PromptLayer(_Layer):
             if self.slots is None:
                 region.copy_(new)
             elif new.shape[0] == 1:  # a choice by user costs a pass over the cache; a scatter, a hundred times that
-                users = torch.arange(kept.shape[0], device=kept.device)
-                region.copy_(torch.where((users == self.slots)[:, None, None, None], new, region))
+                mine = is_slot(self.slots, kept.shape[0])
+                region.copy_(torch.where(mine[:, None, None, None], new, region))
             else:
                 region.index_copy_(0, self.slots, new)
         return key_states, value_states
@@ -174,7 +180,8 @@ class _Noting(_Layer):
 def layer_shapes(model: Any) -> tuple[LayerShape, ...]:
     """What each layer of a model keeps, told by a call on tensors without data."""
     config = model.config.get_text_config(decoder=True)
-    kinds, options = get_layer_types_and_kwargs(config)
+    kinds, told = get_layer_types_and_kwargs(config)
+    options = [told] * len(kinds) if isinstance(told, dict) else told  # one for all layers before transformers 5.20
     other = sorted({kind for kind in kinds if kind not in (FULL, SLIDING)})
     if other:
         raise UsageError(
@@ -184,20 +191,24 @@ def layer_shapes(model: Any) -> tuple[LayerShape, ...]:
     parameter = next(model.parameters())
     ids = torch.zeros(1, 1, dtype=torch.long, device=parameter.device)
     mode = torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True)
-    with torch.no_grad(), mode:
-        model(
-            input_ids=ids if parameter.is_meta else torch.zeros(1, 1, dtype=torch.long),
-            past_key_values=Cache(layers=layers),
-            use_cache=True,
-        )
+    try:
+        with torch.no_grad(), mode:
+            model(
+                input_ids=ids if parameter.is_meta else torch.zeros(1, 1, dtype=torch.long, device=parameter.device),
+                past_key_values=Cache(layers=layers),
+                use_cache=True,
+            )
+    except DataDependentOutputException:
+        raise UsageError(
+            f"{type(model).__name__} computes with numbers that it reads from its tensors: a Program has fixed shapes."
+        ) from None
     shapes = []
-    for layer, option in zip(layers, options):
+    for layer, kind, option in zip(layers, kinds, options, strict=True):
         if layer.seen is None:
             raise UsageError(f"{type(model).__name__} does not use the cache that it is given for its keys and values.")
         keys, values = layer.seen
-        shapes.append(
-            LayerShape(keys.shape[1], keys.shape[-1], values.shape[-1], keys.dtype, option.get("sliding_window"))
-        )
+        window = option.get("sliding_window") if kind == SLIDING else None
+        shapes.append(LayerShape(keys.shape[1], keys.shape[-1], values.shape[-1], keys.dtype, window))
     return tuple(shapes)
 
 

@@ -78,7 +78,7 @@ def generated(request: GenerationRequest) -> GenerationReport:
             prompt_lengths=(request.prompt_length,),
             page_size=request.page_size,
             pages=request.pages,
-            greedy=True,
+            sampling=GREEDY,
             dry_run=request.dry_run,
         )
 
@@ -208,7 +208,7 @@ def _without_weights() -> Iterator[None]:
 
 def _phase(phase: Phase, measured: list[int]) -> PhaseReport:
     steps = [s for p in phase.programs for s in p.body if s.kernel != "ttnn.deallocate"]
-    predicted, memory = phase.predicted, phase.memory
+    predicted, alone, memory = phase.predicted, phase.chip_alone, phase.memory
     kernels = collections.Counter(s.kernel for s in steps if not s.on_host)
     return PhaseReport(
         phase.name,
@@ -221,6 +221,7 @@ def _phase(phase: Phase, measured: list[int]) -> PhaseReport:
         predicted.low_ns if predicted else None,
         predicted.high_ns if predicted else None,
         predicted.calibrated if predicted else None,
+        alone.ns if alone else None,
         measured_ns=tuple(measured),
         fits=memory.fits,
         peak_dram_bytes=memory.dram_peak_bytes,

@@ -22,6 +22,10 @@ from proveout.generation.cache import (
     sees,
 )
 from proveout.generation.pages import Paging
+from proveout.generation.sampling import Sampling
+
+MASK_OF_EACH = ("xglm",)
+"""Models that take a mask for each prompt and none for all."""
 
 
 class Kept(Protocol):
@@ -73,6 +77,7 @@ class Call(nn.Module):
         self.by_type = hasattr(config, "layer_types")
         self.windows = {FULL if layer.window is None else SLIDING: layer.window for layer in layers}
         self.adds = config._attn_implementation == "eager"  # which adds its mask; the others take True and False
+        self.each = config.model_type in MASK_OF_EACH
         self.alibi = bool(getattr(config, "alibi", False)) or config.model_type == "bloom"
         self.dtype = layers[0].dtype
         self.keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
@@ -105,7 +110,8 @@ class Prefill(Call):
         # What pads a prompt to whole pages may have no position of its own.
         places = positions.clamp(max=self.store.positions - 1) if length > self.store.positions else positions
         cache = Cache(layers=self._layers(length, where))
-        masks = None if self.alibi else self.masks(positions[None, None, :, None], length)
+        queries = positions[None, None, :, None].expand(prompts if self.each else 1, 1, length, 1)
+        masks = None if self.alibi else self.masks(queries, length)
         if self.alibi:
             masks = torch.ones(prompts, length, dtype=torch.long, device=ids.device)
         extra = {"logits_to_keep": last} if self.keeps else {}
@@ -134,15 +140,23 @@ class Prefill(Call):
 
 
 class Decode(Call):
-    """One token of each user at its position; gives the logits for the next one, or the most likely one itself."""
+    """One token of each user at its position; gives the logits for the next one, or with `sampling` that one itself."""
 
-    def __init__(self, model: Any, store: Store, layers: tuple[LayerShape, ...], greedy: bool = False) -> None:
+    def __init__(
+        self, model: Any, store: Store, layers: tuple[LayerShape, ...], sampling: Sampling | None = None
+    ) -> None:
         super().__init__(model, store, layers)
-        self.greedy = greedy
+        self.sampling = sampling
 
-    def forward(self, token: torch.Tensor, position: torch.Tensor, table: torch.Tensor | None = None) -> torch.Tensor:
-        """token [batch], position [batch], with pages each user's [batch, pages of a user] -> [batch, vocabulary], or
-        [batch] tokens."""
+    def forward(
+        self,
+        token: torch.Tensor,
+        position: torch.Tensor,
+        table: torch.Tensor | None = None,
+        uniform: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """token [batch], position [batch], with pages each user's [batch, pages of a user], to draw a number for each
+        user [batch, 1] -> [batch, vocabulary], or [batch] tokens."""
         length = self.store.length
         cache = Cache(layers=self._layers(position, table))
         if self.alibi:
@@ -156,7 +170,8 @@ class Decode(Call):
             past_key_values=cache,
             use_cache=True,
         ).logits
-        return logits[:, -1].argmax(-1) if self.greedy else logits[:, -1]
+        last = logits[:, -1]
+        return last if self.sampling is None else self.sampling.choose(last, uniform)
 
     def _layers(self, position: torch.Tensor, table: torch.Tensor | None) -> list[Any]:
         paging, pairs = self.store.paging, self.store.pairs()

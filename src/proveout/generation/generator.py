@@ -17,17 +17,20 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
+from proveout.devices.registry import find, info_of
 from proveout.engine.compiled import Compiled
 from proveout.engine.compiled import compile as compile_model
+from proveout.engine.layers import alike_layers
 from proveout.engine.repeat import NotAlike
+from proveout.engine.residence import Residence
 from proveout.errors import UsageError
 from proveout.generation.cache import LayerShape, layer_shapes
 from proveout.generation.forwards import Decode, Prefill, Store
-from proveout.generation.layers import alike_layers
 from proveout.generation.pages import Paging, SlotPages
 from proveout.generation.phase import LOGITS, Phase
 from proveout.generation.sampling import GREEDY, Sampling
@@ -61,26 +64,28 @@ class Generator:
         batch: int,
         dry_run: bool,
         paging: Paging | None,
-        greedy: bool,
+        sampling: Sampling | None,
     ) -> None:
         """Use `Generator.compile`."""
-        self.paging, self.greedy = paging, greedy
+        self.paging = paging
+        self.sampling = None if sampling is None or not sampling.on_device else replace(sampling, seed=0)
+        """How the decode Program chooses tokens; None where it gives logits."""
         self.pages = None if paging is None else SlotPages(paging.count, paging.size)
         """Who holds the cache's pages, by slot; a caller that gives tables of its own does not change it."""
         self.model, self.max_length, self.batch = model, max_length, batch
         self._device, self._settings, self._dry_run = device, settings, dry_run
         self.recurrent = is_state_space(model)
         """Whether it keeps states, which have no length, and no keys and values."""
-        twin = twin_of(model, max_length)
+        twin = twin_of(model, max_length, None if dry_run else _home(device))
         self._computed = with_states(twin) if self.recurrent else twin
         self.layers: tuple[LayerShape, ...] | tuple[StateShape, ...] = (
             state_shapes(model) if self.recurrent else layer_shapes(self._computed)
         )
         """What each layer keeps for a token, or of a text."""
         self._few = alike_layers(self._computed, "model") if dry_run and self._where.type == "meta" else None
-        self._store = self._new_store()
+        self._new_store()
         self._prefills: dict[tuple[int, int], Phase] = {}
-        self._decodes: dict[bool, Phase] = {}
+        self._decodes: dict[Sampling | None, Phase] = {}
 
     @staticmethod
     def compile(
@@ -93,7 +98,7 @@ class Generator:
         prompt_lengths: Collection[int] = (),
         page_size: int = 0,
         pages: int = 0,
-        greedy: bool = False,
+        sampling: Sampling | None = None,
         dry_run: bool = False,
     ) -> Generator:
         """Compile a decoder of transformers (a model with logits) for `batch` users of at most `max_length` tokens
@@ -104,8 +109,9 @@ class Generator:
         planned without its weights.
 
         With `page_size` the cache has `pages` pages of so many tokens, which users share: as many as all of them can
-        fill where `pages` is 0. With `greedy` the decode Program chooses the most likely tokens itself, so that they
-        and not the logits leave the device; whoever asks for logits later gets another Program.
+        fill where `pages` is 0. With `sampling` the decode Program chooses the tokens itself, so that they and not the
+        logits leave the device: GREEDY ones, or of the `top_k` most likely; whoever asks for logits, or samples
+        otherwise, gets another Program.
         """
         config = getattr(model, "config", None)
         if not isinstance(model, torch.nn.Module) or config is None or not hasattr(config, "get_text_config"):
@@ -124,7 +130,7 @@ class Generator:
             raise UsageError(f"pages={pages} without a page_size: say how many tokens a page holds (32, say).")
         if paging is not None and is_state_space(model):
             raise UsageError(f"{type(model).__name__} keeps states and no positions: leave page_size out.")
-        generator = Generator(model.eval(), device, settings, max_length, batch, dry_run, paging, greedy)
+        generator = Generator(model.eval(), device, settings, max_length, batch, dry_run, paging, sampling)
         for length in prompt_lengths:
             generator.prefill_phase(length)
         _ = generator.decode_phase
@@ -132,17 +138,19 @@ class Generator:
 
     @property
     def decode_phase(self) -> Phase:
-        """The decode call, compiled: with `greedy` the one that gives tokens."""
-        return self._decode_phase(self.greedy)
+        """The decode call, compiled: with `sampling` the one that gives tokens."""
+        return self._decode_phase(self.sampling)
 
-    def _decode_phase(self, greedy: bool) -> Phase:
-        if greedy not in self._decodes:
+    def _decode_phase(self, sampling: Sampling | None) -> Phase:
+        if sampling not in self._decodes:
             example = torch.zeros(self.batch, dtype=torch.long, device=self._where)
-            table = () if self.paging is None else (self._table([()] * self.batch),)
-            name = "decode" if greedy == self.greedy else LOGITS
-            call = functools.partial(self._decode_call, greedy)
-            self._decodes[greedy] = Phase(name, self._compiled(call, (example, example.clone(), *table)))
-        return self._decodes[greedy]
+            table = None if self.paging is None else self._table([()] * self.batch)
+            draws = sampling is not None and not sampling.greedy
+            uniform = torch.zeros(self.batch, 1, device=self._where) if draws else None
+            name = "decode" if sampling == self.sampling else LOGITS
+            call = functools.partial(self._decode_call, sampling)
+            self._decodes[sampling] = Phase(name, self._compiled(call, (example, example.clone(), table, uniform)))
+        return self._decodes[sampling]
 
     def prefill_phase(self, prompt_length: int, prompts: int | None = None) -> Phase:
         """The prefill call for as many prompts (all users' unless told) of at most this length, compiled."""
@@ -236,14 +244,16 @@ class Generator:
         A slot that nobody uses takes any token at any position: its next prompt overwrites it. In a cache of pages
         `tables` has each user's, or none; without it a slot with a prompt gets another page when it needs one.
         """
-        return self._decoded(self._decode_phase(False), token, position, tables)
+        return self._decoded(self._decode_phase(None), token, position, tables)
 
     def next_token(
         self, token: torch.Tensor, position: torch.Tensor, tables: Sequence[Sequence[int]] | None = None
     ) -> torch.Tensor:
-        """The same, and the most likely next token [batch] of each user; the device chooses it where `greedy`."""
-        chosen = self._decoded(self.decode_phase, token, position, tables)
-        return chosen if self.greedy else chosen.argmax(-1)
+        """The same, and the most likely next token [batch] of each user; the device chooses it where it was compiled
+        with GREEDY."""
+        if self.sampling == GREEDY:
+            return self._decoded(self.decode_phase, token, position, tables)
+        return self.decode(token, position, tables).argmax(-1)
 
     def _decoded(
         self,
@@ -251,6 +261,7 @@ class Generator:
         token: torch.Tensor,
         position: torch.Tensor,
         tables: Sequence[Sequence[int]] | None,
+        uniform: torch.Tensor | None = None,
     ) -> torch.Tensor:
         if tuple(token.shape) != (self.batch,) or tuple(position.shape) != (self.batch,):
             raise UsageError(
@@ -261,11 +272,10 @@ class Generator:
         if furthest >= self.max_length or least < 0:
             where = furthest if furthest >= self.max_length else least
             raise UsageError(f"position {where}: the cache holds {self.max_length}. Compile with a larger max_length.")
-        if self.pages is None:
-            return self._run(phase, token.long(), position.long())
-        if tables is None:
-            tables = self.pages.grown((position + 1).tolist())
-        return self._run(phase, token.long(), position.long(), self._table(tables))
+        table = None
+        if self.pages is not None:
+            table = self._table(self.pages.grown((position + 1).tolist()) if tables is None else tables)
+        return self._run(phase, token.long(), position.long(), table, uniform)
 
     def release(self, slot: int) -> None:
         """Give a user's pages back; its next prompt takes new ones."""
@@ -316,17 +326,19 @@ class Generator:
         stop: frozenset[int],
     ) -> Iterator[torch.Tensor]:
         random = sampling.generator()
-        token = sampling.choose(self.prefill(ids, mask), random)
+        drawn = functools.partial(sampling.uniform, self.batch, random)
+        here = replace(sampling, seed=0) == self.sampling
+        token = sampling.choose(self.prefill(ids, mask), drawn())
         stopped = torch.zeros(self.batch, dtype=torch.bool)
         for step in range(max_new_tokens):
             yield token
             stopped |= torch.tensor([int(t) in stop for t in token])
             if step == max_new_tokens - 1 or bool(stopped.all()):
                 return
-            if sampling.greedy:
-                chosen = self.next_token(token, position)
+            if here:
+                chosen = self._decoded(self.decode_phase, token, position, None, None if sampling.greedy else drawn())
             else:
-                chosen = sampling.choose(self.decode(token, position), random)
+                chosen = sampling.choose(self.decode(token, position), drawn())
             token, position = torch.where(stopped, token, chosen), position + 1
 
     def _rows(
@@ -355,33 +367,39 @@ class Generator:
         self.bucket(max(lengths))
         return rows, lengths
 
-    def _run(self, phase: Phase, *arguments: torch.Tensor) -> torch.Tensor:
+    def _run(self, phase: Phase, *arguments: torch.Tensor | None) -> torch.Tensor:
         if self._dry_run:
             raise UsageError("this generator was planned with dry_run: it has no weights on a device to run.")
         # A single element may have any stride, and Dynamo would compile once more for another one.
-        plain = (a.to(self._where).clone(memory_format=torch.contiguous_format) for a in arguments)
+        plain = (
+            None if a is None else a.to(self._where).clone(memory_format=torch.contiguous_format) for a in arguments
+        )
         logits: torch.Tensor = phase.compiled(*plain)
         return logits.cpu()
 
-    def _compiled(self, call: Callable[[], torch.nn.Module], example: tuple[torch.Tensor, ...]) -> Compiled:
+    def _compiled(self, call: Callable[[], torch.nn.Module], example: tuple[torch.Tensor | None, ...]) -> Compiled:
         compiled = functools.partial(
-            compile_model, inputs=example, device=self._device, settings=self._settings, dry_run=self._dry_run
+            compile_model,
+            inputs=example,
+            device=self._device,
+            settings=self._settings,
+            dry_run=self._dry_run,
         )
         if self._few is not None:
             try:
                 self._few.shorten()
-                return compiled(call().eval(), repeat=self._few.repeat)
+                return compiled(call().eval(), repeat=self._few.repeat, residence=self._residence)
             except NotAlike as difference:
                 log.info("Every layer is captured: %s", difference)
                 self._few.restore()
                 self._few = None
-                self._store = self._new_store()
-        return compiled(call().eval())
+                self._new_store()
+        return compiled(call().eval(), residence=self._residence)
 
-    def _decode_call(self, greedy: bool) -> torch.nn.Module:
+    def _decode_call(self, sampling: Sampling | None) -> torch.nn.Module:
         if self.recurrent:
-            return StateDecode(self._computed, self._store, greedy)
-        return Decode(self._computed, self._store, self._layer_shapes, greedy)
+            return StateDecode(self._computed, self._store, sampling)
+        return Decode(self._computed, self._store, self._layer_shapes, sampling)
 
     def _prefill_call(self, whole: bool) -> torch.nn.Module:
         """That of prompts: those of all users (`whole`), or of some."""
@@ -394,11 +412,20 @@ class Generator:
         """Of the layers that are captured."""
         return tuple(layer for layer in self.layers[: self._store.num_layers] if isinstance(layer, LayerShape))
 
-    def _new_store(self) -> Store:
+    def _new_store(self) -> None:
         layers = self.layers if self._few is None else self.layers[: self._few.few]
-        return Store(layers, self.batch, self.max_length, self._where, self.paging)
+        self._store = Store(layers, self.batch, self.max_length, self._where, self.paging)
+        info = find(self._device) if isinstance(self._device, str) else info_of(self._device)
+        self._residence = Residence(self._store.buffers()) if info.target == "ttnn" else None
+        """The cache where a chip keeps it: both calls write to it there, and nothing of it comes back."""
 
     @property
     def _where(self) -> torch.device:
-        parameter: torch.Tensor = next(self.model.parameters())
+        parameter: torch.Tensor = next(self._computed.parameters())
         return parameter.device
+
+
+def _home(device: str | Device) -> torch.device | None:
+    """Where caches must lie that are not to cross at every call: a GPU keeps no state of its own between calls."""
+    info = find(device) if isinstance(device, str) else info_of(device)
+    return torch.device("cuda", 0) if info.is_gpu else None

@@ -61,6 +61,9 @@ class PhaseReport:
     low_ns: int | None = None
     high_ns: int | None = None
     calibrated: float | None = None
+    """All four are None where time is measured, and where Steps are on the host, whose time no plan knows."""
+    chip_alone_ns: int | None = None
+    """Modelled time of the chip's part."""
     measured_ns: tuple[int, ...] = ()
     """Wall-clock times of calls here, in order; on a modelled chip they are the simulation's."""
     fits: bool = True

@@ -7,6 +7,7 @@ from typing import Any
 from proveout import clock
 from proveout.clock.timing import FIRST_TOKEN, PER_TOKEN
 from proveout.devices.registry import find
+from proveout.errors import UsageError
 from proveout.generation.generator import Generator
 from proveout.generation.phase import Phase
 from proveout.generation.speed import SpeedRow
@@ -19,6 +20,12 @@ def modelled_row(generator: Generator, prefill: Phase, length: int, device: str,
     batch, max_length = generator.batch, generator.max_length
     decode = generator.decode_phase
     first, later = _modelled(FIRST_TOKEN, prefill, device), _modelled(PER_TOKEN, decode, device)
+    if later is None:
+        atens = {step.kernel for program in decode.programs for step in program.body if step.on_host}
+        raise UsageError(
+            f"a decode step leaves {', '.join(sorted(atens))} to the host, whose time no plan knows: no time per token "
+            "can be predicted. Run: proveout generate MODEL.py --dry-run, which says what the chip's part takes."
+        )
     spec = find(device).spec
     chips = max(program.chips for program in decode.programs)
     fixed, per_position = (kept / chips for kept in _kept_bytes(generator, settings))
@@ -47,9 +54,10 @@ def _positions(model: Any) -> int:
     return getattr(config, "max_position_embeddings", None) or 1 << 31
 
 
-def _modelled(what: str, phase: Phase, device: str) -> Timing:
+def _modelled(what: str, phase: Phase, device: str) -> Timing | None:
     time_of = phase.predicted
-    assert time_of is not None, "a modelled device has plans"
+    if time_of is None:
+        return None
     return clock.modelled(what, device, time_of.ns, (time_of.low_ns, time_of.high_ns), time_of.calibrated)
 
 

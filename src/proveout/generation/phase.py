@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from proveout.compiler.plan import Plan
 from proveout.engine.compiled import Compiled
+from proveout.engine.host_part import has_host_part
 from proveout.kernels.cost import ProgramTime
 from proveout.program import Program
 from proveout.types import MemoryUse
@@ -37,7 +38,13 @@ class Phase:
 
     @property
     def predicted(self) -> ProgramTime | None:
-        """Modelled time of one call, with its interval: for decode over a full cache. None where time is measured."""
+        """Modelled time of one call, with its interval: for decode over a full cache. None where time is measured, and
+        where the host has a part in the call, whose time no plan knows."""
+        return None if has_host_part(self.compiled) else self.chip_alone
+
+    @property
+    def chip_alone(self) -> ProgramTime | None:
+        """Modelled time of the chip's part of one call: all of it where the host has none."""
         times = [plan.time for plan in self.compiled.plans]
         if not times:
             return None

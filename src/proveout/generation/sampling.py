@@ -8,6 +8,9 @@ import torch
 
 from proveout.errors import UsageError
 
+MOST_CANDIDATES = 64
+"""Tokens that a chip chooses among: what ttnn.topk gives in one go."""
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -32,26 +35,32 @@ class Sampling:
     def greedy(self) -> bool:
         return self.temperature == 0
 
+    @property
+    def on_device(self) -> bool:
+        """Whether a decode Program can do it: to sort a whole vocabulary is not for a chip."""
+        return self.greedy or 0 < self.top_k <= MOST_CANDIDATES
+
     def generator(self) -> torch.Generator:
         return torch.Generator().manual_seed(self.seed)
 
-    def choose(self, logits: torch.Tensor, random: torch.Generator) -> torch.Tensor:
-        """One token for each row of `logits` [rows, vocabulary]."""
+    def uniform(self, rows: int, random: torch.Generator) -> torch.Tensor:
+        """[rows, 1] numbers from 0 to 1: all that is random about a draw, whoever makes it."""
+        return torch.rand(rows, 1, generator=random)
+
+    def choose(self, logits: torch.Tensor, uniform: torch.Tensor | None) -> torch.Tensor:
+        """One token for each row of `logits` [rows, vocabulary]: where its number lies among the probabilities, from
+        the most likely token on. A Program may do this as well as the host."""
         if self.greedy:
             return logits.argmax(-1)
-        return torch.multinomial(self.probabilities(logits), 1, generator=random)[:, 0]
-
-    def probabilities(self, logits: torch.Tensor) -> torch.Tensor:
-        """What is drawn from, [rows, vocabulary]."""
-        scores = logits.float() / self.temperature
-        if 0 < self.top_k < scores.shape[-1]:
-            least = scores.topk(self.top_k, -1).values[:, -1:]
-            scores = scores.masked_fill(scores < least, -torch.inf)
-        if self.top_p < 1:
-            ranked, order = scores.softmax(-1).sort(-1, descending=True)
-            beyond = ranked.cumsum(-1) - ranked >= self.top_p  # those before it have enough already
-            scores = scores.masked_fill(beyond.scatter(-1, order, beyond), -torch.inf)
-        return scores.softmax(-1)
+        assert uniform is not None
+        count = min(self.top_k or logits.shape[-1], logits.shape[-1])
+        scores, tokens = logits.topk(count, -1)
+        shares = (scores.float() / self.temperature).softmax(-1)
+        if self.top_p < 1:  # of no use are those before which there is enough already
+            shares = shares.masked_fill(shares.cumsum(-1) - shares >= self.top_p, 0.0)
+        ends = shares.cumsum(-1)
+        rank = (ends <= uniform * ends[:, -1:]).sum(-1, keepdim=True).clamp(max=count - 1)
+        return tokens.gather(-1, rank)[:, 0]
 
 
 GREEDY = Sampling()

@@ -32,8 +32,8 @@ class SpeedRow:
     prompt_length: int
     max_length: int
     kind: Kind
-    first_token: Timing
-    """The prefill of one user's prompt."""
+    first_token: Timing | None
+    """The prefill of one user's prompt; None where the host has a part in it that nothing timed."""
     per_token: Timing
     """A decode step of all users."""
     weight_bytes: int

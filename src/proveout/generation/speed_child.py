@@ -21,6 +21,7 @@ from proveout.generation.child import decoder_of
 from proveout.generation.generator import Generator
 from proveout.generation.messages import GenerationRequest
 from proveout.generation.modelled import modelled_row
+from proveout.generation.sampling import GREEDY
 from proveout.generation.speed import SpeedAsk, SpeedRow, SpeedTold
 from proveout.types import Timing
 
@@ -59,18 +60,24 @@ def speeds(ask: SpeedAsk) -> SpeedTold:
 def _row(model: Any, ask: SpeedAsk, batch: int, length: int, planned: bool) -> SpeedRow:
     max_length = ask.max_length or -(-(length + ask.new_tokens) // TILE) * TILE
     generator = Generator.compile(
-        model, device=ask.device, settings=ask.settings, max_length=max_length, batch=batch, dry_run=planned
+        model,
+        device=ask.device,
+        settings=ask.settings,
+        max_length=max_length,
+        batch=batch,
+        sampling=GREEDY,
+        dry_run=planned,
     )
     prefill = generator.prefill_phase(length, 1)
     if not planned:
-        first, later = _timed(generator, ask, length)
+        first, later = timed(generator, ask, length)
         return SpeedRow(
             batch, length, max_length, "measured", first, later, generator.weight_bytes, generator.cache_bytes
         )
     return modelled_row(generator, prefill, length, ask.device, ask.settings)
 
 
-def _timed(generator: Generator, ask: SpeedAsk, length: int) -> tuple[Timing, Timing]:
+def timed(generator: Generator, ask: SpeedAsk, length: int) -> tuple[Timing, Timing]:
     """Prefill of one prompt, again and again, then decode steps of all users."""
     random = torch.Generator().manual_seed(ask.settings.seed)
     words = generator.model.config.get_text_config(decoder=True).vocab_size
@@ -81,7 +88,7 @@ def _timed(generator: Generator, ask: SpeedAsk, length: int) -> tuple[Timing, Ti
     tokens, step = torch.zeros(generator.batch, dtype=torch.long), [0]
 
     def decode() -> None:
-        generator.decode(tokens, torch.full((generator.batch,), length + step[0] % ask.new_tokens))
+        generator.next_token(tokens, torch.full((generator.batch,), length + step[0] % ask.new_tokens))
         step[0] += 1
 
     later = measured(PER_TOKEN, ask.device, decode, iterations=max(ask.new_tokens, ask.runs), warmup=1)

@@ -15,7 +15,9 @@ from torch import nn
 from torch.nn import functional as F
 from transformers import MambaForCausalLM
 
+from proveout.generation.cache import is_slot
 from proveout.generation.forwards import Store
+from proveout.generation.sampling import Sampling
 
 
 @dataclass(frozen=True)
@@ -77,21 +79,23 @@ class StatePrefill(nn.Module):
 
 
 class StateDecode(nn.Module):
-    """One token of each user; gives the logits for the next one, or the most likely one itself. Positions are taken and
-    not needed."""
+    """One token of each user; gives the logits for the next one, or with `sampling` that one itself. Positions and
+    pages are taken and not needed."""
 
-    def __init__(self, model: Any, store: Store, greedy: bool = False) -> None:
+    def __init__(self, model: Any, store: Store, sampling: Sampling | None = None) -> None:
         super().__init__()
-        self.model, self.store, self.greedy = model, store, greedy
+        self.model, self.store, self.sampling = model, store, sampling
 
-    def forward(self, token: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, token: torch.Tensor, position: torch.Tensor, table: None = None, uniform: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """token [batch], position [batch] -> [batch, vocabulary], or [batch] tokens."""
         backbone = self.model.backbone
         hidden = backbone.embeddings(token[:, None])
         for block, kept in zip(backbone.layers, self.store.pairs()):
             hidden = block(hidden, *kept)
         logits = _logits(self.model, hidden)
-        return logits.argmax(-1) if self.greedy else logits
+        return logits if self.sampling is None else self.sampling.choose(logits, uniform)
 
 
 def _logits(model: Any, hidden: torch.Tensor) -> torch.Tensor:
@@ -134,8 +138,7 @@ def _keep(held: torch.Tensor, new: torch.Tensor, slots: torch.Tensor | None) -> 
     if slots is None:
         held.copy_(new)
     elif new.shape[0] == 1:
-        users = torch.arange(held.shape[0], device=held.device)
-        held.copy_(torch.where((users == slots)[:, None, None], new, held))
+        held.copy_(torch.where(is_slot(slots, held.shape[0])[:, None, None], new, held))
     else:
         held.index_copy_(0, slots, new)
 

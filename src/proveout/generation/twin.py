@@ -3,7 +3,8 @@
 Mixtures of experts have fixed shapes: every expert sees every token, and the router's weights pick. transformers sorts
 tokens by expert, so that shapes depend on data. Rotary positions are looked up in a table, computed once in float32: a
 position is no more than a number to a chip, and bfloat16 holds none above 256 exactly. Falcon's one key and one value
-head are slices; transformers takes them with lists of indices, which a model without data cannot have.
+head are slices; transformers takes them with lists of indices, which a model without data cannot have. GPT-Neo's
+local layers look at a window before the token's own position; transformers counts it from the end of the cache.
 """
 
 from __future__ import annotations
@@ -14,19 +15,21 @@ import types
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 from transformers.models.falcon.modeling_falcon import FalconAttention
+from transformers.models.gpt_neo.modeling_gpt_neo import GPTNeoSelfAttention
 
 DENSE = "proveout_dense"
 VARYING = frozenset({"dynamic", "longrope"})
 """Kinds of rotary positions whose angles depend on how long the text is."""
 
 
-def twin_of(model: Any, length: int) -> Any:
-    """The same parameters in modules of its own, for texts of at most `length` tokens."""
-    shared = {id(t): t for t in (*model.parameters(), *model.buffers())}
-    twin = copy.deepcopy(model, shared)
+def twin_of(model: Any, length: int, place: torch.device | None = None) -> Any:
+    """The same parameters in modules of its own, for texts of at most `length` tokens; on `place` copies of them, where
+    they lie elsewhere."""
+    twin = copy.deepcopy(model, {id(t): _at(t, place) for t in (*model.parameters(), *model.buffers())})
     if twin._can_set_experts_implementation():
         ALL_EXPERTS_FUNCTIONS.register(DENSE, dense_experts)
         for config in {id(m.config): m.config for m in twin.modules() if hasattr(m, "config")}.values():
@@ -35,9 +38,17 @@ def twin_of(model: Any, length: int) -> Any:
         rotary = getattr(parent, "rotary_emb", None)
         if isinstance(rotary, nn.Module) and has_fixed_angles(rotary):
             parent.rotary_emb = RotaryTable(rotary, length)
-        if isinstance(parent, FalconAttention):
-            parent._split_heads = types.MethodType(falcon_heads, parent)
+        for kind, (name, method) in METHODS.items():
+            if isinstance(parent, kind):
+                setattr(parent, name, types.MethodType(method, parent))
     return twin
+
+
+def _at(tensor: torch.Tensor, place: torch.device | None) -> torch.Tensor:
+    if place is None or tensor.device == place:
+        return tensor
+    moved = tensor.detach().to(place)
+    return nn.Parameter(moved, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else moved
 
 
 def dense_experts(
@@ -78,6 +89,26 @@ def falcon_heads(attention: Any, fused: torch.Tensor) -> tuple[torch.Tensor, tor
     return heads[..., :-2, :], heads[..., -2:-1, :], heads[..., -1:, :]
 
 
+def gpt_neo_attention(
+    attention: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Each [batch, heads, length, size]; a mask that is 0 where a query sees a position from 0 to its own."""
+    window, length = attention.config.window_size, key.shape[-2]
+    if attention.attention_type == "local" and window < length:
+        gone = F.pad(attention_mask[..., window:] == 0, (0, window))  # it also sees what is a window later
+        attention_mask = attention_mask.masked_fill(gone, torch.finfo(attention_mask.dtype).min)
+    scores = query.float() @ key.float().transpose(-1, -2) + attention_mask
+    weights = scores.softmax(-1).to(value.dtype)
+    return weights @ value, weights
+
+
+METHODS: dict[type, tuple[str, Any]] = {
+    FalconAttention: ("_split_heads", falcon_heads),
+    GPTNeoSelfAttention: ("_attn", gpt_neo_attention),
+}
+"""What some modules do otherwise in a twin."""
+
+
 def has_fixed_angles(rotary: nn.Module) -> bool:
     """Whether a rotary embedding of transformers gives each position the same angles at every call."""
     kind = getattr(rotary, "rope_type", None)
@@ -91,7 +122,8 @@ def has_fixed_angles(rotary: nn.Module) -> bool:
 
 
 class RotaryTable(nn.Module):
-    """Cosines and sines of every position, as the embedding that it stands for gives them."""
+    """Cosines and sines of every position, or the complex numbers of both, as the embedding that it stands for gives
+    them."""
 
     def __init__(self, rotary: Any, length: int) -> None:
         super().__init__()
@@ -99,11 +131,15 @@ class RotaryTable(nn.Module):
         buffer = next(rotary.buffers())
         positions = torch.arange(length, device=buffer.device)[None]
         like = torch.empty(0, dtype=torch.float32, device=buffer.device)
+        self.complex = False
         for kind in dict.fromkeys(rotary.config.layer_types) if by_type else ("",):
             tables = rotary(like, positions, *([kind] if by_type else []))
+            if isinstance(tables, torch.Tensor):
+                self.complex, tables = True, (tables.real, tables.imag)
             for name, table in zip(("cos", "sin"), tables):
-                self.register_buffer(f"{name}_{kind}", table[0].detach(), persistent=False)
+                self.register_buffer(f"{name}_{kind}", table[0].detach().clone(), persistent=False)
 
-    def forward(self, x: torch.Tensor, position_ids: torch.Tensor, layer_type: str = "") -> tuple[torch.Tensor, ...]:
+    def forward(self, x: torch.Tensor, position_ids: torch.Tensor, layer_type: str = "") -> Any:
         tables = (getattr(self, f"{name}_{layer_type}") for name in ("cos", "sin"))
-        return tuple(nn.functional.embedding(position_ids, table).to(x.dtype) for table in tables)
+        cos, sin = (F.embedding(position_ids, table) for table in tables)
+        return torch.complex(cos, sin) if self.complex else (cos.to(x.dtype), sin.to(x.dtype))

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from proveout.chip.device_op import MATRIX, DeviceOp, Work
-from proveout.kernels import cuts
+from proveout.kernels import cuts, decode_buffers
 from proveout.kernels.faithful import norms
 from proveout.kernels.faithful.settings import plain
 from proveout.kernels.row import FLOAT, Call, Faithful, Kernel, Specs, one_op
@@ -150,7 +150,7 @@ KERNELS = [
         rotary,
         rotary_work,
         "other",
-        one_op("other", "RotaryEmbeddingHf"),
+        one_op("other", "RotaryEmbeddingHf", buffers=decode_buffers.rotary),
         FLOAT,
         refuse=rotary_refuses,
     ),

@@ -260,7 +260,7 @@ def _conv(op: DeviceOp, chip: DeviceSpec) -> Held:
     bias = round(tile_bytes(op.param("bias"))) if op.param("bias") else 0
 
     def held(window: Window) -> Held:
-        shards = conv_shards(window, op.param("weights"), chip)
+        shards = conv_shards(window, op.param("weights"), chip, op.param("shards"))
         circular = 2 * shards.out_rows * shards.depth * HALF + shards.weight_bytes + shards.out_columns * bias + 64
         return Held(circular, shards.haloed_bytes + shards.out_rows * shards.out_columns * _tile(op.out))
 
@@ -290,7 +290,10 @@ def _halo(op: DeviceOp, chip: DeviceSpec) -> Held:
     """The input as shards, and with what they borrow from each other."""
 
     def held(window: Window) -> Held:
-        shards = pool_shards(window, chip) if window.pools else conv_shards(window, op.param("weights"), chip)
+        if window.pools:
+            shards = pool_shards(window, chip)
+        else:
+            shards = conv_shards(window, op.param("weights"), chip, op.param("shards"))
         return Held(2 * shards.stick_bytes, shards.input_bytes + shards.haloed_bytes)
 
     return _in_slices(op, chip, held)

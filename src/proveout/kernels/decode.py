@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from proveout.chip.device_op import MATRIX, DeviceOp, Work
+from proveout.kernels import decode_buffers
 from proveout.kernels.row import FLOAT, Call, Kernel, Specs, one_op
 from proveout.reasons import Kind, Reason
 from proveout.types import DRAM, L1, TILE, Memory, TensorSpec
@@ -186,8 +187,21 @@ def seen_of(specs: Specs) -> int:
 def attend_ops(call: Call) -> list[DeviceOp]:
     """Only the filled part of the cache is read."""
     q, k, v = (call.specs[f"input_tensor_{x}"] for x in "qkv")
-    params = (("seen", seen_of(call.specs)),)
-    return [DeviceOp("decode attention", (q, k, v), call.outputs, call.work, call.fidelity, params=params)]
+    return [attention_op((q, k, v), call, call.specs)]
+
+
+def attention_op(parts: tuple[TensorSpec, ...], call: Call, specs: Specs, pages: int = 0) -> DeviceOp:
+    window = bool(specs.get("sliding_window_size"))
+    params = (("seen", seen_of(specs)), ("pages", pages), ("window", window))
+    return DeviceOp(
+        "decode attention",
+        parts,
+        call.outputs,
+        call.work,
+        call.fidelity,
+        params=params,
+        buffers=decode_buffers.attention,
+    )
 
 
 def rotary_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
@@ -224,7 +238,7 @@ KERNELS = [
         "ttnn.experimental.paged_update_cache",
         update_cache,
         kind="index",
-        device_ops=one_op("update cache"),
+        device_ops=one_op("update cache", buffers=decode_buffers.update_cache),
         layout=None,
         out_layout="tile",
         out_memory=DRAM,

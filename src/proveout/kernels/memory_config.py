@@ -16,13 +16,13 @@ PLAIN: dict[str, Memory] = {
     "ttnn.L1_BLOCK_SHARDED_MEMORY_CONFIG": Memory("l1", "block"),
 }
 """The configs that have names of their own; those without a shard leave its shape to the kernel."""
-_LAYOUTS: dict[Sharding, Name] = {
+LAYOUTS: dict[Sharding, Name] = {
     "interleaved": Name("ttnn.TensorMemoryLayout.INTERLEAVED"),
     "height": Name("ttnn.TensorMemoryLayout.HEIGHT_SHARDED"),
     "width": Name("ttnn.TensorMemoryLayout.WIDTH_SHARDED"),
     "block": Name("ttnn.TensorMemoryLayout.BLOCK_SHARDED"),
 }
-_SHARDINGS = {name: sharding for sharding, name in _LAYOUTS.items()}
+_SHARDINGS = {name: sharding for sharding, name in LAYOUTS.items()}
 _BUFFERS = {DRAM.buffer: Name("ttnn.BufferType.DRAM"), L1.buffer: Name("ttnn.BufferType.L1")}
 
 
@@ -53,7 +53,7 @@ def memory_arg(memory: Memory) -> Name | Construct:
     for text, plain in PLAIN.items():
         if plain == memory:
             return Name(text)
-    parts: list[Arg] = [_LAYOUTS[memory.sharding], _BUFFERS[memory.buffer]]
+    parts: list[Arg] = [LAYOUTS[memory.sharding], _BUFFERS[memory.buffer]]
     if memory.shard is not None:
         columns, rows = memory.shard.grid
         box = Construct.of("ttnn.CoreRange", core(0, 0), core(columns - 1, rows - 1))

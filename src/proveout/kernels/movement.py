@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from proveout.chip.device_op import DeviceOp
-from proveout.kernels import circular, cuts
+from proveout.kernels import circular, cuts, decode_buffers
 from proveout.kernels.device_ops import tilize_ops
 from proveout.kernels.row import FLOAT, Call, DeviceOps, Kernel, Specs, on_host, one_op
 from proveout.reasons import Kind, Reason, pad_head
@@ -198,7 +198,7 @@ def _create_heads(transposes: str) -> DeviceOps:
     )
 
 
-split, join = _create_heads("transpose_key"), one_op("other", "NLPConcatHeads")
+split, join = _create_heads("transpose_key"), one_op("other", "NLPConcatHeads", buffers=decode_buffers.join_heads)
 repeated = one_op("copy", "Repeat")
 
 KERNELS = [

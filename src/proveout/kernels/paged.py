@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from proveout.chip.device_op import DeviceOp, Work
-from proveout.kernels import decode
+from proveout.kernels import decode, decode_buffers
 from proveout.kernels.row import Call, Kernel, Specs, one_op
 from proveout.reasons import Kind, Reason
 from proveout.types import DRAM, TILE, TensorSpec
@@ -90,8 +90,7 @@ def attend_ops(call: Call) -> list[DeviceOp]:
     """The pages of a user are read as a cache of its own would be."""
     specs = _joined_specs(call.specs)
     q, k, v = (specs[f"input_tensor_{x}"] for x in "qkv")
-    params = (("seen", decode.seen_of(specs)),)
-    return [DeviceOp("decode attention", (q, k, v), call.outputs, call.work, call.fidelity, params=params)]
+    return [decode.attention_op((q, k, v), call, specs, specs["page_table_tensor"].shape[1])]
 
 
 def _joined_specs(specs: Specs) -> dict[str, Any]:
@@ -109,7 +108,7 @@ KERNELS = [
         f"ttnn.experimental.{FILL}",
         fill,
         kind="index",
-        device_ops=one_op("fill cache"),
+        device_ops=one_op("fill cache", buffers=decode_buffers.fill_cache),
         layout=None,
         out_layout="tile",
         out_memory=DRAM,

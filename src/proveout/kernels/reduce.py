@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from proveout.chip.device_op import REDUCE, DeviceOp, Work
-from proveout.kernels import circular, cuts
+from proveout.kernels import circular, cuts, decode_buffers
 from proveout.kernels.device_ops import typecast_op
 from proveout.kernels.faithful.reductions import extreme, summing
 from proveout.kernels.faithful.settings import plain
@@ -162,7 +162,15 @@ KERNELS = [
         out_layout="row_major",
         cut=cuts.reduction,
     ),
-    Kernel("ttnn.topk", topk, scan_work, "sort", one_op("reduce", "TopK"), BFLOAT16, cut=along_dim),
+    Kernel(
+        "ttnn.topk",
+        topk,
+        scan_work,
+        "sort",
+        one_op("reduce", "TopK", buffers=decode_buffers.top_k),
+        BFLOAT16,
+        cut=along_dim,
+    ),
     Kernel("ttnn.sort", sort, scan_work, "sort", one_op("reduce", "Sort"), BFLOAT16, cut=along_dim),
     Kernel("ttnn.prod", prod, reduce_work, "reduction", prod_ops, FLOAT, cut=cuts.reduction),
     Kernel("ttnn.cumprod", cumprod, scan_work, "scan", one_op("scan"), FLOAT, cut=along_dim),

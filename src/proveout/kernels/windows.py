@@ -96,13 +96,16 @@ class Shards:
 
 
 @functools.lru_cache(maxsize=4096)
-def conv_shards(window: Window, weights: str, chip: DeviceSpec) -> Shards:
-    """Rows over all cores, or rows and channels over rows and columns of them: what takes less L1, and blocks only
-    where they slice the channels. ttnn also weighs channels alone; no call we know of came out that way."""
+def conv_shards(window: Window, weights: str, chip: DeviceSpec, sharding: Sharding | None = None) -> Shards:
+    """As a call asks; otherwise rows over all cores, or rows and channels over rows and columns of them: what takes
+    less L1, and blocks only where they slice the channels. ttnn also weighs channels alone; no call we know of came out
+    that way."""
     columns, rows = chip.grid
     tile = round(tile_bytes(weights))
     height = _conv(window, "height", chip.cores, 1, tile)
     block = _conv(window, "block", rows, columns, tile)
+    if sharding in ("height", "block"):
+        return block if sharding == "block" else height
     return block if block.total < height.total and block.cores >= columns else height
 
 
@@ -132,7 +135,13 @@ def _conv(window: Window, kind: str, down: int, across: int, weight_tile: int) -
 
 def out_shards(window: Window, kind: Sharding, chip: DeviceSpec, cores: tuple[int, int] | None = None) -> ShardSpec:
     """The shards that a convolution leaves its result in: whole tiles, over these columns and rows of cores."""
-    tall, wide = max(1, -(-window.out_pixels // TILE)), -(-window.out_channels // TILE)
+    return shards_of(window.out_pixels, window.out_channels, kind, chip, cores)
+
+
+def shards_of(
+    pixels: int, channels: int, kind: Sharding, chip: DeviceSpec, cores: tuple[int, int] | None = None
+) -> ShardSpec:
+    tall, wide = max(1, -(-pixels // TILE)), -(-channels // TILE)
     across, down = cut_over(kind, tall, wide, cores or chip.grid)
     shape = (-(-tall // down) * TILE, -(-wide // across) * TILE)
     if kind == "block":

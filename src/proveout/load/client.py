@@ -31,6 +31,8 @@ GIVE_UP = 20
 RECEIVE = 1 << 18
 LEAD_NS = 20_000_000
 """Between the start of the run's clock and the first request."""
+EARLY_S = 0.0003
+"""How long before a request is due the client stops sleeping: waking up may take as long."""
 LOOK_S = 0.25
 """How often progress is told."""
 
@@ -61,6 +63,10 @@ class Client:
         """By the number of their request."""
         self._exchanges: list[Exchange] = []
         self._requests: Sequence[bytes] = ()
+        self._due = 0
+        """How many requests were due so far."""
+        self._timeouts: deque[int] = deque()
+        """Requests that were sent, the earliest first."""
         self._refused, self._answered, self._failed = 0, 0, 0
         self._stop = ""
 
@@ -91,14 +97,10 @@ class Client:
 
     def _loop(self, progress: Progress) -> int:
         """Until all is sent and answered; gives how many requests were due."""
-        exchanges, timeouts, due = self._exchanges, deque[int](), 0
-        shown = clock()
-        while (due < len(exchanges) or self._busy) and not self._stop:
+        timeouts, shown = self._timeouts, clock()
+        while (self._due < len(self._exchanges) or self._busy) and not self._stop:
             now = clock()
-            while due < len(exchanges) and exchanges[due].intended_ns <= now and len(self._busy) < self._most_open:
-                self._send(due)
-                timeouts.append(due)
-                due += 1
+            self._send_due(now)
             while timeouts and (timeouts[0] not in self._busy or self._expired(timeouts[0], now)):
                 timeouts.popleft()
             if self._refused >= GIVE_UP and not self._busy:
@@ -106,16 +108,27 @@ class Client:
             if now - shown > LOOK_S * 1e9:
                 progress(self._answered, len(self._busy), self._failed)
                 shown = now
-            self._receive(self._wait_s(due, timeouts))
-        return due
+            self._receive(self._wait_s())
+        return self._due
 
-    def _wait_s(self, due: int, timeouts: deque[int]) -> float:
+    def _send_due(self, now_ns: int) -> None:
+        exchanges = self._exchanges
+        while (
+            self._due < len(exchanges)
+            and exchanges[self._due].intended_ns <= now_ns
+            and len(self._busy) < self._most_open
+        ):
+            self._send(self._due)
+            self._timeouts.append(self._due)
+            self._due += 1
+
+    def _wait_s(self) -> float:
         """How long there is nothing to do but to receive."""
         now, nearest = clock(), LOOK_S
-        if due < len(self._exchanges) and len(self._busy) < self._most_open:
-            nearest = min(nearest, (self._exchanges[due].intended_ns - now) / 1e9)
-        if timeouts:
-            nearest = min(nearest, (self._deadline_ns(timeouts[0]) - now) / 1e9)
+        if self._due < len(self._exchanges) and len(self._busy) < self._most_open:
+            nearest = min(nearest, (self._exchanges[self._due].intended_ns - now) / 1e9 - EARLY_S)
+        if self._timeouts:
+            nearest = min(nearest, (self._deadline_ns(self._timeouts[0]) - now) / 1e9)
         return max(nearest, 0.0)
 
     def _deadline_ns(self, index: int) -> int:
@@ -174,17 +187,21 @@ class Client:
         self._selector.modify(connection.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, connection)
 
     def _receive(self, wait_s: float) -> None:
-        """All that came within the wait. A selector's own timeout is in ms; `select` on it waits for microseconds."""
+        """All that came within the wait. A selector's own timeout is in ms; `select` on it waits for microseconds.
+        Where much came at once, requests that become due are sent in between: they do not wait until all is read."""
         if wait_s > 0 and not select.select([self._selector.fileno()], [], [], wait_s)[0]:  # type: ignore[attr-defined]
             return
         for key, events in self._selector.select(0):
             connection: _Connection | None = key.data
             if connection is None:
                 self._stop = "interrupted"
+            elif connection.socket.fileno() < 0:  # dropped meanwhile
+                continue
             elif events & selectors.EVENT_WRITE and connection.out is not None:
                 self._write(connection)
             elif events & selectors.EVENT_READ:
                 self._read(connection)
+            self._send_due(clock())
 
     def _read(self, connection: _Connection) -> None:
         try:

@@ -35,7 +35,7 @@ from proveout.measure.messages import LONGEST, checked
 from proveout.measure.models import is_gpu
 from proveout.measure.outcome import Outcome, OutputCheck, WorkerRun
 from proveout.measure.resources import INTERVAL_S, Resources
-from proveout.measure.runs import Go, last_lines, worker_runs, write_json
+from proveout.measure.runs import Go, last_lines, raised_line, worker_runs, write_json
 from proveout.measure.task import Task, log_path, output_path, progress_of, stamps_path
 from proveout.measure.worker import STACK_SIGNAL
 
@@ -283,7 +283,7 @@ class _Controller:
             self.say(2, f"Benchmarker {worker.index} finished.")
         elif kind == "failed":
             worker.traceback = event["traceback"]
-            worker.reason = _last_line(worker.traceback)
+            worker.reason = raised_line(worker.traceback) or "it could not be loaded"
 
     def _gone(self, worker: _Worker) -> None:
         """Its pipe is closed: it has ended, or is about to."""
@@ -404,7 +404,3 @@ def _tell(worker: _Worker, words: str) -> None:
     with suppress(OSError, ValueError):
         worker.process.stdin.write(words.encode() + b"\n")
         worker.process.stdin.flush()
-
-
-def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or ["it could not be loaded"])[-1]

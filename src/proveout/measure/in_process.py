@@ -22,7 +22,7 @@ from proveout.measure.interrupts import Interrupts
 from proveout.measure.models import is_gpu
 from proveout.measure.outcome import Outcome
 from proveout.measure.resources import INTERVAL_S, Resources, Series
-from proveout.measure.runs import Go, worker_runs, write_json
+from proveout.measure.runs import Go, raised_line, worker_runs, write_json
 from proveout.measure.task import Task
 
 
@@ -85,7 +85,7 @@ def run(
                 errors=said.errors if said else 0,
                 missing_items=after.missing_items[run.worker] if after else 0,
                 pid=os.getpid(),
-                reason=said.reason if said else (trace.strip().splitlines() or [late])[-1],
+                reason=said.reason if said else raised_line(trace) or late,
                 log=said.traceback if said else trace,
             )
         )

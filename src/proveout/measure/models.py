@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -20,6 +21,8 @@ from proveout.measure import files
 
 SAVED = "compiled.json"
 """What a folder holds that `Compiled.save` left."""
+FILES = (".pt", ".pth", ".ts", ".json", ".onnx", ".keras", ".h5")
+"""How the names of saved models and of indices end; what has none of these may be an import string."""
 PIPELINE = "pipeline.json"
 """What a folder holds whose stages are each a saved Compiled (`measure.pipeline`)."""
 
@@ -104,6 +107,8 @@ def imported(text: str) -> Any:
         for part in name.split("."):
             value = getattr(value, part)
     except (ImportError, AttributeError) as error:
+        if not colon and (os.sep in text or Path(text).suffix in FILES):
+            raise UsageError(f"model {text!r}: there is no such file.") from error
         raise UsageError(f"model {text!r} cannot be imported: {error}.") from error
     return value
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -115,6 +116,13 @@ def worker_runs(folder: Path, columns: Sequence[str], callers: Sequence[int]) ->
             else:
                 runs.append(WorkerRun(worker=worker, model=model, **vars(read_calls(path, columns))))
     return runs
+
+
+def raised_line(trace: str) -> str:
+    """The line of a traceback that says what was raised: the last, unless a message of several lines follows it."""
+    lines = trace.strip().splitlines() or [""]
+    named = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Interrupt|Exit)(:|$)", line)]
+    return named[-1] if named else lines[-1]
 
 
 def last_lines(path: Path) -> str:

@@ -215,8 +215,10 @@ class _Sweep:
         self.num_jobs += len(selection.targets) * (len(workloads) or 1)
         left = len(self.scripts) + sum(one is not None for _, _, one, _ in self.running.values())
         self.listener.expect(self.num_jobs, left)
-        arguments = selection.how.arguments(script[0])
-        none = Workload(script[0].stem, discovery.script, "", labels=discovery.labels, script_args=arguments)
+        arguments, weights = selection.how.arguments(script[0]), selection.how.weights
+        none = Workload(
+            script[0].stem, discovery.script, "", labels=discovery.labels, script_args=arguments, weights=weights
+        )
         for device, settings in selection.targets:
             failure = _job(selection, none, device, settings)
             if workloads:

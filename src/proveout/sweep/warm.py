@@ -128,6 +128,7 @@ class _Link:
 
     def ask(self, call: dict[str, Any]) -> ChildExit | None:
         """Make one call and wait for its outcome; None when the server is lost."""
+        os.makedirs(self.folder.name, exist_ok=True)  # a script may have removed it: no other one suffers
         with tempfile.TemporaryDirectory(dir=self.folder.name, ignore_cleanup_errors=True) as folder:
             source, log = Path(folder, "stdin"), Path(folder, "log")
             source.write_text(call["stdin"])

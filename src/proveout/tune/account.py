@@ -14,6 +14,8 @@ from proveout.tune.space import Assignment, Decision, Times
 from proveout.tune.structures import LEAST_GAIN, Structure
 from proveout.types import Settings
 
+NOT_MEASURED = "not measured: out of time"
+
 
 @dataclass
 class Found:
@@ -33,16 +35,6 @@ class Found:
     @property
     def error(self) -> float:
         return max(0.0, 1 - min(self.pccs) ** 2) if min(self.pccs) > 0 else 1.0
-
-
-def slack(times: Times, errors: Mapping[tuple[int, int], Errors]) -> int:
-    """What values that were not measured could save at most, one by one."""
-    now, slack = times.ns({}), 0
-    assert now is not None
-    for d, decision in enumerate(times.decisions):
-        left = [times.ns({d: v}) for v in range(1, len(decision.values)) if (d, v) not in errors]
-        slack += max([0, *(now - ns for ns in left if ns is not None)])
-    return slack
 
 
 def weighed(
@@ -115,7 +107,7 @@ def rejected(
         if saves < LEAST_GAIN * (now or 1):
             yield Rejected(change, saves, None, "gain too small")
         elif known is None:
-            yield Rejected(change, saves, None, "not measured: out of time")
+            yield Rejected(change, saves, None, NOT_MEASURED)
         else:
             held = errors.get((d, best.assignment.get(d, 0)), (0.0,) * len(base))
             worst = max((t - h + k for t, h, k in zip(total, held, known)), default=0.0)
@@ -124,4 +116,4 @@ def rejected(
 
 
 def _pcc(errors: Errors) -> float:
-    return math.sqrt(max(0.0, 1 - max(0.0, *errors)))
+    return math.sqrt(max(0.0, 1 - max((0.0, *errors))))

@@ -6,13 +6,15 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
+from proveout.compiler.program_passes.decide import computing_choices
 from proveout.errors import ProveoutError
 from proveout.tune.certificate import Certificate
 from proveout.tune.errors import Graph
 from proveout.tune.model import Model
 from proveout.tune.solve import Problem, solve
-from proveout.tune.space import Decision, Times, decisions_of, settings_with
+from proveout.tune.space import EXACT_EITHER_WAY, Decision, Times, decisions_of, settings_with
 from proveout.tune.structures import ways_of
+from proveout.types import Settings
 
 SAME_PCC = 1e-6
 SAME_ERROR = 0.02
@@ -24,10 +26,11 @@ LOOKED_AT = 3
 
 def check(certificate: Certificate, model: Model, seed: int = 0) -> tuple[str, ...]:
     """What does not hold of a certificate, each as a sentence; nothing where all of it does."""
-    return tuple(_wrong(certificate, model, seed))
+    return tuple(faults(certificate, model, seed))
 
 
-def _wrong(c: Certificate, model: Model, seed: int) -> Iterator[str]:
+def faults(c: Certificate, model: Model, seed: int = 0) -> Iterator[str]:
+    """Likewise, one by one, what is found quickly first."""
     if c.sealed().seal != c.seal:
         yield "the certificate was changed after it was written: its seal does not fit what it says"
     if model.seal() != c.data:
@@ -45,8 +48,8 @@ def _wrong(c: Certificate, model: Model, seed: int) -> Iterator[str]:
         yield f"a call takes {ns} ns, not {c.verified_ns}"
     if tuple(g.program.fingerprint for g in graphs) != c.programs:
         yield "the settings give other Programs than those that were verified"
-    yield from _pccs(c, model)
     yield from _decisions(c, model)
+    yield from _pccs(c, model)
     yield from _errors(c, model, seed)
 
 
@@ -90,34 +93,34 @@ def _decisions(c: Certificate, model: Model) -> Iterator[str]:
         yield "errors are told of another number of outputs"
         return
     bound = None
-    for settings, graphs in ways_of(model, c.start, cure=c.goal == "cure"):
-        known = {op for d in decisions_of(graphs, model.chip, settings) for op in d.ops}
-        if not {op for d in decisions for op in d.ops} <= known:
-            yield "a decision is about an op that the model does not have"
-            return
+    ways = ways_of(model, c.start, cure=c.goal == "cure")
+    known = {op for settings, graphs in ways for d in decisions_of(graphs, model.chip, settings) for op in d.ops}
+    if not {op for d in decisions for op in d.ops} <= known:
+        yield "a decision is about an op that the model does not have"
+        return
+    for settings, graphs in ways:
         times = Times.of(graphs, decisions, model.chip, settings)
         refuted, unfit = ([_assignment(v) for v in vectors] for vectors in (c.refuted, c.unfit))
         problem = Problem(
             decisions, times.tables, errors, c.start_error, c.budget_error, c.start.queues, refuted, unfit
         )
         if c.goal == "faster":
-            quicker = solve(problem, at_most_ns=c.bound_ns - 1)
+            quicker = solve(problem.relaxed(), at_most_ns=c.bound_ns - 1)
             if quicker.status in ("optimal", "feasible"):
                 bound = min(bound or quicker.ns, quicker.ns)
         elif c.fewest_changes > 1:
             fewer = solve(problem, goal="fewest", at_most=c.fewest_changes - 1)
             if fewer.status in ("optimal", "feasible") and not c.smaller_refuted:
                 yield f"{len(fewer.assignment)} changes are enough as errors add up, not {c.fewest_changes}"
-    yield from _refuted(c, model, decisions)
+    yield from _refuted(c, model, decisions, [settings for settings, _ in ways])
     if bound is not None:
         yield f"a combination within the budget takes {bound} ns, less than the bound of {c.bound_ns} ns"
     if c.bound_ns > c.verified_ns:
         yield "the bound is above what was found"
 
 
-def _refuted(c: Certificate, model: Model, decisions: list[Decision]) -> Iterator[str]:
+def _refuted(c: Certificate, model: Model, decisions: list[Decision], ways: list[Settings]) -> Iterator[str]:
     """That what was ruled out by running it fails in every placement that it could be tried in."""
-    ways = [settings for settings, _ in ways_of(model, c.start, cure=c.goal == "cure")]
     if any(len(v) != len(decisions) for v in (*c.refuted, *c.unfit)):
         yield "a combination that was ruled out is not one of these decisions"
         return
@@ -137,12 +140,12 @@ def _assignment(vector: tuple[int, ...]) -> dict[int, int]:
 
 def _errors(c: Certificate, model: Model, seed: int) -> Iterator[str]:
     """Some of the errors that the search relied on, measured again."""
-    known = [(w, v) for w in c.decisions if w.about not in ("memory", "config") for v in range(len(w.values))]
+    known = [(w, v) for w in c.decisions if w.about not in EXACT_EITHER_WAY for v in range(len(w.values))]
     known = [(w, v) for w, v in known if v and w.errors[v] is not None]
     if not known:
         return
     settings = next(iter(ways_of(model, c.start, cure=c.goal == "cure")))[0]
-    run = replace(settings, numerics=c.numerics, per_op=())
+    run = replace(computing_choices(settings), numerics=c.numerics)
     graphs = [Graph(loaded, inputs, model.chip, run, c.numerics) for loaded, inputs in model.loaded(run)]
     for weighed, v in random.Random(seed).sample(known, min(LOOKED_AT, len(known))):
         one = Decision(weighed.op, weighed.about, weighed.ops, weighed.values)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -174,18 +175,27 @@ class Measurements:
     def __init__(self, path: Path | None, seal: str) -> None:
         self.path, self.seal = path, seal
         self.values: dict[str, list[float]] = {}
+        self.seconds: dict[str, float] = {}
         if path is not None and path.is_file():
             try:
                 document = read_json(path)
                 if document.get("seal") == seal:
                     self.values = {str(k): [float(x) for x in v] for k, v in document["values"].items()}
+                    self.seconds = {str(k): float(s) for k, s in document.get("seconds", {}).items()}
             except (OSError, ValueError, TypeError, AttributeError, KeyError):
-                self.values = {}
+                self.values, self.seconds = {}, {}
 
     def get(self, key: object, measure: Callable[[], Errors]) -> Errors:
         name = digest(key)
         if name not in self.values:
+            began = time.monotonic()
             self.values[name] = list(measure())
+            self.seconds[name] = round(time.monotonic() - began, 3)
             if self.path is not None:
-                write_whole(self.path, json.dumps({"seal": self.seal, "values": self.values}, sort_keys=True))
+                document = {"seal": self.seal, "values": self.values, "seconds": self.seconds}
+                write_whole(self.path, json.dumps(document, sort_keys=True))
         return tuple(self.values[name])
+
+    def seconds_of(self, key: object) -> float:
+        """How long it took, in this run or in the one that kept it."""
+        return self.seconds.get(digest(key), 0.0)

@@ -17,7 +17,7 @@ LEAST_GAIN = 0.002
 FIDELITIES: tuple[Fidelity, ...] = ("LoFi", "HiFi2", "HiFi3")
 MOST_GROUPS = 8
 """Parts of the model that formats are tried on one by one; each try is a compilation."""
-Verdict = Literal["kept", "gain too small", "too far off", "does not compile"]
+Verdict = Literal["kept", "gain too small", "too far off", "does not compile", "out of time"]
 
 
 class Costs(Protocol):
@@ -31,6 +31,9 @@ class Costs(Protocol):
 
     def weights(self) -> Mapping[str, int]:
         """Modules whose weights products or convolutions read, and how many numbers those are."""
+
+    def in_time(self) -> bool:
+        """Whether there is time for another change; what was kept so far stays."""
 
 
 @dataclass(frozen=True)
@@ -99,9 +102,8 @@ def search(start: Settings, costs: Costs, least: float) -> Tuned:
     if packed == "too far off":
         for pattern in _groups(costs.weights()):
             walk.attempt(f"weights of {pattern} in bfloat8_b", overrides=_with(walk.settings, pattern, "bfloat8_b"))
-    for pattern in (
-        _groups(costs.weights()) if packed != "gain too small" else ()
-    ):  # half as many bytes again save less still
+    # Where whole bytes save too little, half as many save less still.
+    for pattern in _groups(costs.weights()) if packed not in ("gain too small", "out of time") else ():
         walk.attempt(f"weights of {pattern} in bfloat4_b", overrides=_with(walk.settings, pattern, "bfloat4_b"))
     return Tuned(start, *first, walk.settings, walk.ns, walk.pcc, tuple(walk.trials))
 
@@ -116,6 +118,9 @@ class _Walk:
 
     def attempt(self, change: str, **changed: object) -> Verdict:
         chosen = replace(self.settings, **changed)  # type: ignore[arg-type]
+        if not self.costs.in_time():
+            self.trials.append(Trial(change, "out of time", None, 0, None, chosen))
+            return "out of time"
         ns = self.costs.ns(chosen)
         pcc: float | None = None
         verdict: Verdict

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from proveout.coding import digest
+from proveout.compiler.program_passes.decide import computing_choices
 from proveout.errors import ProveoutError, UsageError
+from proveout.settings import Decided
 from proveout.tune import account, greedy
 from proveout.tune.account import Found
-from proveout.tune.certificate import Certificate, Goal
+from proveout.tune.certificate import Certificate, Goal, Rejected
 from proveout.tune.errors import Errors, Graph, Measurements, Numerics, multiplications
 from proveout.tune.model import Model
-from proveout.tune.solve import Problem, Solved, solve
-from proveout.tune.space import Assignment, Decision, Times, decisions_of, settings_with
+from proveout.tune.rounds import Outcome, Rounds
+from proveout.tune.solve import Problem
+from proveout.tune.space import EXACT_EITHER_WAY, Assignment, Times, decisions_of, settings_with
 from proveout.tune.structures import Structure, ways_of, worthwhile
+from proveout.tune.verify import Costs, Verifier, Watch
 from proveout.types import Settings
 
 FAITHFUL_FLOPS = 5e10
@@ -25,14 +28,14 @@ FAITHFUL_FLOPS = 5e10
 QUICK_FLOPS = 1e9
 """Above this the greedy search computes in bfloat16, and what it finds is verified by the chip's rules."""
 HELD_OUT = 2
-ROUNDS = 8
-"""Combinations that are verified, at most."""
-SMALLER = 6
-"""Of a cure: how many with fewer changes are run although their errors add up to too much."""
-HALF = 0.5
-"""Of the error budget, after a combination kept the PCC and changed too many rows' largest elements."""
-WORTH = 1.05
-"""By how much the errors' sum must be off for another round with it put right."""
+GREEDY_SHARE = 1 / 3
+"""Of the time, at most: the rest is for the errors of single decisions and for the solver."""
+LAST = 3
+"""Combinations that there is to be time to verify when measuring ends."""
+WIDE_SUMS: tuple[str, Decided, str] = ("*:*", "accumulate", "float32")
+"""Of every op: where a search begins whose own start does not keep the budget."""
+Known = Mapping[tuple[int, int], Errors]
+"""What each value of each decision adds to the error of each output, as far as it was measured."""
 
 
 @dataclass(frozen=True)
@@ -49,22 +52,25 @@ class Options:
     kept: Path | None = None
     """A file for measurements: what is there is not measured again."""
     note: Callable[[str], None] = lambda text: None
+    better: Callable[[Certificate], None] = lambda certificate: None
+    """Is handed the certificate of whatever was verified, each quicker than the one before: a search that is ended from
+    outside leaves the last of them."""
 
 
 def tune(model: Model, options: Options, *, name: str = "", script: str = "") -> Certificate:
     """The quickest settings within the budget, or the smallest change that brings a failing model back into it."""
-    return _Search(model, options).run(name, script)
+    return _Search(model, options, name, script).run()
 
 
 class _Search:
-    def __init__(self, model: Model, options: Options) -> None:
+    def __init__(self, model: Model, options: Options, name: str, script: str) -> None:
         self.model, self.options, self.start = model, options, model.start
-        self.until = time.monotonic() + 60 * options.minutes
+        self.name, self.script = name, script
+        self.watch = Watch.of(options.minutes)
         self.notes: list[str] = []
-        self.refuted: list[Assignment] = []
-        self.unfit: list[Assignment] = []
         self.left_out_ns = 0
         """What values that were not weighed could save at most, one by one."""
+        self.small: list[Rejected] = []
         flops = sum(multiplications(g.program) for g in model.compiled(self.start).graphs)
         self.numerics: Numerics = "faithful" if flops <= FAITHFUL_FLOPS else "fast"
         if self.numerics == "fast":
@@ -73,69 +79,83 @@ class _Search:
                 "block floats alone, and math fidelity is not decided"
             )
         self.quick = flops <= QUICK_FLOPS
-        self.held_out = HELD_OUT if self.quick else 1
         self.measured = Measurements(options.kept, digest([model.seal(), self.numerics]))
+        self.verifier = Verifier(
+            model, self.numerics, HELD_OUT if self.quick else 1, self.start.pcc, options.top1, self.measured, self.watch
+        )
+        self.by_steps: Found | None = None
+        self.steps: tuple[greedy.Trial, ...] = ()
+        self.errors: Known = {}
+        self.base: Errors = ()
 
-    def run(self, name: str, script: str) -> Certificate:
-        start_ns = self.model.ns(self.start)
-        if start_ns is None:
-            raise UsageError("the model does not compile or fit under the settings that the search starts from.")
-        start = Found(self.start, start_ns, *self._closeness(self.start), "start", predicted_ns=start_ns)
+    def run(self) -> Certificate:
         cure = self.options.goal == "cure"
-        if cure and self._good(start):
-            raise UsageError(
-                f"there is nothing to cure: the lowest PCC is {min(start.pccs):.6f} and {self.start.pcc} is asked. "
-                "Leave --cure out to make the model faster, or ask for more with --pcc."
-            )
-        by_steps, steps = self._greedy() if self.options.greedy and not cure else (None, ())
-        structures = self._structures(cure)
+        self.first = self._begun(cure)
+        self.structures = self._structures(cure)
+        self.decisions = self.structures[0].times.decisions if self.options.solver else ()
+        best = self.first if self.verifier.good(self.first) else None
+        if self.options.greedy and not cure:
+            self.by_steps, self.steps = self._greedy()
+            best = min((f for f in (best, self.by_steps) if f is not None), key=lambda f: f.ns, default=None)
+        budget = 1 - self.start.pcc**2
+        if best is not None:
+            self._better(Outcome(best, budget))
         if not self.options.solver:
             self.notes.append(
                 "OR-Tools is not installed: the greedy search alone decided (pip install 'proveout[tune]')"
             )
-        decisions = structures[0].times.decisions if self.options.solver else ()
-        graphs = self._loaded(structures[0].settings)
-        base = self._whole(graphs)
-        errors = self._errors(graphs, decisions, structures[0].times)
-        problem = Problem(decisions, (), errors, base, 1 - self.start.pcc**2, self.start.queues)
-        if cure:
-            best, bound, smaller = self._cured(structures[0], problem)
-            if best is None:
-                raise ProveoutError(
-                    f"no combination of {len(decisions)} decisions brings the PCC from {min(start.pccs):.6f} to "
-                    f"{self.start.pcc}. Look where the error comes from: proveout explain."
-                )
-            last, budget = bound, problem.budget
-        else:
-            best, last, budget = self._quickest(structures, problem, start, by_steps)
-            smaller = 0
-        slack = self.left_out_ns + account.slack(structures[0].times, errors)
+            return self._certificate(Outcome(best, budget))
+        graphs = self._loaded(self.structures[0].settings)
+        self.base = self._whole(graphs)
+        self.errors = self._errors(graphs, self.structures[0].times)
+        del graphs
+        problem = Problem(self.decisions, (), self.errors, self.base, budget, self.start.queues)
+        rounds = Rounds(self.verifier, self.start.seed, self.options.note, self._better)
+        if not cure:
+            outcome = rounds.quickest(self.structures, problem, best)
+            if len(self.errors) < sum(len(d.values) - 1 for d in self.decisions):
+                outcome.solved = replace(outcome.solved, bound=rounds.bound(self.structures, problem, outcome))
+            return self._certificate(outcome)
+        outcome = rounds.cured(self.structures[0], problem)
+        if outcome.best is None:
+            raise ProveoutError(
+                f"no combination of {len(self.decisions)} decisions brings the PCC from {min(self.first.pccs):.6f} to "
+                f"{self.start.pcc}. Look where the error comes from: proveout explain."
+            )
+        return self._certificate(outcome)
+
+    def _better(self, outcome: Outcome) -> None:
+        self.options.better(self._certificate(outcome, "ended from outside before all was tried; what is here holds"))
+
+    def _certificate(self, outcome: Outcome, *notes: str) -> Certificate:
+        """What is known now. A best that does not keep the budget is the start, and says so."""
+        cure, best, decisions = self.options.goal == "cure", outcome.best or self.first, self.decisions
+        times = self.structures[0].times
         changed = sum(1 for v in best.assignment.values() if v)
-        floor = min(s.times.least_ns() for s in structures)
-        bound_ns = floor if cure or not self.options.solver else max(floor, math.floor(last.bound) - slack)
-        graphs_found = self.model.planned(best.settings) or ()
+        floor = min(s.times.least_ns() for s in self.structures)
+        bound_ns = floor if cure else max(floor, math.floor(outcome.solved.bound) - self.left_out_ns)
         return Certificate(
             goal=self.options.goal,
-            model=name,
-            script=script,
+            model=self.name,
+            script=self.script,
             data=self.model.seal(),
             device=self.model.device,
             pcc=self.start.pcc,
             top1=self.options.top1,
             seed=self.start.seed,
-            held_out=self.held_out,
+            held_out=self.verifier.held_out,
             numerics=self.numerics,
             verified_numerics=self.numerics,
             start=self.start,
             settings=best.settings,
-            programs=tuple(g.program.fingerprint for g in graphs_found),
-            decisions=tuple(account.weighed(decisions, structures[0].times, errors, best.assignment)),
-            start_error=base,
-            budget_error=budget,
-            start_ns=start_ns,
-            start_pcc=min(start.pccs),
-            greedy_ns=by_steps.ns if by_steps else None,
-            greedy_pcc=min(by_steps.pccs) if by_steps else None,
+            programs=tuple(g.program.fingerprint for g in self.model.planned(best.settings) or ()),
+            decisions=tuple(account.weighed(decisions, times, self.errors, best.assignment)),
+            start_error=self.base,
+            budget_error=outcome.budget,
+            start_ns=self.first.ns,
+            start_pcc=min(self.first.pccs),
+            greedy_ns=self.by_steps.ns if self.by_steps else None,
+            greedy_pcc=min(self.by_steps.pccs) if self.by_steps else None,
             found_by=best.by,
             predicted_ns=best.predicted_ns,
             predicted_error=best.predicted,
@@ -145,52 +165,68 @@ class _Search:
             bound_ns=min(bound_ns, best.ns),
             floor_ns=min(floor, best.ns),
             changes=changed,
-            fewest_changes=changed if cure and last.status == "optimal" else 0,
-            smaller_refuted=smaller,
-            rejected=tuple(account.rejected(decisions, structures[0].times, errors, best, base)),
-            notes=tuple(self.notes),
-            path=tuple(account.path(structures, errors, best, base, start, steps)),
-            refuted=tuple(_vector(a, len(decisions)) for a in self.refuted),
-            unfit=tuple(_vector(a, len(decisions)) for a in self.unfit),
-            solver=f"OR-Tools CP-SAT, {last.status}" if self.options.solver else "",
+            fewest_changes=changed if cure and outcome.solved.status == "optimal" else 0,
+            smaller_refuted=outcome.smaller,
+            rejected=(
+                *account.rejected(decisions, times, self.errors, best, self.base),
+                *sorted(self.small, key=lambda r: -r.saves_ns),
+            ),
+            notes=(*self.notes, *notes),
+            path=tuple(account.path(self.structures, self.errors, best, self.base, self.first, self.steps)),
+            refuted=tuple(_vector(a, len(decisions)) for a in outcome.refuted),
+            unfit=tuple(_vector(a, len(decisions)) for a in outcome.unfit),
+            solver=f"OR-Tools CP-SAT, {outcome.solved.status}" if self.options.solver else "",
         ).sealed()
 
     # ------------------------------------------------------------------------------------------- the start
 
-    def _good(self, candidate: Found) -> bool:
-        return candidate.keeps(self.start.pcc, self.options.top1)
+    def _begun(self, cure: bool) -> Found:
+        """The start as it runs. Where it is too far off, sums in float32 throughout are tried first: the greedy search
+        and the solver both begin there, if that is enough."""
+        first = self._ran(self.start)
+        if first is None:
+            raise UsageError("the model does not compile or fit under the settings that the search starts from.")
+        if cure and self.verifier.good(first):
+            raise UsageError(
+                f"there is nothing to cure: the lowest PCC is {min(first.pccs):.6f} and {self.start.pcc} is asked. "
+                "Leave --cure out to make the model faster, or ask for more with --pcc."
+            )
+        if cure or self.verifier.good(first):
+            return first
+        exact = replace(self.start, per_op=(*self.start.per_op, WIDE_SUMS))
+        again = self._ran(exact)
+        if again is None or not self.verifier.good(again):
+            return first
+        self.notes.append(
+            f"as it was asked for ({first.ns / 1e6:.3f} ms) the model is too far off; with sums in float32 throughout "
+            f"({again.ns / 1e6:.3f} ms) it is not, and both searches begin there"
+        )
+        self.start = exact
+        return again
 
-    def _closeness(self, settings: Settings) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """PCC and top-1 agreement of the model's own call and of those held out, up to the first that fails."""
-        run = replace(settings, numerics=self.numerics)
-        pccs, top1 = [], []
-        for number in range(1 + self.held_out):
-            pcc, agreement = self._close(run, number)
-            pccs.append(pcc)
-            top1.append(agreement)
-            if pcc < self.start.pcc or agreement < self.options.top1:
-                break
-        return tuple(pccs), tuple(top1)
-
-    def _close(self, settings: Settings, number: int = 0) -> Errors:
-        """Kept, as errors are."""
-        return self.measured.get(["closeness", settings, number], lambda: self.model.closeness(settings, number))
-
-    def _pcc(self, settings: Settings) -> float:
-        """As the greedy search sees it: 0 where too many rows have another largest element."""
-        pcc, top1 = self._close(settings)
-        return pcc if top1 >= self.options.top1 else 0.0
+    def _ran(self, settings: Settings) -> Found | None:
+        ns = self.model.ns(settings)
+        if ns is None:
+            return None
+        return Found(settings, ns, *self.verifier.closeness(settings), "start", predicted_ns=ns)
 
     def _greedy(self) -> tuple[Found | None, tuple[greedy.Trial, ...]]:
         """One change after another: what the solver must not fall behind."""
         self.options.note("greedy search")
-        costs = _Costs(self.model, self.numerics if self.quick else "fast", self._pcc)
-        tuned = greedy.search(self.start, costs, self.start.pcc)
+        stop_s = self.watch.left_s - GREEDY_SHARE * 60 * self.options.minutes
+        tuned = greedy.search(
+            self.start, Costs(self.verifier, self.quick, lambda: self.watch.left_s > stop_s), self.start.pcc
+        )
+        late = sum(t.verdict == "out of time" for t in tuned.trials)
+        if late:
+            self.notes.append(f"the greedy search was ended after its third of the time: {late} changes were not tried")
         while True:
-            found = Found(tuned.settings, tuned.ns, *self._closeness(tuned.settings), "greedy", predicted_ns=tuned.ns)
-            if self._good(found):
-                return found, tuned.kept
-            if not tuned.kept:
+            candidate = Found(
+                tuned.settings, tuned.ns, *self.verifier.closeness(tuned.settings), "greedy", predicted_ns=tuned.ns
+            )
+            if self.verifier.good(candidate):
+                return candidate, tuned.kept
+            if not tuned.kept or self.watch.left_s < self.verifier.candidate_s:
                 return None, ()
             tuned = tuned.without_last()
 
@@ -202,7 +238,7 @@ class _Search:
         if self.numerics == "fast":
             decisions = [d for d in decisions if d.about not in ("fidelity", "accumulate")]
         chip = self.model.chip
-        decisions, self.left_out_ns = worthwhile(decisions, graphs, chip, settings, cure)
+        decisions, self.left_out_ns, self.small = worthwhile(decisions, graphs, chip, settings, cure)
         return [Structure(s, g, Times.of(g, decisions, chip, s)) for s, g in planned]
 
     # ------------------------------------------------------------------------------------------ the errors
@@ -220,26 +256,24 @@ class _Search:
         programs = [g.program.fingerprint for g in graphs]
         return self.measured.get([programs, key], lambda: tuple(e for g in graphs for e in g.error(ops, settings)))
 
-    def _errors(
-        self, graphs: Sequence[Graph], decisions: Sequence[Decision], times: Times
-    ) -> dict[tuple[int, int], Errors]:
-        """What each value adds to the error of each output. Where results lie changes no number."""
+    def _errors(self, graphs: Sequence[Graph], times: Times) -> Known:
+        """What each value adds to the error of each output, those that save the most first, as long as there is time to
+        verify what comes of it. Where results lie changes no number."""
+        decisions, plain = self.decisions, computing_choices(graphs[0].settings)
         out: dict[tuple[int, int], Errors] = {}
         nothing = (0.0,) * sum(len(g.outputs) for g in graphs)
         todo = [(d, v) for d, one in enumerate(decisions) for v in range(1, len(one.values))]
-        todo.sort(key=lambda dv: times.ns({dv[0]: dv[1]}) or 0)
+        out.update((dv, nothing) for dv in todo if decisions[dv[0]].about in EXACT_EITHER_WAY)
+        todo = sorted((dv for dv in todo if dv not in out), key=lambda dv: times.ns({dv[0]: dv[1]}) or 0)
         for number, (d, v) in enumerate(todo):
             decision = decisions[d]
-            if decision.about in ("memory", "config"):
-                out[d, v] = nothing
-                continue
-            if time.monotonic() > self.until:
+            if self.watch.left_s < LAST * self.verifier.candidate_s:
                 self.notes.append(f"out of time: {len(todo) - number} of {len(todo)} values were not measured")
                 break
             self.options.note(f"error {number + 1} of {len(todo)}: {decision.said(v)}")
             ops = frozenset(decision.ops)
-            before = self._error(graphs, ops, replace(graphs[0].settings, per_op=()), ["before", sorted(ops)])
-            chosen = settings_with(replace(graphs[0].settings, per_op=()), [decision], {0: v})
+            before = self._error(graphs, ops, plain, ["before", sorted(ops)])
+            chosen = settings_with(plain, [decision], {0: v})
             try:
                 after = self._error(graphs, ops, chosen, ["after", sorted(ops), decision.about, decision.values[v]])
             except (ProveoutError, RuntimeError, ValueError) as error:
@@ -248,122 +282,6 @@ class _Search:
             out[d, v] = tuple(a - b for a, b in zip(after, before))
         return out
 
-    # ------------------------------------------------------------------------------------------ the search
-
-    def _quickest(
-        self, structures: Sequence[Structure], problem: Problem, start: Found, by_steps: Found | None
-    ) -> tuple[Found, Solved, float]:
-        good = [f for f in (start, by_steps) if f is not None and self._good(f)]
-        best = min(good, key=lambda f: f.ns, default=start)
-        refuted: list[Assignment] = []
-        excluded: list[Assignment] = []
-        scale, solved, budget = 1.0, Solved("unknown"), problem.budget
-        for round_ in range(ROUNDS if self.options.solver else 0):
-            budget = problem.budget * scale
-            answers: list[tuple[Solved, int, Problem]] = []
-            for i, structure in enumerate(structures):
-                posed = replace(
-                    problem, tables=structure.times.tables, budget=budget, refuted=refuted, excluded=excluded
-                )
-                if structure.times.least_ns() < best.ns or not answers:
-                    answers.append((solve(posed, seed=self.start.seed, seconds=self._seconds()), i, posed))
-            found = [a for a in answers if a[0].status in ("optimal", "feasible")]
-            bound = min((a[0].bound for a in answers if a[0].status != "infeasible"), default=float(best.ns))
-            solved = Solved("optimal" if all(a[0].status in ("optimal", "infeasible") for a in answers) else "feasible",
-                            bound=bound)  # fmt: skip
-            if not found:
-                break
-            answer, i, posed = min(found, key=lambda a: a[0].ns)
-            if answer.ns >= best.ns or (time.monotonic() > self.until and round_):
-                break
-            self.options.note(f"verifying {answer.ns / 1e6:.4f} ms")
-            candidate = self._verified(structures[i], posed, answer)
-            if candidate is None:
-                excluded.append(answer.assignment)
-            elif not self._good(candidate):
-                refuted.append(answer.assignment)
-                if min(candidate.pccs) >= self.start.pcc:
-                    scale *= HALF  # how far rows' largest elements are from others no sum of errors says
-                elif candidate.error < 1:
-                    scale = min(scale, scale * problem.budget / candidate.error)
-            else:
-                best = min(best, candidate, key=lambda f: f.ns)
-                off = problem.budget / max(candidate.error, 1e-12) if candidate.error > 0 else 4.0
-                if min(off, 4.0) < WORTH or refuted:
-                    break
-                scale *= min(off, 4.0)
-        self.refuted, self.unfit = refuted, excluded
-        return best, solved, budget
-
-    def _verified(self, structure: Structure, problem: Problem, answer: Solved) -> Found | None:
-        settings = settings_with(structure.settings, problem.decisions, answer.assignment)
-        ns = self.model.ns(settings)
-        if ns is None:
-            return None
-        predicted = problem.error(answer.assignment)
-        return Found(settings, ns, *self._closeness(settings), "solver", answer.assignment, answer.ns, predicted)
-
-    def _cured(self, structure: Structure, problem: Problem) -> tuple[Found | None, Solved, int]:
-        problem = replace(problem, tables=structure.times.tables)
-        refuted: list[Assignment] = []
-        best, solved = None, Solved("unknown")
-        for _ in range(ROUNDS):
-            posed = replace(problem, refuted=refuted)
-            solved = solve(posed, goal="fewest", seed=self.start.seed, seconds=self._seconds())
-            if solved.status not in ("optimal", "feasible"):
-                # By their sum nothing is enough; what is furthest down may be all the same.
-                solved = solve(replace(posed, budget=1.0), goal="error", seed=self.start.seed, seconds=self._seconds())
-                if not solved.assignment:
-                    break
-            found = self._verified(structure, problem, solved)
-            if found is not None and self._good(found):
-                best = found
-                break
-            refuted.append(solved.assignment)
-        self.refuted = refuted
-        tried: list[Assignment] = list(refuted)
-        smaller = 0
-        while best is not None and len(best.assignment) > 1:
-            fewer = len(best.assignment) - 1
-            again: Found | None = None
-            for _ in range(SMALLER):
-                posed = replace(problem, budget=1.0, excluded=tried)
-                answer = solve(posed, goal="error", at_most=fewer, seed=self.start.seed, seconds=self._seconds())
-                if answer.status not in ("optimal", "feasible") or not answer.assignment:
-                    break
-                tried.append(answer.assignment)
-                found = self._verified(structure, problem, answer)
-                if found is not None and self._good(found):
-                    again = found
-                    break
-                smaller += 1
-            if again is None:
-                break
-            best = again
-        return best, solved, smaller
-
-    def _seconds(self) -> float:
-        return max(1.0, min(60.0, self.until - time.monotonic()))
-
 
 def _vector(assignment: Assignment, size: int) -> tuple[int, ...]:
     return tuple(assignment.get(d, 0) for d in range(size))
-
-
-class _Costs:
-    """What the greedy search asks."""
-
-    def __init__(self, model: Model, numerics: Numerics, pcc: Callable[[Settings], float]) -> None:
-        self.model, self.numerics, self._pcc = model, numerics, pcc
-        self._ns: dict[Settings, int | None] = {}
-
-    def ns(self, settings: Settings) -> int | None:
-        if settings not in self._ns:
-            self._ns[settings] = self.model.ns(settings)
-        return self._ns[settings]
-
-    def pcc(self, settings: Settings) -> float:
-        return self._pcc(replace(settings, numerics=self.numerics))
-
-    def weights(self) -> dict[str, int]:
-        return self.model.weights()

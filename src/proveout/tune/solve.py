@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from proveout.errors import EnvironmentFault
@@ -38,6 +38,12 @@ class Problem:
         """As the sum of its parts."""
         parts = [self.errors[d, v] for d, v in assignment.items() if v]
         return tuple(max(0.0, s + sum(p[k] for p in parts)) for k, s in enumerate(self.start))
+
+    def relaxed(self) -> Problem:
+        """With every value to be had: what is not known of a value's error is nothing, so no bound is too high."""
+        nothing = (0.0,) * len(self.start)
+        every = ((d, v) for d, decision in enumerate(self.decisions) for v in range(1, len(decision.values)))
+        return replace(self, errors={one: self.errors.get(one, nothing) for one in every})
 
 
 @dataclass(frozen=True)

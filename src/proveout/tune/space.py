@@ -13,7 +13,19 @@ from dataclasses import dataclass, field, replace
 
 from proveout.chip.time import HOST_NS, TRACED_GAP_NS
 from proveout.compiler import CompiledGraph
-from proveout.compiler.program_passes.decide import config_name, decided, op_names, pins_format
+from proveout.compiler.program_passes.decide import (
+    SHARDS,
+    Choices,
+    choices_of,
+    computing_choices,
+    config_name,
+    decided,
+    op_names,
+    pins_format,
+    pins_place,
+    shards_refusal,
+    takes_shards,
+)
 from proveout.errors import ProveoutError
 from proveout.kernels.cost import StepTime, step_time
 from proveout.kernels.row import MATRIX_UNIT, Weight
@@ -21,7 +33,7 @@ from proveout.kernels.signatures import parameters
 from proveout.kernels.table import infer, kernels, kind_of, refusal, specs_of
 from proveout.program import Construct, Name, Program, Ref, Step
 from proveout.settings import PER_OP, Decided
-from proveout.types import DeviceSpec, Settings, TensorSpec
+from proveout.types import DeviceSpec, Origin, Settings, TensorSpec
 
 KEPT = ""
 """The first value of every decision: as it was compiled."""
@@ -55,6 +67,8 @@ WORDS: dict[Decided, str] = {
     "memory": "memory",
     "config": "program config",
 }
+EXACT_EITHER_WAY: tuple[Decided, ...] = ("memory", "config")
+"""Where results lie and how work is cut changes no number."""
 
 
 def settings_with(start: Settings, decisions: Sequence[Decision], assignment: Assignment) -> Settings:
@@ -65,19 +79,36 @@ def settings_with(start: Settings, decisions: Sequence[Decision], assignment: As
     return replace(start, per_op=(*start.per_op, *chosen))
 
 
+def start_of(decisions: Sequence[Decision], settings: Settings) -> dict[int, int]:
+    """What settings for whole models and modules, as the greedy search leaves them, say of each decision."""
+    out = {}
+    for i, one in enumerate(decisions):
+        module = one.ops[0].partition(":")[0]
+        said: dict[str, str | None] = {
+            "weights": settings.weights_of(Origin(module=module)),
+            "fidelity": settings.math_fidelity,
+        }
+        value = said.get(one.about) or KEPT
+        if value in one.values[1:]:
+            out[i] = one.values.index(value)
+    return out
+
+
 def decisions_of(graphs: Sequence[CompiledGraph], chip: DeviceSpec, settings: Settings) -> list[Decision]:
     """Everything that can be decided about these Programs, in their order."""
     groups: dict[tuple[str, Decided, object], tuple[list[str], tuple[str, ...]]] = {}
+    chosen = computing_choices(settings)
     for graph in graphs:
         program = graph.program
         names = op_names(program)
         prepared = {n for s in program.setup for n in s.outputs}
+        in_shards = _left_in_shards(program)
         for step in program.body:
             if step.on_host or not step.outputs:
                 continue
             name = names[step.outputs[0]]
             alike = step.kernel, tuple(_shape(s) for s in _specs(step, program))
-            for about, values in _open(step, program, prepared):
+            for about, values in _open(step, program, prepared, in_shards, choices_of(name, chosen)):
                 key = _starred(name), about, alike
                 groups.setdefault(key, ([], values))[0].append(name)
     labels: dict[tuple[str, Decided], int] = {}
@@ -90,7 +121,9 @@ def decisions_of(graphs: Sequence[CompiledGraph], chip: DeviceSpec, settings: Se
     return out
 
 
-def _open(step: Step, program: Program, prepared: set[str]) -> Iterator[tuple[Decided, tuple[str, ...]]]:
+def _open(
+    step: Step, program: Program, prepared: set[str], in_shards: set[str], chosen: Choices
+) -> Iterator[tuple[Decided, tuple[str, ...]]]:
     """What can be decided about one Step, and how."""
     takes, kind, spec = parameters(step.kernel), kind_of(step), program.specs[step.outputs[0]]
     held = kernels()[step.kernel].weight if kind in MATRIX_UNIT else None
@@ -103,14 +136,36 @@ def _open(step: Step, program: Program, prepared: set[str]) -> Iterator[tuple[De
     computes = kind in COMPUTES or step.kernel == "ttnn.from_torch"
     if "dtype" in takes and computes and "float" in spec.dtype and spec.layout == "tile":
         yield "result", (KEPT, *(f for f in PER_OP["result"] if f != spec.dtype))
-    if config_name(step) is not None and step.attr(config_name(step) or "") is None:
-        if kind != "convolution" or not step.attr("conv_config"):
+    if config_name(step) is not None and (chosen or step.attr(config_name(step) or "") is None):
+        if "fidelity" not in chosen and (kind != "convolution" or not step.attr("conv_config")):
             yield "fidelity", (KEPT, *PER_OP["fidelity"])
-        yield "accumulate", (KEPT, "float32")
-    if spec.memory.buffer == "l1" and spec.memory.shard is None and step.attr("memory_config") is not None:
-        yield "memory", (KEPT, "dram")
+        if "accumulate" not in chosen:
+            yield "accumulate", (KEPT, "float32")
+    places: tuple[str, ...] = ("dram",) if spec.memory.buffer == "l1" and step.attr("memory_config") is not None else ()
+    places += SHARDS if step.outputs[0] in in_shards else ()
+    if places and spec.memory.shard is None:
+        yield "memory", (KEPT, *places)
     if kind == "product" and not step.attr("transpose_a"):
         yield "config", (KEPT, "none" if step.attr("program_config") is not None else "spread")
+
+
+def _left_in_shards(program: Program) -> set[str]:
+    """Results of convolutions, and of element-wise ops between them, that only such ops read."""
+    readers: dict[str, list[Step]] = {}
+    for step in program.body:
+        for name in step.uses:
+            readers.setdefault(name, []).append(step)
+    out: set[str] = set()
+    for step in program.body:
+        if step.on_host or not step.outputs or not takes_shards(step) or not pins_place(step):
+            continue
+        name = step.outputs[0]
+        spec = program.specs[name]
+        follows = kind_of(step) == "convolution" or any(n in out for n in step.uses)
+        read = name not in program.outputs and all(takes_shards(r) for r in readers.get(name, ()))
+        if follows and read and spec.layout == "tile" and len(spec.shape) == 4 and spec.shape[:2] == (1, 1):
+            out.add(name)
+    return out
 
 
 @dataclass(frozen=True)
@@ -175,6 +230,8 @@ class _Body:
             value: tuple(d for d in of_op.get(name, ()) if len(decisions[d].values) > 1)
             for value, name in names.items()
         }
+        computing = computing_choices(settings)
+        self.chosen = {n: choices_of(names.get(n, ""), computing) for s in program.body for n in s.outputs[:1]}
         self.makers = {n: s for s in program.body for n in s.outputs}
         self.scopes = self._scopes()
         self._specs: dict[tuple[str, tuple[int, ...]], TensorSpec] = {}
@@ -200,7 +257,9 @@ class _Body:
     def _time(self, step: Step, assignment: Assignment) -> StepTime | None:
         try:
             changed, specs = self._step(step, assignment)
-            if refusal(kernels()[changed.kernel], specs_of(changed, specs)) is not None:
+            if refusal(kernels()[changed.kernel], specs_of(changed, specs)):
+                return None
+            if shards_refusal(changed, specs, step, self.program.specs):
                 return None
             return step_time(changed, specs, self.chip, self.settings, self.program.chips)
         except (ProveoutError, AssertionError, RuntimeError, ValueError, TypeError):
@@ -210,7 +269,7 @@ class _Body:
         """The Step as decided, with the specs around it."""
         specs = {n: self._spec(n, assignment) for n in step.uses}
         chosen = [(self.decisions[d], assignment.get(d, 0)) for d in self.own.get(step.outputs[0], ())]
-        choices = {d.about: d.values[v] for d, v in chosen if v}
+        choices = {**self.chosen[step.outputs[0]], **{d.about: d.values[v] for d, v in chosen if v}}
         if "weights" in choices:
             step = _weighed(step, choices["weights"], specs)
         before = {n: self.program.specs[n] for n in step.outputs}
@@ -236,7 +295,7 @@ class _Body:
                 continue
             own = [d for d in self.own.get(step.outputs[0], ()) if self.decisions[d].about in ("result", "memory")]
             pins = pins_format(step) or step.is_transfer
-            placed = step.attr("memory_config") is not None
+            placed = pins_place(step)
             arriving = {d for n in step.uses for d in scopes.get(n, ())}
             passed = {d for d in arriving if not (pins if self.decisions[d].about == "result" else placed)}
             if own or passed:

@@ -6,6 +6,8 @@ import itertools
 from dataclasses import dataclass, replace
 
 from proveout.compiler import CompiledGraph
+from proveout.compiler.program_passes.decide import SHARDS
+from proveout.tune.certificate import Rejected
 from proveout.tune.model import Model
 from proveout.tune.space import Decision, Times
 from proveout.types import DeviceSpec, Settings
@@ -46,21 +48,24 @@ def ways_of(model: Model, start: Settings, cure: bool) -> list[tuple[Settings, t
 
 def worthwhile(
     decisions: list[Decision], graphs: tuple[CompiledGraph, ...], chip: DeviceSpec, settings: Settings, cure: bool
-) -> tuple[list[Decision], int]:
-    """Decisions without the values that cannot be had, or that change neither the time nor the error enough; and what
-    those could save at most, one by one."""
+) -> tuple[list[Decision], int, list[Rejected]]:
+    """Decisions without the values that cannot be had, or that change neither the time nor the error enough; what those
+    could save at most, one by one; and each of them that saves something."""
     singles = {}
     for d, decision in enumerate(decisions):
         alone = Times.of(graphs, [decision], chip, settings)
         for v in range(len(decision.values)):
             singles[d, v] = alone.ns({0: v})
-    out, saved_ns = [], 0
+    out, saved_ns, small = [], 0, list[Rejected]()
     for d, decision in enumerate(decisions):
         now = singles[d, 0]
         assert now is not None
         values, left_out = [decision.values[0]], 0
         for v, value in enumerate(decision.values):
             after = singles[d, v]
+            if not cure and decision.about == "memory" and value in SHARDS:
+                values.append(value)  # pays only where neighbours lie in the same
+                continue
             if v == 0 or after is None:
                 continue
             exact = value in EXACT.get(decision.about, ())
@@ -69,7 +74,9 @@ def worthwhile(
                 values.append(value)
             else:
                 left_out = max(left_out, now - after)
+                if after < now and not cure:  # what is less exact cures nothing
+                    small.append(Rejected(decision.said(v), now - after, None, "gain too small"))
         saved_ns += left_out
         if len(values) > 1:
             out.append(replace(decision, values=tuple(values)))
-    return out, saved_ns
+    return out, saved_ns, small

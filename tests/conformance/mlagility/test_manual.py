@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import csv
 import dataclasses
@@ -255,6 +256,7 @@ def test_locations_and_the_version(bench, monkeypatch):
     folder = bench("models", "location", "--quiet").strip()
     assert Path(folder, "selftest").is_dir()
     assert Path(folder, "transformers", "bert.py").is_file()
+    assert Path(folder, "readme.md").is_file()
     assert folder in bench("models", "location")
     assert len(bench("version").split(".")) == len(bench("--version").split(".")) == 3
 
@@ -339,7 +341,7 @@ def test_runtimes_one_after_the_other_and_an_onnx_file_of_the_version_asked_for(
     assert "(ort v" in told
     assert "(torch-eager v" in told
     assert [job.runtime for job in bench.proven] == ["ort", "eager"]
-    (path,) = Path("kept").rglob("*.onnx")
+    (path,) = Path("kept").rglob("*-base.onnx")
     assert path.parts[-2] == "onnx"
     assert [known.version for known in onnx.load(path).opset_import if not known.domain] == [15]
     assert "onnx_opset: 15" in bench("cache", "stats", f"hello_world_{HELLO_HASH}", "-d", "kept")
@@ -475,7 +477,74 @@ def test_slurm_is_asked_for_a_job_a_script(bench, monkeypatch):
     assert "--mem" not in Path("submitted").read_text().splitlines()[-1]
 
 
+@needs_onnx
+def test_a_build_leaves_mlagilitys_files(bench):
+    """Its own tests and its users' scripts read the state, the statistics and the times of every build of a script."""
+    bench("scripts/hello_world.py", "--runtimes", "ort", "torch-eager", "-d", "kept")
+    with mlagility_names():
+        import mlagility.common.filesystem as filesystem
+        import onnxflow.common.build as build
+        import onnxflow.common.cache as cache
+        from mlagility.api.ortmodel import ORTModel
+    (name,), script = filesystem.get_builds_from_script("kept", "scripts/hello_world.py")
+    assert (name.rpartition("_")[0], script) == ("hello_world_mlagility", "hello_world")
+    assert name in bench("cache", "list", "-d", "kept")
+    (state_file,) = cache.get_all("kept")
+    state = build.load_state(state_path=state_file)
+    assert state.build_status is build.Status.SUCCESSFUL_BUILD
+    assert all(map(os.path.exists, (state.base_onnx_file, state.opt_onnx_file, state.converted_onnx_file)))
+    stats = json.loads(Path(filesystem.stats_file("kept", name)).read_text())
+    assert stats == filesystem.get_stats("kept", name)
+    assert (stats["parameters"], stats["labels"]["author"]) == (55, ["mlagility"])
+    assert stats["onnx_model_information"]["opset"] == build.DEFAULT_ONNX_OPSET
+    assert (sum(stats["onnx_ops_counter"].values()) > 0, stats["onnx_input_dimensions"]) == (True, {"x": [10]})
+    assert len(stats["performance"]) == 2
+    timed = ORTModel("kept", name)
+    assert timed.throughput == pytest.approx(1e3 / timed.mean_latency)
+    bench("report", "-d", "kept", "-r", "reports")
+    (path,) = Path("reports").glob("*.csv")
+    (row,) = csv.DictReader(path.open())
+    assert (row["onnx_exported"], row["onnx_optimized"], row["onnx_converted"]) == ("True", "True", "True")
+    assert row["hash"] == stats["hash"] == HELLO_HASH
+    bench("cache", "clean", name, "-d", "kept")
+    assert not os.path.exists(state.base_onnx_file)
+    assert cache.get_all("kept")
+    bench("cache", "delete", "--all", "-d", "kept")
+    assert not cache.get_all("kept")
+    assert not filesystem.get_available_builds("kept")
+
+
+def test_a_lean_build_has_its_state(bench):
+    with mlagility_names():
+        import onnxflow.common.build as build
+        import onnxflow.common.cache as cache
+    bench("scripts/hello_world.py", "--lean-cache", *EAGER, "-d", "kept")
+    (state,) = (build.load_state(state_path=path) for path in cache.get_all("kept"))
+    assert state.build_status is build.Status.SUCCESSFUL_BUILD
+
+
 # ------------------------------------------------------------------------------------------------ Python
+
+
+@pytest.mark.parametrize(
+    "words", [("gobbledegook",), ("scripts/hello_world.py", "--device", "x86", "--runtime", "trt")]
+)
+def test_the_command_line_raises_what_mlagility_raises(bench, words):
+    with mlagility_names():
+        import onnxflow.common.exceptions as exceptions
+        from mlagility.cli.cli import main as benchitcli
+    for kind in (exceptions.ArgError, argparse.ArgumentError):
+        with pytest.raises(kind):
+            benchitcli(words)
+
+
+def test_modules_below_cli_import_by_every_spelling():
+    with mlagility_names():
+        import mlagility.api.report as api_report
+        import mlagility.cli.cli as cli
+        import mlagility.cli.report as report
+    assert callable(cli.main)
+    assert api_report.get_dict is report.get_dict
 
 
 def test_benchmark_model_gives_a_measured_performance(bench):
@@ -543,6 +612,71 @@ def test_build_model_exports_optimises_and_converts(tmp_path, capsys):
         assert "said in its log" in (tmp_path / "linear" / "log_funny.txt").read_text()
         with pytest.raises(ValueError, match=r"not builtins\.object.*skl2onnx"):
             build_model(object(), {})
+
+
+@needs_onnx
+def test_a_build_goes_on_stage_by_stage_without_its_model(tmp_path):
+    """test/build_model.py: sequences one after the other, nested ones, and ones that need no model."""
+    import numpy as np
+    import torch
+
+    with mlagility_names():
+        from onnxflow import build_model
+        from onnxflow.common import build
+        from onnxflow.justbuildit import export, stage
+
+        class Saying(stage.Stage):
+            def fire(self, state: Any) -> Any:
+                print(self.unique_name, "says")
+                return state
+
+        first = stage.Sequence("first", "", [export.ExportPytorchModel()])
+        build_model(torch.nn.Linear(10, 5), {"input": torch.rand(10)}, "linear", tmp_path, sequence=first)
+        (inputs,) = np.load(tmp_path / "linear" / "inputs.npy", allow_pickle=True)
+        assert inputs["input"].dtype == np.float32
+        for step in (export.OptimizeOnnxModel(), export.ConvertOnnxToFp16(), export.SuccessStage()):
+            one = stage.Sequence(f"only_{step.unique_name}", "", [step])
+            state = build_model(build_name="linear", cache_dir=tmp_path, sequence=one).state
+        assert state.build_status is build.Status.SUCCESSFUL_BUILD
+        assert Path(state.converted_onnx_file).is_file()
+        assert state.info.completed_build_stages == list(state.config.sequence)
+        (inputs,) = np.load(state.original_inputs_file, allow_pickle=True)
+        assert inputs["input"].dtype == np.float16
+        assert build_model(build_name="linear", cache_dir=tmp_path).state.config.sequence == state.config.sequence
+        inner = stage.Sequence("inner", "", [Saying("one", ""), Saying("two", "")])
+        outer = stage.Sequence("outer", "", [inner, Saying("three", "")])
+        build_model(build_name="talk", cache_dir=tmp_path, sequence=outer, rebuild="always")
+        assert [(tmp_path / "talk" / f"log_{n}.txt").read_text() for n in ("one", "two", "three")] == [
+            "one says\n", "two says\n", "three says\n",
+        ]  # fmt: skip
+        with pytest.raises(ValueError, match=r"holds no build 'nowhere'"):
+            build_model(build_name="nowhere", cache_dir=tmp_path)
+
+
+@needs_onnx
+def test_an_onnx_file_keeps_its_opset_and_one_too_old_is_refused(tmp_path):
+    """test/build_model.py: the state says the file's own version; below 13 the build ends with a StageError."""
+    import onnx
+    from onnx import TensorProto, helper
+
+    def file(opset: int) -> str:
+        x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xy")
+        graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+        onnx.save(model, tmp_path / f"{opset}.onnx")
+        return str(tmp_path / f"{opset}.onnx")
+
+    with mlagility_names():
+        from onnxflow import build_model
+        from onnxflow.common import build
+        from onnxflow.common.exceptions import StageError
+
+        made = build_model(file(build.MINIMUM_ONNX_OPSET), None, "received", tmp_path)
+        assert made.state.config.onnx_opset == build.MINIMUM_ONNX_OPSET
+        with pytest.raises(StageError, match=r"opset 12, and builds take 13 and later"):
+            build_model(file(12), None, "old", tmp_path)
+        with pytest.raises(ValueError, match=r"of opset 13, not of 15"):
+            build_model(file(13), None, "other", tmp_path, onnx_opset=15)
 
 
 def test_words_are_spelled_as_ours(tmp_path, monkeypatch):

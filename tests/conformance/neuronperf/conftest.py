@@ -4,7 +4,8 @@ import pytest
 
 from proveout.compat import stand_in
 
-stand_in("neuronperf")
+for package in ("neuronperf", "torch_neuron", "torch_neuronx"):
+    stand_in(package)
 
 
 @pytest.fixture(autouse=True)

@@ -121,8 +121,8 @@ FIELDS = [
 EXAMPLES = [
     Row("Benchmark a compiled model", "Examples", "runs as it is", "test_benchmark_a_compiled_model"),
     Row("Two configurations; a model's name", "Examples", "runs as it is", "test_copies_and_workers"),
-    Row("Benchmark a model from source", "Examples", "`torch_neuron` is another package: trace with `torch.jit.trace`", "test_benchmark_a_compiled_model"),
-    Row("Compile and benchmark a model", "Examples", "without `import torch_neuron`", "test_compile_several_variants"),
+    Row("Benchmark a model from source", "Examples", "`torch_neuron`, `torch.neuron` and `torch_neuronx` are served too: a trace is TorchScript", "test_benchmark_a_model_from_source"),
+    Row("Compile and benchmark a model", "Examples", "as it stands", "test_compile_several_variants"),
     Row("Multi-input models", "Benchmark guide", "runs as it is", "test_multi_input_models"),
     Row("Preprocessing and postprocessing", "Benchmark guide", "runs as it is", "test_preprocessing_and_postprocessing"),
     Row("Worker threads; model copies", "Benchmark guide", "runs as it is", "test_copies_and_workers"),
@@ -142,11 +142,18 @@ EXAMPLES = [
     Row("Own metrics", "Evaluate guide", "runs as it is", "test_metrics"),
 ]  # fmt: skip
 
+NEURON = [
+    Row("trace", "Examples", "TorchScript of the model, to be saved; options for Neuron's compiler are told and left out", "test_benchmark_a_model_from_source"),
+    Row("DataParallel", "benchmark scripts", "the batch in as many parts as there are `device_ids`, one after the other", "test_a_batch_in_parts"),
+    Row("dynamic_batch, lazy_load, async_load, set_neuron_cores, set_multicore, move_trace_to_device", "benchmark scripts", "the trace itself: on a CPU there is nothing to place or to load later", "test_a_batch_in_parts"),
+]  # fmt: skip
+
 TABLES = {
     "Names": ("name in `neuronperf`", NAMES),
     "Options of `benchmark`": ("option", BENCHMARK),
     "Options of `compile`": ("option", COMPILE),
     "Fields of a report": ("field", FIELDS),
+    "`torch_neuron`, `torch_neuronx` and `torch.neuron`": ("name", NEURON),
     "The manual's examples": ("example", EXAMPLES),
 }
 OPENING = """# NeuronPerf, name by name

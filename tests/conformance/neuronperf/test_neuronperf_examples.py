@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
+import logging
 import pickle
 import sys
 import time
@@ -14,6 +16,9 @@ import neuronperf.torch
 import numpy as np
 import pytest
 import torch
+import torch.neuron
+import torch_neuronx
+from neuronperf_manual import NEURON
 
 from proveout.errors import UsageError
 
@@ -54,6 +59,34 @@ def test_benchmark_a_compiled_model(file):
     assert {(r["status"], r["device_type"], r["model_filename"], r["batch_size"]) for r in reports} == {
         ("finished", "cpu", "net.pt", 2)
     }
+
+
+def test_benchmark_a_model_from_source(monkeypatch):
+    """Examples: traced for Neuron, saved, measured; the inputs are a list, as there."""
+    inputs = [rows(1)]
+    said, log = io.StringIO(), logging.getLogger("neuronperf.benchmarking")
+    monkeypatch.setattr(log, "handlers", [logging.StreamHandler(said)])
+    log.setLevel(logging.WARNING)  # whatever verbosity another example asked for
+    try:
+        torch.neuron.trace(Net().eval(), inputs).save("net_b1.pt")
+        assert not said.getvalue()
+        traced = torch_neuronx.trace(Net().eval(), (rows(1),), compiler_args="--model-type=transformer")
+    finally:
+        log.setLevel(logging.NOTSET)
+    assert "compiler_args: for Neuron's compiler" in said.getvalue()
+    assert torch.equal(traced(rows(1)), Net()(rows(1)))
+    (report,) = npf.torch.benchmark("net_b1.pt", inputs, [1], **QUICK)
+    assert (report["status"], report["device_type"], report["batch_size"]) == ("finished", "cpu", 1)
+
+
+def test_a_batch_in_parts():
+    """The SDK's benchmark scripts: a trace of one batch size serves twice that on two cores."""
+    traced = torch_neuronx.trace(Net().eval(), rows(2))
+    assert torch_neuronx.async_load(traced) is torch_neuronx.dynamic_batch(traced) is traced
+    x = torch.arange(128.0).reshape(4, 32)
+    parallel = torch_neuronx.DataParallel(traced, [0, 1], set_dynamic_batching=False)
+    assert torch.allclose(parallel(x), Net()(x), atol=1e-6)
+    assert all(hasattr(torch_neuronx, name) for row in NEURON for name in row.name.split(", "))
 
 
 def test_files_that_are_no_models_are_refused_by_name(file):
@@ -544,3 +577,15 @@ def test_metrics(capsys):
     items = [(torch.tensor([1.0]), torch.tensor([n % 2])) for n in range(8)]
     (report,) = npf.torch.evaluate(Classes, items, metrics=["AllRight", "topk_1_of_two"], verbosity=0)
     assert report["AllRight"] == report["topk_1_of_two"] == 0.5
+
+
+def test_an_error_of_several_lines_is_told_by_its_first():
+    """neuronperf_troubleshooting.rst: a user reads a worker's error; TorchScript's ends with the value."""
+    from proveout.measure.runs import raised_line
+
+    trace = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\n    g()\n'
+    cast = "RuntimeError: forward() expected a Tensor\nPosition: 1\nCast error details: [[0.1\n  0.2]] to Tensor\n"
+    assert raised_line(trace + cast) == "RuntimeError: forward() expected a Tensor"
+    assert raised_line(trace + "Boom: no luck\n") == "Boom: no luck"
+    assert raised_line(trace + cast + "\nDuring …\n\n" + trace + "KeyError: 1\n") == "KeyError: 1"
+    assert raised_line("") == ""

@@ -527,3 +527,13 @@ def test_the_page_lists_every_name():
     for name in (n.removeprefix("ttnn.") for n in rows("Names") if n.startswith("ttnn.")):
         owner, _, last = name.rpartition(".")
         assert hasattr(getattr(ttnn, owner) if owner else ttnn, last), name
+
+
+def test_arguments_in_a_graph_are_ttnns_objects() -> None:
+    """tests/lowering looks into `node.kwargs`: a dtype is `ttnn.bfloat16`, as its users write it."""
+    option = torch_ttnn.TorchTtnnOption(device=ttnn.open_device(device_id=0))
+    torch.compile(torch.relu, backend=torch_ttnn.backend, options=option)(torch.ones(2, 2, dtype=torch.bfloat16))
+    nodes = {node.target: node for node in option._out_fx_graphs[0].nodes if node.op == "call_function"}
+    assert nodes[ttnn.from_torch].kwargs["dtype"] is ttnn.bfloat16
+    assert nodes[ttnn.from_torch].kwargs["layout"] is ttnn.TILE_LAYOUT
+    assert nodes[ttnn.to_torch].kwargs.get("dtype", torch.bfloat16) is torch.bfloat16

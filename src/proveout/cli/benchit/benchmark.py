@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from proveout.cache import entries
 from proveout.cli.benchit import script_arguments, slurm
+from proveout.cli.benchit.builds import leave
 from proveout.cli.benchit.listing import documents, listing, of_results
 from proveout.cli.benchit.targets import Target, targets
 from proveout.cli.jobs import run
@@ -130,6 +132,7 @@ def verb(
     if use_slurm:
         return slurm.run(request, sequence_file, runtimes or [], build_only, export_only, lean_cache, opset)
     do: tuple[Do, ...] = ("compile",) if build_only or export_only else ("check", "benchmark")
+    built: Literal["export", "convert"] = "export" if export_only else "convert"
     results = []
     for target in wanted:
         results += run(
@@ -139,10 +142,14 @@ def verb(
             runtime=target.runtime,
             lean=lean_cache,
             onnx_opset=opset if target.runtime == "ort" else None,
+            onnx_build=None if lean_cache or sequence_file or target.runtime != "ort" else built,
             sequence=sequence_file,
         )
     if lean_cache:
         _make_lean(request, results)
+    for result in results:
+        if (record := result.record).job.workload.selector:
+            leave(Store(request.cache_dir).folder, record)
     return show(request, results)
 
 
@@ -167,12 +174,13 @@ def analyze(request: Request) -> int:
     if request.as_json:
         return discover.show(request)
     discoveries = discover.look(request)
+    for discovery in discoveries:  # a terminal is for the models; what is read by another program gets all
+        if discovery.log and (os.environ.get("MLAGILITY_DEBUG") == "True" or not sys.stdout.isatty()):
+            emit(discovery.log)
     emit(listing([(workload, None) for discovery in discoveries for workload in discovery.workloads]))
     for discovery in discoveries:
         if discovery.error:
             note(f"{discovery.script}: {discovery.error}")
-        if discovery.log and os.environ.get("MLAGILITY_DEBUG") == "True":
-            emit(discovery.log)
     return 1 if any(map(discover.gave_nothing, discoveries)) else 0
 
 

@@ -84,6 +84,8 @@ def verb(
         gone = [path for build in chosen for path in clean_build(store.folder, build)]
         if action is Action.delete:
             gone += delete([entry for records in chosen.values() for entry, _ in records]).files
+            for build in chosen:
+                builds.forget(store.folder, build)
         elif everything:
             gone += clean(store).files
         document = {"deleted": [str(path) for path in gone]}
@@ -143,4 +145,5 @@ def _sequence(record: Record) -> str:
 
 
 def _opset(files: list[Path]) -> str:
-    return ", ".join(file.stem.rpartition("-op")[2].partition("-")[0] for file in files)
+    parts = (part for file in files for part in file.stem.split("-"))
+    return ", ".join(dict.fromkeys(part[2:] for part in parts if part[:2] == "op" and part[2:].isdecimal()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from proveout.columns.words import status_words
 from proveout.devices.registry import HOST
 from proveout.store import read_record
 from proveout.sweep import Result
-from proveout.types import Record, Workload
+from proveout.types import Record, Timing, Workload
 
 RUNTIME_WORDS = {"ort": "ort", "eager": "torch-eager", "inductor": "torch-compiled", "proveout": "proveout"}
 PACKAGES = {"ort": "onnxruntime", "eager": "torch", "inductor": "torch", "proveout": "proveout"}
@@ -63,26 +64,46 @@ def _outcome(record: Record) -> list[str]:
     if job.do == ("compile",):
         files = _onnx(job.artifacts)
         return [f"Status:\t\tModel successfully built! (compiled{f': {files}' if files else ''})"]
-    timing = record.timing("eager" if job.runtime == "eager" else "compiled")
-    timing = timing or record.timing("eager" if job.runtime == "eager" else "simulation")
-    words = status_words(row(record)).words
-    if timing is None:
-        return [f"Status:\t\t{words} on {job.device}"]
-    facts = dict(record.environment)
-    version = facts.get(PACKAGES.get(job.runtime, ""), "")
-    runtime = f"{RUNTIME_WORDS.get(job.runtime, job.runtime)}{f' v{version}' if version else ''}"
-    place = facts.get("cpu", "") if job.device == HOST else ""
-    where = f"{place or job.device} ({runtime}), {timing.kind}"
+    measured = measured_of(record)
+    if measured is None:
+        return [f"Status:\t\t{status_words(row(record)).words} on {job.device}"]
+    timing = measured.timing
     return [
-        f"Status:\t\tSuccessfully benchmarked on {where}",
+        f"Status:\t\tSuccessfully benchmarked on {measured.where}, {timing.kind}",
         f"\t\tMean Latency:\t{timing.mean_ns / 1e6:.3f}\tmilliseconds (ms)",
         f"\t\tThroughput:\t{1e9 / timing.mean_ns:.1f}\tinferences per second (IPS)",
     ]
 
 
+@dataclass(frozen=True)
+class Measured:
+    """A model's time, and what ran it where."""
+
+    timing: Timing
+    device: str
+    runtime: str
+    version: str
+
+    @property
+    def where(self) -> str:
+        return f"{self.device} ({self.runtime}{f' v{self.version}' if self.version else ''})"
+
+
+def measured_of(record: Record) -> Measured | None:
+    """Of the model itself; its simulation's where nothing else was timed."""
+    job, facts = record.job, dict(record.environment)
+    first, second = ("eager", "eager") if job.runtime == "eager" else ("compiled", "simulation")
+    timing = record.timing(first) or record.timing(second)
+    if timing is None:
+        return None
+    device = (facts.get("cpu") if job.device == HOST else None) or job.device
+    runtime = RUNTIME_WORDS.get(job.runtime, job.runtime)
+    return Measured(timing, device, runtime, facts.get(PACKAGES.get(job.runtime, ""), ""))
+
+
 def _onnx(folder: str) -> str:
-    """The newest ONNX file of a build."""
-    files = sorted(Path(folder).glob("*.onnx"), key=lambda path: path.stat().st_mtime) if folder else []
+    """The newest ONNX file of a build, as it was exported."""
+    files = sorted(Path(folder).glob("*-base.onnx"), key=lambda path: path.stat().st_mtime) if folder else []
     return str(files[-1]) if files else ""
 
 

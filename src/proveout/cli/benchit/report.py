@@ -15,6 +15,7 @@ from proveout.cli.jobs import check_folder
 from proveout.cli.options import Json
 from proveout.cli.output import colour, emit, emit_json, note
 from proveout.cli.verbs import report as ours
+from proveout.compat.onnxflow.build import Info, load_state, state_file
 from proveout.errors import UsageError
 from proveout.report.tables.terminal import grid
 from proveout.store import Store
@@ -67,7 +68,7 @@ def write(caches: Sequence[str], folder: Path, as_json: bool) -> int:
     for store in stores:
         for build, records in builds(store).items():
             grouped.setdefault(build, []).extend(record for _, record in records)
-    rows = [_row(records) for records in grouped.values()]
+    rows = [_row(records, _build_info(stores, name)) for name, records in grouped.items()]
     path = folder / f"{date.today().isoformat()}.csv"
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS)
@@ -83,7 +84,15 @@ def write(caches: Sequence[str], folder: Path, as_json: bool) -> int:
     return 0
 
 
-def _row(records: Sequence[Record]) -> dict[str, str]:
+def _build_info(stores: Sequence[Store], name: str) -> Info:
+    """Of the first of the caches that has it."""
+    for store in stores:
+        if state_file(store.folder, name).is_file():
+            return load_state(store.folder, name).info
+    return Info()
+
+
+def _row(records: Sequence[Record], build: Info) -> dict[str, str]:
     workload = records[0].job.workload
     labels = {key: values[0] for key, values in workload.labels}
     exported = any(record.job.runtime == "ort" and record.status == "passed" for record in records)
@@ -92,7 +101,7 @@ def _row(records: Sequence[Record]) -> dict[str, str]:
         "author": labels.get("author", "-"),
         "model_class": workload.class_name or "-",
         "params": str(workload.parameters) if workload.class_name and not workload.is_onnx else "-",
-        "hash": workload.selector or "-",
+        "hash": workload.model_hash or "-",
         "license": labels.get("license", "-"),
         "task": labels.get("task", "-"),
         "groq_chips_used": "-",
@@ -100,8 +109,8 @@ def _row(records: Sequence[Record]) -> dict[str, str]:
         "nvidia_latency": _latency(records, "cuda"),
         "x86_latency": _latency(records, "cpu"),
         "onnx_exported": str(exported),
-        "onnx_optimized": "False",
-        "onnx_converted": "False",
+        "onnx_optimized": str(bool(build.opt_onnx_exported)),
+        "onnx_converted": str(bool(build.converted_onnx_exported)),
     }
 
 

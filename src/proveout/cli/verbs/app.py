@@ -58,7 +58,7 @@ def verb(
     data: Data = None,
     no_browser: NoBrowser = False,
 ) -> int:
-    """Try five tasks live, and explore all results, in the browser.
+    """Try five tasks and explore all results in the browser.
 
     \b
     Examples:

@@ -63,10 +63,11 @@ def verb(
     timeout: Timeout = 3600.0,
     as_json: Json = False,
 ) -> int:
-    """Take one model through all stages of bring-up, into a folder that a person can read.
+    """Turn one model into optimised, tested ttnn code.
 
-    Card, reference, graph, summary, op tests, ttnn code and module tests, missing ops, end to end, optimise,
-    perf sheet, trace and queues, decoding, report. Run again, it goes on where it stopped. All times are modelled.
+    Works through the stages of a bring-up and leaves one folder: card, reference, graph, summary, op tests, missing
+    ops, end to end, optimise, ttnn code and module tests, perf sheet, trace and queues, decoding, report. Run it again
+    and it resumes where it stopped. All times are modelled.
 
     \b
     Examples:
@@ -95,7 +96,9 @@ def verb(
     failed = sum(outcome.status == "failed" for outcome in outcomes)
     if as_json:
         read = bringup.Folder(folder)
-        stages = [{**to_json(o), "data": read.data(o.number, o.name)} for o in outcomes]
+        kinds = {o.name: bringup.DATA.get(o.name) for o in outcomes}
+        figures = {name: read.data(kind) for name, kind in kinds.items() if kind is not None}
+        stages = [{**to_json(o), "data": to_json(figures.get(o.name)) or {}} for o in outcomes]
         emit_json({"verb": "bringup", "folder": str(folder), "failed": failed, "stages": stages})
     else:
         _show(folder, outcomes, bringup.MARKS)

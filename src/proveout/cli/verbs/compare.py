@@ -55,7 +55,7 @@ def verb(
     timeout: Timeout = 600.0,
     as_json: Json = False,
 ) -> int:
-    """Compare the time of one call of two models, or of one model in two ways.
+    """Compare the time per call of two models or settings.
 
     Runs alternate as A B, B A, … in fresh processes; the ratio is that of adjacent runs. @WHERE is a device, or
     `eager` for the model as it is, and settings may follow. Without @WHERE a model is compiled for the cpu.

@@ -15,6 +15,8 @@ from proveout.errors import EnvironmentFault
 
 FILE = "proveout-compat.pth"
 """In the environment's packages: Python reads it when it starts, and adds the folder that it names to its path."""
+TORCH_NEURON = "proveout_torch_neuron"
+"""The module in that folder which serves `torch.neuron`; it imports nothing until that is asked for."""
 NAMES = tuple(sorted({name.partition(".")[0] for name in compat.STAND_INS}))
 
 
@@ -27,11 +29,11 @@ class Switch(StrEnum):
 def verb(
     switch: Annotated[Switch, typer.Argument(help="on, off, or status (default).", show_default=False)] = Switch.status,
 ) -> int:
-    """Let scripts import neuronperf, torch_ttnn, ttnn and mlagility without changes.
+    """Let scripts for other tools run as they are.
 
-    With `on`, `import neuronperf`, `import torch_ttnn`, `import ttnn` and `from mlagility.parser import parse` mean
-    Proveout's own modules in every `python script.py` of this environment. Real packages of these names are never
-    hidden: beside one, `on` is refused.
+    With `on`, `import neuronperf`, `import torch_neuronx`, `import torch_ttnn`, `import ttnn` and `from
+    mlagility.parser import parse` mean Proveout's own modules in every `python script.py` of this environment.
+    Real packages of these names are never hidden: beside one, `on` is refused.
 
     \b
     Examples:
@@ -42,7 +44,7 @@ def verb(
     try:
         if switch is Switch.on:
             _refuse_beside_real()
-            path.write_text(f"{compat.PACKAGES}\n", encoding="utf-8")
+            path.write_text(f"{compat.PACKAGES}\nimport {TORCH_NEURON}\n", encoding="utf-8")
         elif switch is Switch.off:
             path.unlink(missing_ok=True)
     except OSError as error:

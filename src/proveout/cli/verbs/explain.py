@@ -35,7 +35,7 @@ Every = Annotated[bool, typer.Option("--every-op", help="Look into every op, als
 
 @takes_request
 def verb(request: Request, against: Against = None, every_op: Every = False, output: Output = Path("explained")) -> int:
-    """Tell where a model's error comes from: each op's share, what adds, what magnifies.
+    """Find where a model's numerical error comes from, op by op.
 
     Ops are swapped between the device's arithmetic and float32; the shares sum to the whole error.
 

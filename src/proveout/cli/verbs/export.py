@@ -18,9 +18,9 @@ Output = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Whe
 
 @takes_request
 def verb(request: Request, output: Output = Path("exported")) -> int:
-    """Write models as plain Python scripts of ttnn calls that reproduce their outputs.
+    """Write models as Python scripts of plain ttnn calls.
 
-    Each graph of a model gets a folder: model.py, the Program and its tensors.
+    Each graph of a model gets a folder: model.py, the Program and its tensors. model.py reproduces the outputs.
 
     \b
     Example:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -95,17 +96,18 @@ def verb(
     timeout: Timeout = 1800.0,
     as_json: Json = False,
 ) -> int:
-    """Generate text with a decoder, compiled as prefill and decode with the cache on the device.
+    """Generate text with a decoder, its cache on the device.
 
-    Tells whether the tokens are eager mode's, how often both agree on eager's own tokens, and what a call takes. With
-    --dry-run the model needs no memory for its weights, so that the largest can be planned anywhere.
+    The decoder is compiled twice, for prefill and for decode. Reports whether it generates the same tokens as eager
+    mode, how often both agree on eager's own tokens, and the time of a call. With --dry-run the weights are not
+    loaded, so that even the largest model can be planned anywhere.
 
     \b
     Examples:
       proveout generate llm/gpt2 --small --new-tokens 64
       proveout generate llm/llama_3_1_8b --dry-run --recipe performance --set trace=true
       proveout generate llm/llama_3_2_1b --small --batch 4 --device cpu
-      proveout generate llm/qwen_3_0_6b --small --batch 4 --paged --page-size 64
+      proveout generate llm/qwen_3_8b --small --batch 4 --paged --page-size 64
     """
     if pages and not paged:
         raise UsageError("--pages is for a cache in pages: give --paged as well.")
@@ -133,14 +135,15 @@ def verb(
                 dry_run,
             )
             progress.start(what := f"{'planning' if dry_run else 'generating with'} {one.name}")
-            answers.append((request, report := _answer(one, request, timeout)))
-            progress.step(what, f"{one.name}: {report.error or 'done'}")
-    failed = sum(bool(report.error) for _, report in answers)
+            report = _answer(one, request, timeout)
+            answers.append((one, request, replace(report, model=one.call(report.model))))
+            progress.step(what, f"{one.name}: {'failed' if report.error else 'done'}")
+    failed = sum(bool(report.error) for *_, report in answers)
     if as_json:
-        emit_json({"verb": "generate", "failed": failed, "device": place, "models": [to_json(t) for _, t in answers]})
-    for request, report in answers:
+        emit_json({"verb": "generate", "failed": failed, "device": place, "models": [to_json(r) for *_, r in answers]})
+    for one, request, report in answers:
         if report.error:
-            note(f"{Path(request.script).stem}: {report.error}")
+            note(f"{one.name}: {report.error}")
         elif not as_json:
             emit(_text(request, report))
     return 1 if failed else 0
@@ -215,7 +218,10 @@ def _cache(report: GenerationReport) -> str:
 def _decode_kernels(decode: PhaseReport) -> str:
     """Whether the cache is written and read by ttnn's kernels for it."""
     own = [f"{count} × {kernel}" for kernel, count in decode.kernels if kernel.endswith(("_decode", "update_cache"))]
-    general = "decode writes and reads the cache with general kernels: ttnn's own take bfloat16 and causal masks"
+    general = (
+        "decode writes and reads the cache with general kernels:"
+        " ttnn's own take bfloat16, causal masks and heads of whole tiles"
+    )
     chosen = "" if not any(kernel == "ttnn.argmax" for kernel, _ in decode.kernels) else CHOSEN
     return (f"decode: {', '.join(own)}" if own else general) + chosen
 
@@ -225,6 +231,8 @@ def _row(phase: PhaseReport, request: GenerationRequest) -> tuple[str, ...]:
     if phase.modelled_ns is not None and phase.low_ns is not None and phase.high_ns is not None:
         low, ns, high = (f"{value / 1e6:.3g}" for value in (phase.low_ns, phase.modelled_ns, phase.high_ns))
         modelled = f"{ns} ms ({low} to {high})"
+    elif phase.chip_alone_ns is not None:
+        modelled = f"? (chip alone: {phase.chip_alone_ns / 1e6:.3g} ms)"
     measured = "–"
     if phase.measured_ns:
         middle = statistics.median(phase.measured_ns) / 1e6

@@ -119,7 +119,9 @@ def verb(
     cache_dir: CacheDir = None,
     as_json: Json = False,
 ) -> int:
-    """Measure a served model under load: any OpenAI-compatible endpoint, or a decoder in a scheduler of ours.
+    """Measure a served model under load.
+
+    Takes any OpenAI-compatible endpoint, or serves a decoder with Proveout's own scheduler.
 
     Requests are sent when they are due, whether or not earlier ones are answered, and each latency counts from the time
     at which the request was due: a stall is charged to all that waited. Reports time to first token (TTFT), time per
@@ -133,7 +135,7 @@ def verb(
       proveout load 127.0.0.1:8000 --api chat --arrivals constant --rate 20 --duration 60
       proveout load 127.0.0.1:8000 --replay trace.csv --speed 2
       proveout load 127.0.0.1:8000 --capacity --slo ttft=200ms,tpot=50ms --attain 0.95
-      proveout load qwen3_0_6b --device sim --slots 32 --rate 2 --slo ttft=2s,tpot=200ms
+      proveout load popular_on_huggingface/qwen3_0_6b --device sim --slots 32 --rate 2 --slo ttft=2s,tpot=200ms
 
     \b
     Exit codes: 0 every request was answered; 1 some were not; 2 usage;

@@ -29,10 +29,10 @@ FAILS = 3
 
 @takes_request
 def verb(request: Request, slower_than: SlowerThan = None, output: Output = Path("minimized")) -> int:
-    """Make a failure one small file that fails in the same way.
+    """Reduce a failure to one small file.
 
-    A crash, a refusal, a low PCC, a NaN, a lack of memory, a modelled time: fewer ops first, then smaller shapes,
-    then plainer values. The file is run once more in a process of its own.
+    A failure is a crash, a refusal, a low PCC, a NaN, too little memory or a modelled time above a limit. The file has
+    fewer ops, then smaller shapes, then plainer values, and fails in the same way: it is run once more to show that.
 
     \b
     Examples:

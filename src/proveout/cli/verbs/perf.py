@@ -54,9 +54,10 @@ def verb(
     command: Command = None,
     apply: Apply = None,
 ) -> int:
-    """Show where the time of a call goes, operation by operation, and what would save some.
+    """Show where the time of a call goes, op by op.
 
-    All times are modelled. Leaves the sheet for tt-perf-report and ttnn-visualizer: performance/ and memory/.
+    Ranks what would save time. All times are modelled. Leaves sheets for tt-perf-report and ttnn-visualizer:
+    performance/ and memory/.
 
     \b
     Examples:

@@ -24,10 +24,11 @@ def verb(
 ) -> int:
     """Query the results with SQL.
 
-    The tables are records, ops, timings and comparisons; a mistake in the SQL lists their columns.
+    The tables are records, ops, variations, timings, comparisons and fallbacks.
 
     \b
     Examples:
+      proveout query "describe records"                      the columns of a table
       proveout query "select model, compiled_ms, compiled_kind from records"
       proveout query "select aten, reason from ops where state = 'host'" --csv
     """

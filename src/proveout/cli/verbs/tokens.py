@@ -55,7 +55,9 @@ def verb(
     cache_dir: CacheDir = None,
     as_json: Json = False,
 ) -> int:
-    """Time to first token, time per output token and tokens per second, for several numbers of users and lengths.
+    """Time to first token and tokens per second of a decoder.
+
+    For several numbers of users and prompt lengths, with the time per output token.
 
     On a modelled chip the model is planned without its weights: times are predictions with their interval, and memory
     is set against DRAM, with the longest context and the largest batch that fit. Elsewhere they are measured. Each row
@@ -63,9 +65,9 @@ def verb(
 
     \b
     Examples:
-      proveout tokens llama --small --device sim,cpu --batch 1,4 --prompt-length 64
-      proveout tokens llama3_8b --batch 1,32 --prompt-length 128,1024 --set trace=true
-      proveout tokens qwen3_0_6b --device sim:n150,sim:n300
+      proveout tokens transformers/llama --small --device sim,cpu --batch 1,4 --prompt-length 64
+      proveout tokens llm/llama_3_1_8b --batch 1,32 --prompt-length 128,1024 --set trace=true
+      proveout tokens llm/qwen_3_8b --device sim:n150,sim:n300
     """
     places = [find(device.strip()).name for device in devices.split(",")]
     numbers = _numbers("--batch", batches), _numbers("--prompt-length", lengths)
@@ -78,14 +80,13 @@ def verb(
                 ask = SpeedAsk(str(one.script), one.script_args, place, setting, *numbers, new_tokens, runs)
                 progress.start(what := f"{one.name} on {place}")
                 answer = asked(one, ask, timeout)
-                answers.append((ask, answer))
-                progress.step(what, f"{what}: {answer.error or 'done'}")
+                answers.append((ask, dataclasses.replace(answer, model=one.call(answer.model))))
+                progress.step(what, f"{what}: {'failed' if answer.error else 'done'}")
+                if answer.error:
+                    note(f"{one.name} on {place}: {answer.error}")
     results = [record_of(one_ask, answer, row) for one_ask, answer in answers for row in answer.rows]
     if reason := keep(results, cache_dir):
         note(f"not kept: {reason}")
-    for ask, answer in answers:
-        if answer.error:
-            note(f"{Path(ask.script).stem} on {ask.device}: {answer.error}")
     if as_json:
         emit_json({"verb": "tokens", "rows": [document(a, t, row) for a, t in answers for row in t.rows],
                    "failed": sum(bool(t.error) for _, t in answers), "keys": [r.job.key for r in results]})  # fmt: skip
@@ -122,7 +123,8 @@ def text(answers: list[tuple[SpeedAsk, SpeedTold]]) -> str:
         parts += [f"  {ask.device}, {row.batch} users: does not fit: {row.short}" for ask, row in rows if not row.fits]
         chips = {ask.device: row.parallel for ask, row in rows if row.parallel}
         parts += [f"  {device}: {'; '.join(sentences)}" for device, sentences in chips.items()]
-        if weak := [(ask, t) for ask, row in rows for t in (row.first_token, row.per_token) if t.why]:
+        parts += [f"  {device}: {UNTOLD}" for device in dict.fromkeys(a.device for a, r in rows if not r.first_token)]
+        if weak := [(ask, t) for ask, row in rows for t in (row.first_token, row.per_token) if t and t.why]:
             parts.append(f"  {weak[0][0].device}: {weak[0][1].what}: {weak[0][1].why}")
     return "\n".join(parts)
 
@@ -146,7 +148,12 @@ def _cells(ask: SpeedAsk, row: SpeedRow) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _ms(timing: Timing) -> str:
+UNTOLD = "the prefill has a part on the host, whose time no plan knows: no time to first token can be predicted"
+
+
+def _ms(timing: Timing | None) -> str:
+    if timing is None:
+        return "–"
     value = _short(timing.median_ns / 1e6)
     if timing.interval_ns is None:
         return value
@@ -190,13 +197,14 @@ def record_of(ask: SpeedAsk, speeds: SpeedTold, row: SpeedRow) -> Record:
         "passed" if row.fits else "failed",
         row.short,
         failure="" if row.fits else "memory",
-        timings=(row.first_token, row.per_token),
+        timings=tuple(t for t in (row.first_token, row.per_token) if t),
         memory=MemoryUse(dram_peak_bytes=row.peak_bytes or 0, weight_bytes=row.weight_bytes, fits=row.fits),
         environment=environment,
         created=created,
         report={
             **document(ask, speeds, row), **facts, "kind": row.kind, "status": "passed", "created": created,
-            "ttft_ms_p50": row.first_token.median_ns / 1e6, "tpot_ms_p50": row.per_token.median_ns / 1e6,
+            "ttft_ms_p50": row.first_token.median_ns / 1e6 if row.first_token else None,
+            "tpot_ms_p50": row.per_token.median_ns / 1e6,
         },
     )  # fmt: skip
 

@@ -50,7 +50,7 @@ def verb(
     output: Output = Path("stat"),
     as_json: Json = False,
 ) -> int:
-    """Count the ops of models' graphs and the sizes of their tensors.
+    """Count the ops of models and the sizes of their tensors.
 
     Leaves every node with its shapes and dtypes in DIR/raw, and makes reports of all dumps there: counts of nodes, and
     for each op how large all its inputs and outputs are, as CSV and as a picture.

@@ -48,7 +48,7 @@ def verb(
     top1: Top1 = 0.0,
     output: Output = Path("tuned"),
 ) -> int:
-    """Find the quickest formats, fidelities and placements of single ops that keep the PCC.
+    """Find the fastest formats and placements that keep the PCC.
 
     The error of each decision is measured, a solver finds the best combination and proves a bound, and the winner is
     verified on inputs that the search has not seen. Times are modelled, in a trace unless --set trace=false.

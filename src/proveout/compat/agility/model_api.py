@@ -11,12 +11,12 @@ from typing import Any
 from proveout.capture import LiveModel
 from proveout.capture.identity import workload_of
 from proveout.cli.benchit import targets
+from proveout.cli.benchit.builds import leave
 from proveout.cli.benchit.listing import PACKAGES
-from proveout.compat.agility.filesystem import DEFAULT_CACHE_DIR
 from proveout.compat.agility.performance import MeasuredPerformance
 from proveout.compat.agility.script_api import benchmark_script
-from proveout.compat.onnxflow.build import DEFAULT_ONNX_OPSET, Config, State, Status
 from proveout.compat.onnxflow.buildit import build_model
+from proveout.compat.onnxflow.filesystem import DEFAULT_CACHE_DIR
 from proveout.compat.onnxflow.stage import Sequence as BuildSequence
 from proveout.devices.registry import HOST, settings_for
 from proveout.errors import ProveoutError, UsageError
@@ -77,6 +77,7 @@ def benchmark_model(
         runtime=target.runtime,
         artifacts=onnx,
         onnx_opset=onnx_opset if target.runtime == "ort" else None,
+        onnx_build="convert" if onnx else None,
     )
     record = prove_here(job, LiveModel(workload, model, args, kwargs))
     store = Store(cache_dir)
@@ -85,7 +86,7 @@ def benchmark_model(
     timing = record.timing("eager" if target.runtime == "eager" else "compiled")
     if record.status != "passed" or timing is None:
         raise ProveoutError(f"{name} on {target.device}: {record.reason or 'it has no time'}")
-    _save_state(name, cache_dir, onnx, onnx_opset)
+    leave(store.folder, record, name)
     facts = dict(record.environment)
     performance = MeasuredPerformance(
         throughput=1e9 / timing.mean_ns,
@@ -99,18 +100,6 @@ def benchmark_model(
     )
     performance.print()
     return performance
-
-
-def _save_state(name: str, cache_dir: str | Path, folder: str, opset: int | None) -> None:
-    """What `onnxflow.load_state` tells of this build."""
-    files = sorted(Path(folder).glob("*.onnx"), key=lambda path: path.stat().st_mtime) if folder else []
-    stages = ["export_pytorch", "set_success"] if files else []
-    config = Config(name, False, tuple(stages), opset or DEFAULT_ONNX_OPSET)
-    state = State(config, str(Path(cache_dir).expanduser()), build_status=Status.SUCCESSFUL_BUILD)
-    state.info.all_build_stages = state.info.completed_build_stages = stages
-    state.info.base_onnx_exported = bool(files)
-    state.intermediate_results = [str(files[-1])] if files else None
-    state.save()
 
 
 def _forget_files(folder: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from proveout.cli import invoke
-from proveout.compat.agility.filesystem import DEFAULT_CACHE_DIR
+from proveout.compat.onnxflow.filesystem import DEFAULT_CACHE_DIR
 from proveout.errors import UsageError
 
 

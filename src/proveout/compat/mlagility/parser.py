@@ -88,7 +88,7 @@ def parse(names: Sequence[str] = ()) -> Arguments:
     values, strange = parser.parse_known_args()
     if strange:
         taken = ", ".join(f"--{name}" for name in dict.fromkeys([*wanted, "small", "weights"]))
-        parser.error(f"unknown parameter {strange[0]}; this script takes {taken}")
+        parser.error(f"unrecognized argument {strange[0]}; this script takes {taken}")
     return Arguments(wanted, values)
 
 

@@ -22,7 +22,7 @@ from proveout.measure.host import Host, LoadFailed
 from proveout.measure.inputs import DatasetOptions, Inputs
 from proveout.measure.models import Model
 from proveout.measure.outcome import Outcome
-from proveout.measure.runs import configuration_folder, run_folder, worker_runs
+from proveout.measure.runs import configuration_folder, raised_line, run_folder, worker_runs
 from proveout.measure.settings import DURATION_S
 from proveout.measure.task import Functions, Task
 from proveout.serving import Configuration
@@ -108,7 +108,7 @@ class Benchmarker(threading.Thread):
             except Exception as error:
                 trace = str(error) if isinstance(error, LoadFailed) else traceback.format_exc()
                 self.status, self.error = ERROR, BenchmarkerErrorWrapper(trace)
-                self._outcome = Outcome(task.configuration, "failed", trace.strip().splitlines()[-1])
+                self._outcome = Outcome(task.configuration, "failed", raised_line(trace))
                 log.error("Benchmarker %d failed:\n%s", self.id, trace)
                 return
             runs = tuple(worker_runs(folder, task.columns, task.callers))

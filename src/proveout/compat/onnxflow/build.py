@@ -12,7 +12,8 @@ from typing import Any
 from proveout.compat.onnxflow.exceptions import ArgError
 from proveout.folders import file_name
 
-DEFAULT_ONNX_OPSET = int(os.environ.get("MLAGILITY_ONNX_OPSET") or 17)
+DEFAULT_ONNX_OPSET = int(os.environ.get("MLAGILITY_ONNX_OPSET") or 20)
+"""What PyTorch's exporter writes where nothing is asked."""
 MINIMUM_ONNX_OPSET = 13
 DEFAULT_CACHE_DIR = os.environ.get("MLAGILITY_CACHE_DIR") or os.environ.get("PROVEOUT_CACHE") or "~/.cache/proveout"
 DEFAULT_REBUILD_POLICY = "if_needed"
@@ -49,6 +50,8 @@ class Info:
     all_build_stages: list[str] = field(default_factory=list)
     completed_build_stages: list[str] = field(default_factory=list)
     build_stage_execution_times: dict[str, float] = field(default_factory=dict)
+    onnx: dict[str, Any] = field(default_factory=dict)
+    """What the file holds: its version, its inputs, how often each op."""
 
 
 @dataclass
@@ -69,6 +72,11 @@ class State:
     @property
     def onnx_dir(self) -> str:
         return str(output_dir(self.cache_dir, self.config.build_name) / "onnx")
+
+    @property
+    def original_inputs_file(self) -> str:
+        """A list of one dict of arrays, in the precision that the last ONNX file takes."""
+        return str(output_dir(self.cache_dir, self.config.build_name) / "inputs.npy")
 
     def _file(self, what: str) -> str:
         return str(Path(self.onnx_dir, f"{file_name(self.config.build_name)}-op{self.config.onnx_opset}-{what}.onnx"))

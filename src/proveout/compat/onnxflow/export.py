@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from proveout.compat.onnxflow.build import State, Status
+from proveout.compat.onnxflow.build import MINIMUM_ONNX_OPSET, State, Status
 from proveout.compat.onnxflow.exceptions import StageError
 from proveout.compat.onnxflow.stage import Sequence, Stage
 
@@ -18,9 +18,17 @@ class ReceiveOnnxModel(Stage):
         super().__init__("receive_onnx", "Receiving ONNX Model")
 
     def fire(self, state: State) -> State:
+        from proveout.compat.onnxflow.arrays import save_inputs
+
         if not (isinstance(state.model, (str, Path)) and Path(state.model).is_file()):
             raise StageError(f"receive_onnx takes the path of an ONNX file, not {type(state.model).__name__}.")
+        if state.config.onnx_opset < MINIMUM_ONNX_OPSET:
+            raise StageError(
+                f"{state.model} is of opset {state.config.onnx_opset}, and builds take {MINIMUM_ONNX_OPSET} and later:"
+                " export it again, or convert it with onnx.version_converter."
+            )
         shutil.copyfile(state.model, state.base_onnx_file)
+        save_inputs(state)
         state.info.base_onnx_exported = True
         state.intermediate_results = [state.base_onnx_file]
         return state
@@ -35,6 +43,7 @@ class ExportPytorchModel(Stage):
     def fire(self, state: State) -> State:
         import torch
 
+        from proveout.compat.onnxflow.arrays import save_inputs
         from proveout.compat.onnxflow.flat import exportable
 
         if not isinstance(state.model, torch.nn.Module):
@@ -51,6 +60,7 @@ class ExportPytorchModel(Stage):
                 dynamo=False,
                 verbose=False,
             )
+        save_inputs(state)
         state.info.base_onnx_exported = True
         state.intermediate_results = [state.base_onnx_file]
         return state
@@ -84,8 +94,11 @@ class ConvertOnnxToFp16(Stage):
         import onnx
         from onnxruntime.transformers.float16 import convert_float_to_float16
 
+        from proveout.compat.onnxflow.arrays import halve_inputs
+
         converted = convert_float_to_float16(onnx.load(_input_of(self, state)), keep_io_types=False)
         onnx.save(converted, state.converted_onnx_file)
+        halve_inputs(state)
         state.info.converted_onnx_exported = True
         state.intermediate_results = [state.converted_onnx_file]
         return state
@@ -100,6 +113,14 @@ class SuccessStage(Stage):
     def fire(self, state: State) -> State:
         state.build_status = Status.SUCCESSFUL_BUILD
         return state
+
+
+def opset_of(path: str | Path) -> int:
+    """The version of ONNX that a file is written in."""
+    import onnx
+
+    model = onnx.load(str(path), load_external_data=False)
+    return next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
 
 
 def _input_of(stage: Stage, state: State) -> str:
@@ -117,5 +138,5 @@ def default_sequence(model: Any, export_only: bool = False) -> Sequence:
 
 __all__ = [
     "ConvertOnnxToFp16", "ExportPytorchModel", "OptimizeOnnxModel", "ReceiveOnnxModel", "SuccessStage",
-    "default_sequence",
+    "default_sequence", "opset_of",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ from torch.fx import Graph, Node
 from proveout import ttnn
 from proveout.compat.torch_ttnn.tracing import op_type
 from proveout.kernels.table import torch_dtype
-from proveout.program import Arg, Program, Ref, Step, refs
+from proveout.program import Arg, Name, Program, Ref, Step, refs
 from proveout.types import TensorSpec
 
 
@@ -74,7 +74,19 @@ def _arguments(step: Step, nodes: Mapping[str, Node]) -> tuple[tuple[Any, ...], 
 def _filled(arg: Arg, nodes: Mapping[str, Node]) -> Any:
     if isinstance(arg, Ref):
         return nodes[arg.name]
+    if isinstance(arg, Name):
+        return _named(arg)
     return tuple(_filled(a, nodes) for a in arg) if isinstance(arg, tuple) else arg
+
+
+def _named(arg: Name) -> Any:
+    """The object itself where ours has it (`ttnn.bfloat16`, `torch.float32`); else the name, such as `device`."""
+    root, _, path = arg.text.partition(".")
+    home = {"ttnn": ttnn, "torch": torch}.get(root)
+    try:
+        return arg if home is None else reduce(getattr, path.split("."), home)
+    except AttributeError:
+        return arg
 
 
 def _described(node: Node, spec: TensorSpec) -> Node:

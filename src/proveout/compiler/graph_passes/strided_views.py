@@ -1,12 +1,14 @@
 """Turns `as_strided` and its scatter into reshapes, slices and a permute where the strides are those of a view.
 
-Sorted from the longest stride to the shortest, the dimensions of such a view nest: each steps over whole blocks of the
-next. Rows of `stride` elements are then cut off the flat base, and each row again.
+Such a view is one of memory: the base is the tensor that fills it, however many views lie between, laid out in the
+order of that memory. Sorted from the longest stride to the shortest, the dimensions of such a view nest: each steps
+over whole blocks of the next. Rows of `stride` elements are then cut off the flat base, and each row again.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,9 +36,10 @@ class Box:
 def strided_views(gm: GraphModule) -> GraphModule:
     for node in list(gm.graph.nodes):
         rewrite = REWRITES.get(node.target)
-        if rewrite is not None and _is_dense(node.args[0]):
+        memory = memory_of(node.args[0]) if rewrite is not None else None
+        if rewrite is not None and memory is not None:
             with gm.graph.inserting_before(node):
-                result = rewrite(_Rewriter(gm, node))
+                result = rewrite(_Rewriter(gm, node, memory))
             if result is not None:
                 node.replace_all_uses_with(result)
                 gm.graph.erase_node(node)
@@ -44,19 +47,89 @@ def strided_views(gm: GraphModule) -> GraphModule:
     return gm
 
 
-def _is_dense(base: Any) -> bool:
-    """Whether a tensor's memory is its elements in order, from its first on."""
-    value = base.meta.get("val") if isinstance(base, Node) else None
-    return isinstance(value, torch.Tensor) and value.is_contiguous() and value.storage_offset() == 0
+@dataclass(frozen=True)
+class Memory:
+    """The tensor that fills an operand's memory."""
+
+    node: Node
+    order: tuple[int, ...]
+    """Its dimensions from the longest stride to the shortest: in this order its elements lie one after the other."""
+    views: tuple[Node, ...]
+    """From it to the operand, each a look at the one before."""
+
+
+def memory_of(operand: Any) -> Memory | None:
+    """Whose memory an operand of `as_strided` looks at; None where no tensor of the graph is all of it."""
+    views: list[Node] = []
+    node = operand
+    while isinstance(node, Node):
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor) or value.is_conj() or value.is_neg():
+            return None  # the memory holds other numbers than those that are read
+        order = _order_in_memory(value)
+        if order is not None:
+            return Memory(node, order, tuple(reversed(views)))
+        if not _is_view(node):
+            return None
+        views.append(node)
+        node = node.args[0]
+    return None
+
+
+def lies_elsewhere(node: Node) -> bool:
+    """Whether a node looks by strides at memory that no tensor here has: neither an argument nor one that fills it."""
+    base = node.args[0] if node.target in REWRITES else None
+    return isinstance(base, Node) and base.op != "placeholder" and memory_of(base) is None
+
+
+def _is_view(node: Node) -> bool:
+    """Whether a node looks at the memory of its first argument and writes nothing."""
+    if not isinstance(node.target, torch._ops.OpOverload) or not node.args:
+        return False
+    schema = node.target._schema
+    first = schema.arguments[0].alias_info
+    looks = len(schema.returns) == 1 and schema.returns[0].alias_info is not None
+    return looks and first is not None and not first.is_write
+
+
+def _order_in_memory(value: torch.Tensor) -> tuple[int, ...] | None:
+    """A tensor's dimensions from the longest stride to the shortest, where each element of its memory is one of its."""
+    if not all(isinstance(number, int) for number in (*value.shape, *value.stride(), value.storage_offset())):
+        return None
+    if value.storage_offset() or value.numel() * value.element_size() != value.untyped_storage().nbytes():
+        return None
+    order = tuple(sorted(range(value.dim()), key=lambda d: (-value.stride()[d], value.shape[d])))
+    return order if value.permute(order).is_contiguous() else None
 
 
 class _Rewriter:
     """Adds nodes in another's place, each evaluated on the value that its operand stands for."""
 
-    def __init__(self, gm: GraphModule, node: Node) -> None:
-        self.gm, self.node = gm, node
+    def __init__(self, gm: GraphModule, node: Node, memory: Memory) -> None:
+        self.gm, self.node, self.memory = gm, node, memory
         names = [argument.name for argument in node.target._schema.arguments]  # type: ignore[union-attr]
         self.given = {**dict(zip(names, node.args)), **node.kwargs}
+        offset = self.given.get("storage_offset")
+        self.offset = self.given["self"].meta["val"].storage_offset() if offset is None else offset
+        self.dtype = self.given["self"].meta["val"].dtype
+        self.base = self.seen_as(self.permute(memory.node, memory.order), self.dtype)
+
+    def permute(self, node: Node, order: Sequence[int]) -> Node:
+        return node if list(order) == sorted(order) else self.add(aten.permute.default, node, list(order))
+
+    def seen_as(self, node: Node, dtype: torch.dtype) -> Node:
+        """The bytes of a contiguous tensor as numbers of another dtype, in one dimension; itself where it has it."""
+        value = node.meta["val"]
+        return node if value.dtype == dtype else self.add(aten.view.dtype, self.view(node, value.numel()), dtype)
+
+    def operand_of(self, base: Node) -> Node:
+        """What the operand is where its memory holds these numbers."""
+        filled, order = self.memory.node.meta["val"], self.memory.order
+        node = self.view(self.seen_as(base, filled.dtype), *(filled.shape[d] for d in order))
+        node = self.permute(node, [order.index(d) for d in range(len(order))])
+        for view in self.memory.views:
+            node = self.add(view.target, node, *view.args[1:], **view.kwargs)
+        return node
 
     def add(self, op: Any, *args: Any, **kwargs: Any) -> Node:
         node = self.gm.graph.call_function(op, args, kwargs)
@@ -85,19 +158,21 @@ class _Rewriter:
 
     def box(self) -> Box | None:
         sizes, strides = tuple(self.given["size"]), tuple(self.given["stride"])
-        if not all(isinstance(number, int) for number in (*sizes, *strides)) or 0 in sizes:
+        if not all(isinstance(number, int) for number in (*sizes, *strides, self.offset)) or 0 in sizes:
             return None
         steps = [d for d, (size, stride) in enumerate(zip(sizes, strides)) if size > 1 and stride > 0]
         order = tuple(sorted(steps, key=lambda d: -strides[d]))
         picked = tuple(sizes[d] for d in order), tuple(strides[d] for d in order)
-        box = Box(order, *picked, int(self.given.get("storage_offset") or 0))
+        box = Box(order, *picked, self.offset)
         return box if box.nests else None
 
 
 def _viewed(to: _Rewriter) -> Node | None:
-    box, base = to.box(), to.given["self"]
+    box, base = to.box(), to.base
     if box is None:
-        return None
+        if base is to.given["self"]:
+            return None
+        return to.add(aten.as_strided_copy.default, base, to.given["size"], to.given["stride"], to.offset)
     size = math.prod(base.meta["val"].shape)
     row = to.view(base, size)
     rows = _lengths(box)
@@ -111,17 +186,20 @@ def _viewed(to: _Rewriter) -> Node | None:
         row = to.add(aten.permute.default, row, [box.order.index(d) for d in sorted(box.order)])
     row = to.view(row, *(n if d in box.order else 1 for d, n in enumerate(out)))
     row = row if tuple(row.meta["val"].shape) == out else to.add(aten.expand.default, row, list(out))
-    return to.add(aten.clone.default, row) if row is base else row
+    return to.add(aten.clone.default, row) if row is to.memory.node else row
 
 
 def _scattered(to: _Rewriter) -> Node | None:
     """What is written, spread over zeros as the base lies in memory, where it is inside the view; else the base."""
-    box, base, source = to.box(), to.given["self"], to.given["src"]
-    if box is None or math.prod(to.given["size"]) != math.prod(box.sizes):
-        return None  # several elements of the source for one of the base: which of them wins is eager's business
-    shape, dtype = tuple(base.meta["val"].shape), base.meta["val"].dtype
-    if source.meta["val"].dtype != dtype:
-        return None
+    box, base, source = to.box(), to.base, to.given["src"]
+    shape = tuple(base.meta["val"].shape)
+    # Several elements of the source for one of the base: which of them wins is eager's business.
+    once = box is not None and math.prod(to.given["size"]) == math.prod(box.sizes)
+    if box is None or not once or source.meta["val"].dtype != to.dtype:
+        if base is to.given["self"]:
+            return None
+        where = to.given["size"], to.given["stride"], to.offset
+        return to.operand_of(to.add(aten.as_strided_scatter.default, base, source, *where))
     size, rows = math.prod(shape), _lengths(box)
     places = [d for d in range(len(to.given["size"])) if d in box.order]
     row = to.view(source, *(to.given["size"][d] for d in places))
@@ -137,7 +215,9 @@ def _scattered(to: _Rewriter) -> Node | None:
     row = to.view(to.cut(row, 0, size), *shape)
     inside = torch.zeros(size, dtype=torch.bool)
     inside.as_strided(box.sizes, box.strides, box.offset).fill_(True)
-    return row if bool(inside.all()) else to.add(aten.where.self, to.constant(inside.view(shape)), row, base)
+    if not bool(inside.all()):
+        row = to.add(aten.where.self, to.constant(inside.view(shape)), row, base)
+    return to.operand_of(row)
 
 
 def _lengths(box: Box) -> tuple[int, ...]:

@@ -101,6 +101,7 @@ class _Eviction:
         self.kept = frozenset(value for _, value in program.state)
         """What the next call finds on the device."""
         self.steps: list[Step] = []
+        self.transfers_ns: dict[tuple[str, bool], float] = {}
         self.position = 0
         self.reads: dict[str, list[int]] = {}
         for index, step in enumerate(program.steps):
@@ -205,7 +206,8 @@ class _Eviction:
         for size in sorted(filter(None, sizes), reverse=True):
             windows = list(self.memories["dram"].windows(size, holders))
             if windows:
-                best = min(windows, key=lambda names: sum(self._price(holders[n]) for n in names))
+                prices = {n: self._price(holders[n]) for n in set().union(*windows)}
+                best = min(windows, key=lambda names: sum(prices[n] for n in names))
                 self._move_out([holders[n] for n in best], origin)
                 return True
         return False
@@ -223,12 +225,18 @@ class _Eviction:
 
     def _price(self, value: str) -> float:
         """Modelled transfer time per Step of room gained: low for what is small, far away or on the host already."""
-        spec, read = self.program.specs[value], self._next_read(value)
+        read = self._next_read(value)
         if not read:
             return 0.0
         again = value in self.copies or value in self.later
-        away_ns = 0 if again else transfer_time(spec, self.chip, to_device=False).ns
-        return (away_ns + transfer_time(spec, self.chip, to_device=True).ns) / (read - self.position)
+        away_ns = 0 if again else self._transfer_ns(value, to_device=False)
+        return (away_ns + self._transfer_ns(value, to_device=True)) / (read - self.position)
+
+    def _transfer_ns(self, value: str, to_device: bool) -> float:
+        key = value, to_device
+        if key not in self.transfers_ns:
+            self.transfers_ns[key] = transfer_time(self.program.specs[value], self.chip, to_device=to_device).ns
+        return self.transfers_ns[key]
 
     def _next_read(self, value: str) -> int:
         """The position after this one where a value is read; 0 for never."""

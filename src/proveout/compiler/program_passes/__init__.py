@@ -7,6 +7,7 @@ import functools
 from importlib import import_module
 from pkgutil import iter_modules
 
+from proveout.compiler.program_passes.bank_products import bank_products
 from proveout.compiler.program_passes.cancel import cancel
 from proveout.compiler.program_passes.configure_products import configure_products
 from proveout.compiler.program_passes.deallocate import deallocate
@@ -34,7 +35,7 @@ def fusions(stage: str) -> tuple[Fuse, ...]:
 
 
 __all__ = [
-    "Policy", "cancel", "configure_products",
+    "Policy", "bank_products", "cancel", "configure_products",
     "deallocate", "decide", "fusions", "hoist", "keep_in_dram", "layouts", "lift_matmul", "pack_weights", "place",
     "prune", "settle_state", "shard_norms", "shard_users", "sink", "sink_in_layout",
 ]  # fmt: skip

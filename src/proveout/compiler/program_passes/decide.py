@@ -6,6 +6,7 @@ and nothing else: the time of a choice is the difference of a few Steps' times.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,38 +14,46 @@ from fnmatch import fnmatchcase
 
 from proveout.chip.features import product_of
 from proveout.chip.fidelity import default_fidelity
+from proveout.chip.memory import shard_refusal
 from proveout.chip.program_config import spread
 from proveout.compiler.program_passes.configure_products import config_of
 from proveout.compiler.program_passes.pack_weights import Setup, with_weight
 from proveout.errors import CompileError
 from proveout.kernels.cost import step_device_ops
 from proveout.kernels.faithful.settings import CONFIGS
+from proveout.kernels.memory_config import LAYOUTS, memory_arg
 from proveout.kernels.row import MATRIX_UNIT, flat_specs
 from proveout.kernels.signatures import parameters
 from proveout.kernels.table import MEMORY_NAMES, infer, kernels, kind_of, refusal, specs_of
+from proveout.kernels.windows import shards_of
 from proveout.program import DEALLOCATE, Arg, Construct, Name, Program, Ref, Step
 from proveout.settings import Decided
-from proveout.types import DRAM, DeviceSpec, Settings, TensorSpec
+from proveout.types import DRAM, DeviceSpec, Memory, Settings, Sharding, TensorSpec
 
 Choices = Mapping[Decided, str]
 """What is decided of one Step."""
 NOTHING: Choices = {}
+SHARDS: tuple[Sharding, ...] = ("height", "block")
+ELEMENTWISE = ("unary", "binary")
+COMPUTING: tuple[Decided, ...] = ("fidelity", "accumulate")
 
 
 def decide(program: Program, chip: DeviceSpec, settings: Settings) -> Program:
     names = op_names(program)
     work, specs, body = Setup(program), dict(program.specs), []
-    for step in program.body:
+    for original in program.body:
+        step = original
         choices = choices_of(names.get(step.outputs[0], "") if step.outputs else "", settings)
         if "weights" in choices:
             step = _weighed(step, choices["weights"], work)
             specs.update((n, s) for n, s in work.specs.items() if n not in specs)
         step = decided(step, choices, specs, program.specs, chip, settings)
         if not step.on_host and step.kernel != DEALLOCATE:
-            reason = refusal(kernels()[step.kernel], specs_of(step, specs)) if choices else None
+            refused = refusal(kernels()[step.kernel], specs_of(step, specs)) if choices else None
+            specs.update(zip(step.outputs, infer(step, specs, chips=program.chips)))
+            reason = refused or shards_refusal(step, specs, original, program.specs)
             if reason is not None:
                 raise CompileError(f"{names.get(step.outputs[0], step.kernel)} cannot be decided so: {reason}.")
-            specs.update(zip(step.outputs, infer(step, specs, chips=program.chips)))
         body.append(step)
     return replace(program, setup=tuple(work.steps), body=tuple(body), specs={**work.specs, **specs})
 
@@ -68,6 +77,12 @@ def choices_of(name: str, settings: Settings) -> dict[Decided, str]:
     return {decided: value for pattern, decided, value in settings.per_op if name and fnmatchcase(name, pattern)}
 
 
+def computing_choices(settings: Settings) -> Settings:
+    """Settings that say nothing of single ops but what their compute configs hold: such a config follows from the
+    formats around it, so it is made anew when one of those is decided on top."""
+    return replace(settings, per_op=tuple(one for one in settings.per_op if one[1] in COMPUTING))
+
+
 def decided(
     step: Step,
     choices: Choices,
@@ -87,8 +102,7 @@ def decided(
         result = infer(step, specs)[0].dtype
         if result != before[step.outputs[0]].dtype and "float" in result:
             step = _with(step, dtype=Name(f"ttnn.{before[step.outputs[0]].dtype}"))
-    if choices.get("memory") == "dram" and "memory_config" in takes:
-        step = _with(step, memory_config=MEMORY_NAMES[DRAM])
+    step = _placed(step, choices, specs, before, chip)
     if "fidelity" in choices or "accumulate" in choices:
         step = _computing(step, choices, specs, chip, settings)
     if "config" in choices and kind_of(step) == "product":
@@ -100,6 +114,70 @@ def decided(
             if product.batch == 1:
                 step = _with(step, program_config=config_of(spread(product, chip), chip.grid))
     return step
+
+
+def _placed(
+    step: Step, choices: Choices, specs: Mapping[str, TensorSpec], before: Mapping[str, TensorSpec], chip: DeviceSpec
+) -> Step:
+    """The Step with its result where it was decided; a convolution computes in the shards that it leaves it in."""
+    if not pins_place(step):
+        return step
+    if choices.get("memory") == "dram":
+        return _with(step, memory_config=MEMORY_NAMES[DRAM])
+    for kind in SHARDS:
+        if choices.get("memory") == kind:
+            step = _in_shards(step, kind, specs) if kind_of(step) == "convolution" else step
+            return _with(step, memory_config=memory_arg(_shards(before[step.outputs[0]], kind, chip)))
+    if step.attr("memory_config") is None and infer(step, specs)[0].memory != before[step.outputs[0]].memory:
+        # An operand that was left in shards must not take everything after it along.
+        return _with(step, memory_config=memory_arg(before[step.outputs[0]].memory))
+    return step
+
+
+def _shards(spec: TensorSpec, kind: Sharding, chip: DeviceSpec) -> Memory:
+    """Where a result of this shape lies when it is left in shards: the same for every op, so neighbours agree."""
+    shard = shards_of(math.prod(spec.shape[:-1]), spec.shape[-1], kind, chip)
+    memory = Memory("l1", kind, shard)
+    refused = shard_refusal(replace(spec, memory=memory), chip)
+    if refused is not None:
+        raise CompileError(f"a result of {spec.shape} cannot lie in {kind} shards: {refused}.")
+    return memory
+
+
+def _in_shards(step: Step, kind: Sharding, specs: Mapping[str, TensorSpec]) -> Step:
+    """A convolution that computes in such shards; what arrives in others may be moved."""
+    source, config = step.attr("input_tensor"), step.attr("conv_config")
+    said = dict(config.args) if isinstance(config, Construct) else {}
+    said["shard_layout"] = LAYOUTS[kind]
+    if isinstance(source, Ref) and specs[source.name].memory.sharding not in ("interleaved", kind):
+        said["reshard_if_not_optimal"] = True
+    return _with(step, conv_config=Construct.of("ttnn.Conv2dConfig", **said))
+
+
+def takes_shards(step: Step) -> bool:
+    """Whether a Step can read results that were left in shards; an element-wise one leaves its own in the same."""
+    return step.kernel == DEALLOCATE or kind_of(step) in ("convolution", *ELEMENTWISE)
+
+
+def shards_refusal(
+    step: Step, specs: Mapping[str, TensorSpec], original: Step, before: Mapping[str, TensorSpec]
+) -> str | None:
+    """Why a decision leaves an element-wise Step no shards that ttnn takes: its operands and its result must lie in the
+    same, unless they did not before."""
+    if kind_of(step) not in ELEMENTWISE or not _mixed(step, specs) or _mixed(original, before):
+        return None
+    return "operands and result lie in different shards"
+
+
+def _mixed(step: Step, specs: Mapping[str, TensorSpec]) -> bool:
+    result = specs[step.outputs[0]]
+    places = {result.memory, *(specs[n].memory for n in step.uses if specs[n].shape == result.shape)}
+    return len(places) > 1 and any(place.sharding != "interleaved" for place in places)
+
+
+def pins_place(step: Step) -> bool:
+    """Whether a Step can say where its result lies, wherever its operands do."""
+    return bool(step.outputs) and not step.is_transfer and "memory_config" in parameters(step.kernel)
 
 
 def pins_format(step: Step) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
+from proveout.compiler.program_passes.shard_norms import sharded_ns
 from proveout.kernels.cost import program_ns, step_time
 from proveout.kernels.row import FLOAT, Kind
 from proveout.kernels.table import infer, kernels, kind_of, refusal, specs_of
@@ -106,9 +107,19 @@ def _accepted(fusion: Fusion, body: Body, policy: Policy) -> dict[str, TensorSpe
             program_ns([step_time(s, specs, policy.chip, policy.settings) for s in steps], policy.settings)
             for steps in (fusion.removed, fusion.steps)
         )
-        if after > before:
+        if after > before and not _pays_in_shards(fusion, specs, policy.chip, policy.settings, before):
             return None
     return new
+
+
+def _pays_in_shards(
+    fusion: Fusion, specs: Mapping[str, TensorSpec], chip: DeviceSpec, settings: Settings, before: int
+) -> bool:
+    """Whether it is one norm that `shard_norms` will cut, and that is then quicker."""
+    if settings.sharding != "norms" or len(fusion.steps) != 1 or kind_of(fusion.steps[0]) != "norm":
+        return False
+    cut = sharded_ns(fusion.steps[0], specs, chip, settings)
+    return cut is not None and cut < before
 
 
 class Body:

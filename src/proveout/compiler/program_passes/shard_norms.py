@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 from proveout.chip.memory import bytes_per_bank, shard_refusal
@@ -35,10 +36,11 @@ def shard_norms(program: Program, chip: DeviceSpec, settings: Settings) -> Progr
 
 
 def block_memory(spec: TensorSpec, chip: DeviceSpec) -> Memory | None:
-    """Block shards over as many cores as divide the tensor evenly; None where there is nothing to divide."""
-    if spec.layout != "tile" or spec.padded_shape[-2:] != spec.shape[-2:] or spec.memory.sharding != "interleaved":
+    """Block shards over as many cores as divide the tensor evenly; None where there is nothing to divide. A row of
+    tiles that is not full is cut as one that is: each row is normalised by itself."""
+    if spec.layout != "tile" or spec.shape[-1] % TILE or spec.memory.sharding != "interleaved":
         return None
-    tall, wide = math.prod(spec.shape[:-1]) // TILE, spec.shape[-1] // TILE
+    tall, wide = math.prod(spec.padded_shape[:-1]) // TILE, spec.shape[-1] // TILE
     rows = max(n for n in range(1, chip.grid[1] + 1) if tall % n == 0)
     columns = max(n for n in range(1, chip.grid[0] + 1) if wide % n == 0)
     if rows * columns == 1:
@@ -48,6 +50,23 @@ def block_memory(spec: TensorSpec, chip: DeviceSpec) -> Memory | None:
     cut = replace(spec, memory=memory)
     fits = bytes_per_bank(cut, chip) <= SHARE * chip.l1_allocatable
     return memory if fits and shard_refusal(cut, chip) is None else None
+
+
+def sharded_ns(step: Step, specs: Mapping[str, TensorSpec], chip: DeviceSpec, settings: Settings) -> int | None:
+    """What a norm would take in shards, brought there and back; None where it cannot be cut."""
+    source = step.attr("input_tensor")
+    memory = block_memory(specs[source.name], chip) if isinstance(source, Ref) else None
+    if memory is None or not isinstance(source, Ref):
+        return None
+    around, inside = specs[source.name], replace(specs[source.name], memory=memory)
+    place, back = memory_arg(memory), memory_arg(around.memory)
+    steps = [
+        Step("ttnn.to_memory_config", (("tensor", Ref("in")), ("memory_config", place)), ("shards",)),
+        replace(_with(step, input_tensor=Ref("shards"), memory_config=place), outputs=("cut",)),
+        Step("ttnn.to_memory_config", (("tensor", Ref("cut")), ("memory_config", back)), ("out",)),
+    ]
+    trial = {**specs, "in": around, "shards": inside, "cut": inside, "out": around}
+    return _ns(steps, trial, chip, settings)
 
 
 def _sharded(
@@ -108,7 +127,7 @@ def _program_config(spec: TensorSpec, memory: Memory) -> Construct:
     )
 
 
-def _ns(steps: list[Step], specs: dict[str, TensorSpec], chip: DeviceSpec, settings: Settings) -> int:
+def _ns(steps: list[Step], specs: Mapping[str, TensorSpec], chip: DeviceSpec, settings: Settings) -> int:
     times = [step_time(step, specs, chip, settings).ns for step in steps]
     return sum(ns + TRACED_GAP_NS[USUAL] for ns in times if ns)
 

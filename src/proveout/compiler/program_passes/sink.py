@@ -35,8 +35,8 @@ def _sunk(program: Program, kinds: tuple[Kind, ...]) -> Program:
     def emit(step: Step) -> None:
         below = _below(step, makers, uses, specs) if kind_of(step) in kinds else None
         if below is not None:
-            inner, step = below
-            specs[inner.outputs[0]] = replace(specs[step.outputs[0]], shape=specs[inner.uses[0]].shape)
+            inner, step, shape = below
+            specs[inner.outputs[0]] = replace(specs[step.outputs[0]], shape=shape)
             uses[inner.outputs[0]] = 1
             emit(inner)
         body.append(step)
@@ -50,8 +50,9 @@ def _sunk(program: Program, kinds: tuple[Kind, ...]) -> Program:
 
 def _below(
     step: Step, producers: dict[str, Step], uses: dict[str, int], specs: dict[str, TensorSpec]
-) -> tuple[Step, Step] | None:
-    """The element-wise Step on what was moved, and the move after it; None where that is not the same."""
+) -> tuple[Step, Step, tuple[int, ...]] | None:
+    """The element-wise Step on what was moved, the move after it, and the shape between them; None where that is not
+    the same."""
     if not step.uses:
         return None
     moved = [name for name in step.uses if name in producers]
@@ -66,7 +67,8 @@ def _below(
     inner_name = f"{step.outputs[0]}.below"
     attrs = tuple((k, Ref(sources[v.name]) if isinstance(v, Ref) else v) for k, v in step.attrs)
     move_attrs = tuple((k, Ref(inner_name) if isinstance(v, Ref) else v) for k, v in first.attrs)
-    return replace(step, attrs=attrs, outputs=(inner_name,)), replace(first, attrs=move_attrs, outputs=step.outputs)
+    move = replace(first, attrs=move_attrs, outputs=step.outputs)
+    return replace(step, attrs=attrs, outputs=(inner_name,)), move, specs[first.uses[0]].shape
 
 
 def _is_row_of(name: str, move: Step, specs: dict[str, TensorSpec]) -> bool:

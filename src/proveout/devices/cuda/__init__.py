@@ -154,8 +154,8 @@ class OnCuda:
         """The CUDA graph of a call, with its buffers."""
         return self._runs(inputs).captured(inputs)
 
-    def advance(self, result: Result) -> None:
-        assert not self.program.state, "Programs for torch keep no state"
+    def keep(self, state: Mapping[str, Any]) -> None:
+        assert not state, "Programs for torch keep no state"
 
     def value(self, name: str) -> Any:
         return self._as_given().value(name)

@@ -102,21 +102,30 @@ class Body:
             step = self.maker(arg, "ttnn.reshape")
         return arg
 
-    def done(self) -> Program:
-        """The rewritten Program, without Steps that nobody reads any more."""
-        body: list[Step] = []
+    def drop_unread(self) -> None:
+        """Without the Steps that nobody reads any more."""
         needed = set(self.results)
-        for step in reversed(self.steps):
-            if needed.isdisjoint(step.outputs) and step.outputs:
-                continue
-            needed.update(step.uses)
-            body.append(step)
+        for index in reversed(range(len(self.slots))):
+            kept = []
+            for step in reversed(self.slots[index]):
+                if step.outputs and needed.isdisjoint(step.outputs):
+                    continue
+                needed.update(step.uses)
+                kept.append(step)
+            self.slots[index] = kept[::-1]
+        self.index()
+
+    def done(self) -> Program:
+        """The rewritten Program."""
+        self.drop_unread()
+        body = self.steps
+        needed = {*self.results, *(name for step in body for name in step.uses)}
         setup: list[Step] = []
         for step in reversed(self.setup):
             if not needed.isdisjoint(step.outputs):
                 needed.update(step.uses)
                 setup.append(step)
-        return replace(self.program, setup=tuple(reversed(setup)), body=tuple(reversed(body)), specs=self.specs)
+        return replace(self.program, setup=tuple(reversed(setup)), body=tuple(body), specs=self.specs)
 
 
 def reshape(arg: Arg, shape: tuple[int, ...], name: str) -> Step:

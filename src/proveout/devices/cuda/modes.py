@@ -20,11 +20,42 @@ COPIED_BY_ONE_THREAD = 1 << 20
 where something else has a core; a megabyte takes one thread less than 0.1 ms."""
 
 
-class Captured:
-    """One CUDA graph with buffers of its own: inputs are copied into them, outputs stay until the next replay."""
+LARGE = 1 << 20
+"""Bytes of an input from which on a graph that reads it where it lies is worth a second capture."""
 
-    def __init__(self, kernels: Kernels, example: Sequence[Any], stream: torch.cuda.Stream) -> None:
-        self.inputs = [t.clone() if isinstance(t, Tensor) else t for t in example]
+
+class Places:
+    """Where a Program's large inputs lie, call after call: a decoder's caches never move."""
+
+    def __init__(self) -> None:
+        self._last: list[int] | None = None
+        self.lasting: frozenset[int] | None = None
+        """Inputs that lay at the same place in the first two calls; None before the second."""
+
+    def saw(self, inputs: Sequence[Any]) -> bool:
+        """Whether it is known only now that some last."""
+        if self.lasting is not None:
+            return False
+        now = [t.data_ptr() if isinstance(t, Tensor) and t.nbytes >= LARGE else 0 for t in inputs]
+        if self._last is not None:
+            self.lasting = frozenset(i for i, (a, b) in enumerate(zip(self._last, now)) if a and a == b)
+        self._last = now
+        return bool(self.lasting)
+
+
+class Captured:
+    """One CUDA graph with buffers of its own: inputs are copied into them, outputs stay until the next replay. Inputs
+    that are `lasting` are read, and written to, where they lie."""
+
+    def __init__(
+        self,
+        kernels: Kernels,
+        example: Sequence[Any],
+        stream: torch.cuda.Stream,
+        lasting: frozenset[int] = frozenset(),
+    ) -> None:
+        self.lasting = lasting
+        self.inputs = [t.clone() if isinstance(t, Tensor) and i not in lasting else t for i, t in enumerate(example)]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(WARM_UP):  # choices are measured and kernels compiled outside the capture
@@ -34,6 +65,10 @@ class Captured:
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph, stream=stream):
             self.outputs = kernels(self.inputs)
+
+    def fits(self, inputs: Sequence[Any]) -> bool:
+        """Whether the lasting ones are still where they were; they are kept here, so nothing else can lie there."""
+        return all(inputs[i].data_ptr() == self.inputs[i].data_ptr() for i in self.lasting)
 
     def fill(self, inputs: Sequence[Any]) -> None:
         for buffer, value in zip(self.inputs, inputs):
@@ -50,6 +85,7 @@ class Slot:
 
     def __init__(self) -> None:
         self.captured: Captured | None = None
+        self.places = Places()
         self.inputs: list[Any] = []
         self.pinned: list[Any] = []
         self.leaving: list[Any] = []
@@ -102,6 +138,8 @@ class Runner:
         return slot.pending
 
     def _in_order(self, slot: Slot, inputs: Sequence[Any], at_home: bool) -> Pending:
+        if self.trace and at_home:
+            self._settle(slot, inputs)
         graph = self._captured(slot, self._on_gpu(inputs)) if self.trace else None
         if graph is None:
             outputs = self.kernels(self._on_gpu(inputs))
@@ -150,10 +188,17 @@ class Runner:
 
         return Pending(finish)
 
+    def _settle(self, slot: Slot, inputs: Sequence[Any]) -> None:
+        """Let a graph go that copies what need not be copied, or reads where an input no longer lies."""
+        if slot.places.saw(inputs):
+            slot.captured = None
+        elif slot.captured is not None and not slot.captured.fits(inputs):
+            slot.captured, slot.places.lasting = None, frozenset()
+
     def _captured(self, slot: Slot, inputs: Sequence[Any]) -> Captured | None:
         if self.trace and slot.captured is None:
             try:
-                slot.captured = Captured(self.kernels, inputs, self.compute)
+                slot.captured = Captured(self.kernels, inputs, self.compute, slot.places.lasting or frozenset())
             except RuntimeError as error:
                 reason = str(error).splitlines()[0]
                 warnings.warn(f"no CUDA graph of this Program, it runs kernel by kernel: {reason}", stacklevel=2)

@@ -255,14 +255,39 @@ def attention_of(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: b
     return F.scaled_dot_product_attention(q, k, v, mask, 0.0, causal, scale=scale, enable_gqa=grouped)
 
 
-def attention_meaning(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
-    """Of [batch, heads, queries, depth]."""
+def turned(x: Tensor, cos: Tensor, sin: Tensor, turn: str) -> Tensor:
+    """The first elements of [batch, heads, rows, depth] turned by tables of [rows, angles]: x cos + partner sin, where
+    partners are (-x1, x0) of each pair (`pairs`) or (-second half, first half) (`halves`)."""
+    angles = cos.shape[-1]
+    head = x[..., :angles].float()
+    if turn == "pairs":
+        partner = torch.stack((-head[..., 1::2], head[..., ::2]), -1).flatten(-2)
+    else:
+        partner = torch.cat((-head[..., angles // 2 :], head[..., : angles // 2]), -1)
+    return torch.cat(((head * cos.float() + partner * sin.float()).to(x.dtype), x[..., angles:]), -1)
+
+
+def attention_meaning(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    scale: float,
+    cos: Tensor | None = None,
+    sin: Tensor | None = None,
+    turn: str = "",
+) -> Tensor:
+    """Of [batch, heads, queries, depth]; with tables, queries and keys are `turned` first."""
+    if cos is not None and sin is not None:
+        q, k = turned(q, cos, sin, turn), turned(k, cos, sin, turn)
     result = attention_of(q, k, v, mask, causal, scale)
     return result if result.transpose(1, 2).is_contiguous() else heads_last(q).copy_(result)
 
 
 attention = op(
-    "attention(Tensor q, Tensor k, Tensor v, Tensor? mask, bool causal, float scale) -> Tensor",
+    "attention(Tensor q, Tensor k, Tensor v, Tensor? mask, bool causal, float scale, Tensor? cos, Tensor? sin, "
+    "str turn) -> Tensor",
     lambda q, *rest: heads_last(q),
 )(attention_meaning)
 

@@ -14,6 +14,7 @@ import torch
 
 from proveout.devices.cuda.body import HALF, Body, permute, reshape
 from proveout.devices.cuda.rewrite_conv import fuse_convolutions
+from proveout.devices.cuda.rewrite_heads import ATTENTION, tidy_heads
 from proveout.devices.cuda.rewrite_products import fuse_products
 from proveout.kernels.table import constant_tensor
 from proveout.program import Arg, Program, Ref, Step
@@ -28,6 +29,7 @@ def rewrite(program: Program, fold: bool = True, weights: str = "same") -> Progr
     or `float8`."""
     body = Body(program)
     fuse_attention(body)
+    tidy_heads(body)
     fuse_convolutions(body)
     fuse_products(body, fold, weights)
     return body.done()
@@ -70,8 +72,8 @@ def _whole_attention(body: Body, step: Step) -> None:
 
 
 def attention(parts: tuple[Arg, ...], mask: Arg, causal: bool, scale: float, name: str) -> Step:
-    names = ("q", "k", "v", "mask", "causal", "scale")
-    return Step("proveout.attention.default", tuple(zip(names, (*parts, mask, causal, scale))), (name,))
+    names = ("q", "k", "v", "mask", "causal", "scale", "cos", "sin", "turn")
+    return Step(ATTENTION, tuple(zip(names, (*parts, mask, causal, scale, None, None, ""))), (name,))
 
 
 def is_causal_mask(body: Body, mask: Arg) -> bool:

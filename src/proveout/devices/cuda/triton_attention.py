@@ -10,15 +10,17 @@ from proveout.devices.cuda.triton_shared import wait_for_inputs
 
 @triton.jit
 def attention_kernel(
-    q, k, v, mask, out, scale,
+    q, k, v, mask, cos, sin, out, scale,
     q_batch, q_head, q_row, k_batch, k_head, k_row, v_batch, v_head, v_row,
     m_batch, m_head, m_row, m_column, o_batch, o_head, o_row,
     QUERIES, KEYS, HEADS, GROUP: tl.constexpr,
     DEPTH: tl.constexpr, PADDED: tl.constexpr, CAUSAL: tl.constexpr, MASK: tl.constexpr,
-    WHOLE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, PDL: tl.constexpr,
+    WHOLE: tl.constexpr, ANGLES: tl.constexpr, PAIRS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    PDL: tl.constexpr,
 ):  # fmt: skip
     """`MASK`: 0 none, 1 numbers to add, 2 booleans (true: look). `GROUP` query heads share a key head. `WHOLE`: the
-    tiles divide queries and keys, and the head size is a power of 2."""
+    tiles divide queries and keys, and the head size is a power of 2. The first `ANGLES` elements of queries and keys
+    are turned by the tables as `ops.turned` says."""
     wait_for_inputs(PDL)
     tile = tl.program_id(0)
     batch = tl.program_id(1) // HEADS
@@ -35,6 +37,8 @@ def attention_kernel(
         queries = tl.load(q_at)
     else:
         queries = tl.load(q_at, mask=in_rows[:, None] & in_depth[None, :], other=0.0)
+    if ANGLES > 0:
+        queries = _turned(queries, cos, sin, rows, in_rows, depth, ANGLES, PAIRS)
     peak = tl.full((BM,), float("-inf"), tl.float32)
     norm = tl.zeros((BM,), tl.float32)
     total = tl.zeros((BM, PADDED), tl.float32)
@@ -44,7 +48,10 @@ def attention_kernel(
         end = tl.minimum(KEYS, (tile + 1) * BM)
     for start in range(0, end, BN):
         seen = start + columns < KEYS
-        if WHOLE:
+        if ANGLES > 0:
+            keys = tl.load(tl.trans(k_at + start * k_row), mask=seen[:, None] & in_depth[None, :], other=0.0)
+            keys = tl.trans(_turned(keys, cos, sin, start + columns, seen, depth, ANGLES, PAIRS))
+        elif WHOLE:
             keys = tl.load(k_at + start * k_row)
         else:
             keys = tl.load(k_at + start * k_row, mask=in_depth[:, None] & seen[None, :], other=0.0)
@@ -73,3 +80,22 @@ def attention_kernel(
     total = total / tl.where(norm == 0.0, 1.0, norm)[:, None]
     o_at = out + batch * o_batch + head * o_head + rows[:, None] * o_row + depth[None, :]
     tl.store(o_at, total.to(out.dtype.element_ty), mask=in_rows[:, None] & in_depth[None, :])
+
+
+@triton.jit
+def _turned(x, cos, sin, rows, in_rows, depth, ANGLES: tl.constexpr, PAIRS: tl.constexpr):
+    """Rows turned by their tables; partners are found in registers. Halves are those of the whole head."""
+    ROWS: tl.constexpr = x.shape[0]
+    PADDED: tl.constexpr = x.shape[1]
+    wide = x.to(tl.float32)
+    if PAIRS:
+        first, second = tl.split(tl.reshape(wide, (ROWS, PADDED // 2, 2)))
+        partner = tl.reshape(tl.join(-second, first), (ROWS, PADDED))
+    else:
+        first, second = tl.split(tl.permute(tl.reshape(wide, (ROWS, 2, PADDED // 2)), (0, 2, 1)))
+        partner = tl.reshape(tl.permute(tl.join(-second, first), (0, 2, 1)), (ROWS, PADDED))
+    at = rows[:, None] * ANGLES + depth[None, :]
+    known = in_rows[:, None] & (depth < ANGLES)[None, :]
+    straight = tl.load(cos + at, mask=known, other=1.0).to(tl.float32)
+    crossed = tl.load(sin + at, mask=known, other=0.0).to(tl.float32)
+    return (wide * straight + partner * crossed).to(x.dtype)

@@ -37,6 +37,9 @@ def conv_kernel(
     if PDL:
         for step in range(first + tile_m, last, tiles_m):
             prefetch(w + tl.minimum(step * BK + inner, K - 1) * N + tile_n * BN)
+    offset = tl.zeros((BN,), tl.float32)
+    if BIAS:  # on its way before anything is waited for
+        offset = tl.load(bias + cols, mask=in_cols, other=0.0).to(tl.float32)
     wait_for_inputs(PDL)
     image = rows // (OH * OW)
     top = (rows // OW) % OH * STRIDE_H - PAD_H
@@ -78,20 +81,17 @@ def conv_kernel(
             total = tl.load(mine + spots, cache_modifier=".cg")
             for other in tl.static_range(1, SPLIT):
                 total += tl.load(mine + other * (BM * BN) + spots, cache_modifier=".cg")
-            _finish(total, y, bias, residual, N, rows, cols, in_rows, in_cols, BIAS, RESIDUAL, ACTIVATION)
+            _finish(total + offset[None, :], y, residual, N, rows, cols, in_rows, in_cols, RESIDUAL, ACTIVATION)
     else:
-        _finish(total, y, bias, residual, N, rows, cols, in_rows, in_cols, BIAS, RESIDUAL, ACTIVATION)
+        _finish(total + offset[None, :], y, residual, N, rows, cols, in_rows, in_cols, RESIDUAL, ACTIVATION)
 
 
 @triton.jit
 def _finish(
-    total, y, bias, residual, N, rows, cols, in_rows, in_cols,
-    BIAS: tl.constexpr, RESIDUAL: tl.constexpr, ACTIVATION: tl.constexpr,
+    total, y, residual, N, rows, cols, in_rows, in_cols, RESIDUAL: tl.constexpr, ACTIVATION: tl.constexpr,
 ):  # fmt: skip
     mask = in_rows[:, None] & in_cols[None, :]
     at = rows[:, None] * N + cols[None, :]
-    if BIAS:
-        total += tl.load(bias + cols, mask=in_cols, other=0.0).to(tl.float32)[None, :]
     if RESIDUAL:
         total += tl.load(residual + at, mask=mask, other=0.0).to(tl.float32)
     tl.store(y + at, activate(total, ACTIVATION).to(y.dtype.element_ty), mask=mask)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from proveout.devices.cuda.triton_shared import STATS_WIDTH, activate, prefetch, row_moments, wait_for_inputs
+from proveout.devices.cuda.triton_shared import STATS_WIDTH, activate, moments_of, prefetch, row_stats, wait_for_inputs
 
 
 @triton.jit
@@ -46,7 +46,14 @@ def product_kernel(
                 prefetch(w + tl.minimum(step * BK + inner, K - 1) * w_inner + tile_n * BN * w_column)
                 if BN > 64:
                     prefetch(w + tl.minimum(step * BK + inner, K - 1) * w_inner + (tile_n * BN + 64) * w_column)
+    # What the end needs is on its way from the start: rows of weights before anything is waited for.
+    offset = _columns(bias, cols, in_cols, BIAS)
+    sums = _columns(columns, cols, in_cols, A_BLOCKS > 0)
+    gamma = _columns(r_gamma, cols, in_cols, R_BLOCKS > 0)
+    beta = _columns(r_beta, cols, in_cols, R_BLOCKS > 0)
     wait_for_inputs(PDL)
+    a_means, a_squares = row_stats(a_stats, rows, in_rows, A_BLOCKS, A_PADDED)
+    r_means, r_squares = row_stats(r_stats, rows, in_rows, R_BLOCKS, R_PADDED)
     total = tl.zeros((BM, BN), tl.float32)
     a_at = a + safe_rows[:, None].to(tl.int64) * a_row + (first * BK + inner)[None, :]
     w_at = w + (first * BK + inner)[:, None].to(tl.int64) * w_inner + safe_cols[None, :].to(tl.int64) * w_column
@@ -79,41 +86,44 @@ def product_kernel(
             for other in tl.static_range(1, SPLIT):
                 total += tl.load(mine + other * (BM * BN) + spot, cache_modifier=".cg")
             _finish(
-                total, y, bias, residual, second, a_stats, columns, r_stats, r_gamma, r_beta, stats,
+                total, y, residual, second, stats, offset, sums, gamma, beta, a_means, a_squares, r_means, r_squares,
                 N, y_row, r_row, s_row, a_eps, r_eps, rows, cols, in_rows, in_cols, tile_n,
-                BIAS, ACTIVATION, RESIDUAL, SECOND, A_BLOCKS, A_PADDED, R_BLOCKS, R_PADDED, STATS, BN,
+                ACTIVATION, RESIDUAL, SECOND, A_BLOCKS, R_BLOCKS, STATS, BN,
             )  # fmt: skip
     else:
         _finish(
-            total, y, bias, residual, second, a_stats, columns, r_stats, r_gamma, r_beta, stats,
+            total, y, residual, second, stats, offset, sums, gamma, beta, a_means, a_squares, r_means, r_squares,
             N, y_row, r_row, s_row, a_eps, r_eps, rows, cols, in_rows, in_cols, tile_n,
-            BIAS, ACTIVATION, RESIDUAL, SECOND, A_BLOCKS, A_PADDED, R_BLOCKS, R_PADDED, STATS, BN,
+            ACTIVATION, RESIDUAL, SECOND, A_BLOCKS, R_BLOCKS, STATS, BN,
         )  # fmt: skip
 
 
 @triton.jit
+def _columns(values, cols, in_cols, WANTED: tl.constexpr):
+    """A number for each column, or zeros."""
+    result = tl.zeros(cols.shape, tl.float32)
+    if WANTED:
+        result = tl.load(values + cols, mask=in_cols, other=0.0).to(tl.float32)
+    return result
+
+
+@triton.jit
 def _finish(
-    total, y, bias, residual, second, a_stats, columns, r_stats, r_gamma, r_beta, stats,
+    total, y, residual, second, stats, offset, sums, gamma, beta, a_means, a_squares, r_means, r_squares,
     N, y_row, r_row, s_row, a_eps, r_eps, rows, cols, in_rows, in_cols, tile_n,
-    BIAS: tl.constexpr, ACTIVATION: tl.constexpr, RESIDUAL: tl.constexpr, SECOND: tl.constexpr,
-    A_BLOCKS: tl.constexpr, A_PADDED: tl.constexpr, R_BLOCKS: tl.constexpr, R_PADDED: tl.constexpr,
-    STATS: tl.constexpr, BN: tl.constexpr,
+    ACTIVATION: tl.constexpr, RESIDUAL: tl.constexpr, SECOND: tl.constexpr, A_BLOCKS: tl.constexpr,
+    R_BLOCKS: tl.constexpr, STATS: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """What comes after the sums of one tile."""
     mask = in_rows[:, None] & in_cols[None, :]
     if A_BLOCKS > 0:
-        mean, scale = row_moments(a_stats, rows, in_rows, a_eps, A_BLOCKS, A_PADDED)
-        sums = tl.load(columns + cols, mask=in_cols, other=0.0)
+        mean, scale = moments_of(a_means, a_squares, a_eps, A_BLOCKS)
         total = (total - mean[:, None] * sums[None, :]) * scale[:, None]
-    if BIAS:
-        total += tl.load(bias + cols, mask=in_cols, other=0.0).to(tl.float32)[None, :]
-    total = activate(total, ACTIVATION)
+    total = activate(total + offset[None, :], ACTIVATION)
     if RESIDUAL:
         value = tl.load(residual + rows[:, None] * r_row + cols[None, :], mask=mask, other=0.0).to(tl.float32)
         if R_BLOCKS > 0:
-            mean, scale = row_moments(r_stats, rows, in_rows, r_eps, R_BLOCKS, R_PADDED)
-            gamma = tl.load(r_gamma + cols, mask=in_cols, other=0.0).to(tl.float32)
-            beta = tl.load(r_beta + cols, mask=in_cols, other=0.0).to(tl.float32)
+            mean, scale = moments_of(r_means, r_squares, r_eps, R_BLOCKS)
             value = (value - mean[:, None]) * scale[:, None] * gamma[None, :] + beta[None, :]
         total += value
     if SECOND:

@@ -62,14 +62,24 @@ def activate(x, ACTIVATION: tl.constexpr):
 
 
 @triton.jit
-def row_moments(stats, rows, valid, eps, BLOCKS: tl.constexpr, PADDED: tl.constexpr):
-    """Mean and 1 / standard deviation of rows from [row, block, (mean, sum of squares about it)]."""
-    blocks = tl.arange(0, PADDED)
-    at = stats + (rows[:, None] * BLOCKS + blocks[None, :]) * 2
-    mask = valid[:, None] & (blocks[None, :] < BLOCKS)
-    means = tl.load(at, mask=mask, other=0.0)
-    squares = tl.load(at + 1, mask=mask, other=0.0)
+def row_stats(stats, rows, valid, BLOCKS: tl.constexpr, PADDED: tl.constexpr):
+    """Means of the blocks of rows and sums of squares about them, from [row, block, (mean, sum)], or zeros."""
+    means = tl.zeros((rows.shape[0], 1), tl.float32)
+    squares = means
+    if BLOCKS > 0:
+        blocks = tl.arange(0, PADDED)
+        at = stats + (rows[:, None] * BLOCKS + blocks[None, :]) * 2
+        mask = valid[:, None] & (blocks[None, :] < BLOCKS)
+        means = tl.load(at, mask=mask, other=0.0)
+        squares = tl.load(at + 1, mask=mask, other=0.0)
+    return means, squares
+
+
+@triton.jit
+def moments_of(means, squares, eps, BLOCKS: tl.constexpr):
+    """Mean and 1 / standard deviation of whole rows, from `row_stats`."""
     mean = tl.sum(means, 1) / BLOCKS
-    apart = tl.where(mask, means - mean[:, None], 0.0)
+    inside = tl.arange(0, means.shape[1]) < BLOCKS
+    apart = tl.where(inside[None, :], means - mean[:, None], 0.0)
     variance = tl.sum(squares + STATS_WIDTH * apart * apart, 1) / (BLOCKS * STATS_WIDTH)
     return mean, 1.0 / tl.sqrt(variance + eps)

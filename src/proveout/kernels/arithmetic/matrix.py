@@ -92,13 +92,19 @@ class Source:
         return Source(self.sign[index], self.exponent[index], self.significand[index])  # type: ignore[index]
 
 
+def pattern_of(x: Tensor, unit: Unit) -> Tensor:
+    """What a source register holds of an operand, as int32: a float32's pattern, or a float16's in the low half."""
+    if unit.half:
+        return x.contiguous().view(torch.int16).to(torch.int32)
+    return bits(to_source(x, unit.fp32_dest) if x.dtype == torch.float32 else x)
+
+
 def source(x: Tensor, unit: Unit) -> Source:
     """An operand as a source register holds it."""
+    raw = pattern_of(x, unit)
     if unit.half:
-        raw = x.contiguous().view(torch.int16).to(torch.int32)
         field, after_point = raw >> 10 & 31, raw & 0x3FF
     else:
-        raw = bits(to_source(x, unit.fp32_dest) if x.dtype == torch.float32 else x)
         field, after_point = exponent(raw), raw >> 13 & 0x3FF
     sign = torch.where(raw < 0, -1, 1).to(torch.int32)
     return Source(torch.where(field > 0, sign, 0), field, after_point | 0x400)

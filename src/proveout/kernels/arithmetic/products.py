@@ -1,10 +1,11 @@
-"""Matrix products by the matrix unit's rules, fast: float32 arithmetic that rounds where the chip does, same bits.
+"""Matrix products by the matrix unit's rules, fast: the quickest way there is to compute them, all with the same bits.
 
-A product of a 5-bit and a 7-bit part has 12 bits. One factor is scaled by 1 + 2^-13, which breaks ties away from zero
-and changes nothing else, fused or not; added to 1.5·2^23 units of its group, each product is rounded by itself to whole
-units, for these are all that float32 keeps there. Sums and destination are then scaled by powers of 2 to the units of
-the step and rounded: `floor(x + 1/2)` is "halves up", and the 2^-14 more stands for the chip's second rounding (to 13
-bits after the unit first, then to the unit).
+In torch alone it is float32 arithmetic that rounds where the chip does. A product of a 5-bit and a 7-bit part has 12
+bits. One factor is scaled by 1 + 2^-13, which breaks ties away from zero and changes nothing else, fused or not; added
+to 1.5·2^23 units of its group, each product is rounded by itself to whole units, for these are all that float32 keeps
+there. Sums and destination are then scaled by powers of 2 to the units of the step and rounded: `floor(x + 1/2)` is
+"halves up", and the 2^-14 more stands for the chip's second rounding (to 13 bits after the unit first, then to the
+unit).
 
 This holds while exponents stay away from both ends of their range. Where they do not, `matrix.matmul` computes.
 """
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 
 import torch
 
-from proveout.kernels.arithmetic import errata, matrix
+from proveout.kernels.arithmetic import compiled, errata, gpu, matrix
 from proveout.kernels.arithmetic.bits import HIDDEN, INFINITY, SIGN, Arch, Tensor, bits, exponent
 from proveout.kernels.arithmetic.formats import to_source
 from proveout.kernels.arithmetic.matrix import GROUP, OFFSETS, STEP, TILE, Unit
@@ -35,13 +36,21 @@ NONE = -10_000
 
 def matmul(in0: Tensor, in1: Tensor, unit: Unit, start: Tensor | None = None) -> Tensor:
     """The destination after `in0 [B, M, K] @ in1 [B, K, N]`; one of the two may have a batch of 1. The same bits as
-    `matrix.matmul`."""
+    `matrix.matmul`, by the quickest way there is: a GPU for large ones, compiled code for many, torch."""
+    shape = (max(in0.shape[0], in1.shape[0]), in0.shape[1], in1.shape[2])
+    if not math.prod(shape) or not in0.shape[-1]:
+        return torch.zeros(shape) if start is None else start.expand(shape).clone()
+    there = gpu.if_large(in0, in1, unit, start)
+    if there is not None:
+        return there
+    worthwhile = compiled.is_worthwhile(math.prod(shape) * in0.shape[-1])
+    return (compiled.matmul if worthwhile else in_torch)(in0, in1, unit, start)
+
+
+def in_torch(in0: Tensor, in1: Tensor, unit: Unit, start: Tensor | None = None) -> Tensor:
+    """`matmul` of operands that are not empty, by torch alone."""
     batch, rows, columns = max(in0.shape[0], in1.shape[0]), in0.shape[1], in1.shape[2]
     out = torch.empty(batch, rows, columns)
-    if not out.numel():
-        return out
-    if not in0.shape[-1]:
-        return out.zero_() if start is None else start.expand(out.shape).clone()
     parts = None if unit.half else _prepare(in0, in1, unit, start)
     per_batch = max(1, CHUNK // (rows * columns))
     per_rows = max(1, CHUNK // columns)

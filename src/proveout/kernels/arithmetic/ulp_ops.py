@@ -92,7 +92,7 @@ FLAGS = {
 }  # fmt: skip
 
 OPS: dict[str, Op] = {
-    **{name + place: _compared(exact) for name, exact in COMPARED.items() for place in ("", "_")},
+    **{name: _compared(exact) for name, exact in COMPARED.items()},
     **{name: _flag(exact) for name, exact in FLAGS.items()},
     "acos": _sequence("acos", torch.acos),
     "asinh": _sequence("asinh", torch.asinh),
@@ -113,19 +113,12 @@ OPS: dict[str, Op] = {
     "sqrt": _sequence("sqrt", torch.sqrt),
     "tan": _sequence("tan", torch.tan),
     "add": _pair("add", torch.add),
-    "add_": _pair("add", torch.add),
     "sub": _pair("subtract", torch.sub),
-    "subtract_": _pair("subtract", torch.sub),
     "mul": _pair("multiply", torch.mul),
-    "multiply_": _pair("multiply", torch.mul),
-    "divide_": _pair("divide", torch.div),
-    "rsub_": _pair("rsub", torch.rsub),
-    "squared_difference_": Op(squared_difference, lambda a, b: (a - b) ** 2, 2),
     "mse_loss": Op(squared_difference, lambda a, b: (a - b) ** 2, 2),
     "fmod": _pair("fmod", torch.fmod),
     "remainder": _pair("remainder", torch.remainder),
     "logaddexp": Op(logaddexp, torch.logaddexp, 2),
-    "logaddexp_": Op(logaddexp, torch.logaddexp, 2),
     "xlogy": Op(xlogy, torch.xlogy, 2),
     "addcdiv": Op(addcdiv, lambda a, b, c: a + b / c, 3),
     "addcmul": Op(addcmul, lambda a, b, c: a + b * c, 3),
@@ -241,10 +234,12 @@ WITH_NUMBERS: dict[str, Callable[..., Op]] = {
 
 
 def find(op: str) -> Op | None:
-    """An operation by ttnn's name, or by that and its numbers: `clamp min=-1.0,max=1.0`."""
-    name, _, numbers = op.partition(" ")
+    """An operation by ttnn's name, or by that and its numbers: `clamp min=-1.0,max=1.0`. `add_`, in place, is `add`."""
     if op in OPS:
         return OPS[op]
+    name, _, numbers = op.partition(" ")
+    if name.endswith("_"):
+        return find(op.replace("_ ", " ") if numbers else op[:-1])
     if name not in WITH_NUMBERS:
         return None
     values = dict(part.split("=", 1) for part in numbers.split(",") if "=" in part)

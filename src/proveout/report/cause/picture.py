@@ -33,7 +33,7 @@ line { stroke: var(--line); }
 def picture(name: str, graph: Explanation) -> str:
     """One SVG file that follows the reader's colour scheme."""
     parts = sorted(graph.contributions[:MOST], key=lambda part: part.position)
-    parts = [part for part in parts if graph.whole and abs(part.share) >= LEAST * graph.whole]
+    parts = [part for part in parts if graph.whole and (part.is_suspect or abs(part.share) >= LEAST * graph.whole)]
     said = [line for sentence in graph.said for line in textwrap.wrap(sentence, COLUMNS)]
     legend = 36 + LINE * len(said)
     top = legend + 40
@@ -67,6 +67,7 @@ def _row(part: Contribution, y: int, whole: float, most: float) -> list[Html]:
     label = f"{part.op}  {part.origin.module}".strip()
     label = label if len(label) <= 50 else f"{label[:24]}…{label[-25:]}"
     share = f"{part.share / whole:.0%}" if part.share > 0 else f"cancels {-part.share / whole:.0%}"
+    share += f", adds {part.times:.1f} × what is expected" if part.is_suspect else ""
     note = share + (f", makes it {part.gain:.1f} × larger" if part.role == "magnifies" and part.gain else "")
     tooltip = f"{label}: {part.share / whole:.2%} of the error, {part.role}; {part.origin.source}"
     fill = f"fill: var({COLOURS[part.role]}); fill-opacity: {1.0 if part.share > 0 else 0.35}"
@@ -74,7 +75,13 @@ def _row(part: Contribution, y: int, whole: float, most: float) -> list[Html]:
     return [
         el("text", label, x=LEFT - 10, y=y + 13, text_anchor="end", class_="op"),
         shape,
-        el("text", note, x=f"{LEFT + width + 8:.1f}", y=y + 13, class_="most" if abs(part.share) == most else "share"),
+        el(
+            "text",
+            note,
+            x=f"{LEFT + width + 8:.1f}",
+            y=y + 13,
+            class_="most" if part.is_suspect or abs(part.share) == most else "share",
+        ),
     ]
 
 

@@ -30,10 +30,10 @@ def _graph(graph: Explanation, named: bool) -> Iterator[str]:
     shown = [part for part in graph.contributions if abs(part.share) > 1e-9 * graph.whole][:MOST_OPS]
     yield ""
     yield from table(
-        ("share", "own", "interaction", "adds", "gain", "", "op", "module"),
+        ("share", "own", "interaction", "adds", "expected", "gain", "", "op", "module"),
         [_op(part, graph.whole) for part in shown],
     )
-    rest = graph.contributions[len(shown) :]
+    rest = [part for part in graph.contributions if part not in shown]
     if rest:
         yield f"  {sum(p.share for p in rest) / graph.whole:7.1%}  in {ops(sum(p.ops for p in rest), 'other ')}"
     yield f"  {ops(graph.exact_ops)} give the same either way. It took {graph.passes:.1f} forward passes."
@@ -69,6 +69,7 @@ def _op(part: Contribution, whole: float) -> tuple[str, ...]:
         f"{part.own / whole:.1%}",
         f"{part.interaction / whole:+.1%}",
         percent(part.adds) if part.adds is not None else "",
+        f"{percent(part.expected)}{f', {part.times:.1f} × !' if part.is_suspect else ''}" if part.expected else "",
         f"{part.gain:.2f}" if part.gain is not None else "",
         part.role,
         f"{part.op} %{part.value}" if part.value and part.ops == 1 else part.op,

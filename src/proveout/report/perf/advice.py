@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
 from proveout.kernels.cost import StepTime, program_time, step_times
 from proveout.program import Step
 from proveout.recording import CHANGES, Recorded
+from proveout.report.perf.changes import Advice, Change
 
 LEAST = 0.002
 """Share of the call's time below which a saving is not worth a line."""
@@ -31,39 +32,6 @@ CHANGES_NUMBERS = ("math_fidelity", "weights", "precision")
 HAS_PLACES = ("weights", "memory", "products", "sharding")
 """Settings that make some calls quicker and leave others as they are."""
 LAYOUT = "keep one layout between these ops"
-
-
-@dataclass(frozen=True)
-class Advice:
-    """One change, and what the plan says it saves. Modelled."""
-
-    change: str
-    saves_ns: int
-    """On top of the changes before it."""
-    alone_ns: int
-    """Without them; 0 where it saves nothing by itself."""
-    then_ns: int
-    """The time of one call of every Program with this change and those before it."""
-    how: str = ""
-    """What to type or to write."""
-    places: tuple[str, ...] = ()
-    calls: tuple[str, ...] = ()
-    """The calls that gain the most: `ttnn.linear in blocks.0.up, model.py:19`."""
-    settings: dict[str, Any] = field(default_factory=dict)
-    """What makes the compiler do it; empty where it is done by hand, as `how` says."""
-
-
-@dataclass(frozen=True)
-class Change:
-    """A change of settings; without any, one that is made by hand."""
-
-    title: str
-    how: str
-    settings: dict[str, Any] = field(default_factory=dict)
-    saved_ns: int = 0
-    """Of one by hand: what is known to go."""
-    modules: tuple[str, ...] = ()
-    """Where it is, of one whose saving is known."""
 
 
 def advise(recorded: Sequence[Recorded]) -> tuple[Advice, ...]:
@@ -147,7 +115,7 @@ def _call(step: Step) -> str:
     return f"{step.kernel} in {step.origin.module or 'the model itself'}{line}"
 
 
-LAYOUT_HOW = "where the call before it can give the layout that its reader takes; this is the most it saves"
+LAYOUT_HOW = "where one op can produce the layout that the next one reads; saves at most this"
 
 
 def _settings() -> list[Change]:

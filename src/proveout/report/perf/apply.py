@@ -7,7 +7,8 @@ from typing import Any
 
 from proveout.errors import UsageError
 from proveout.recording import Recorded
-from proveout.report.perf.advice import Advice, advise, call_ns, predicted_ns
+from proveout.report.perf.advice import advise, call_ns, predicted_ns
+from proveout.report.perf.changes import Advice
 from proveout.report.perf.view import signed, time
 
 

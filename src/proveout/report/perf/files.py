@@ -12,7 +12,8 @@ from typing import Any
 from proveout.coding import to_json
 from proveout.errors import EnvironmentFault
 from proveout.recording import Recorded
-from proveout.report.perf.advice import Advice, advise
+from proveout.report.perf.advice import advise
+from proveout.report.perf.changes import Advice
 from proveout.report.perf.sheet import Sheet, make_sheet
 from proveout.report.perf.tt_csv import render_csv, render_device_log
 from proveout.report.perf.view import document, render

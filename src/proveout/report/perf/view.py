@@ -11,10 +11,12 @@ from typing import Any
 
 from proveout.coding import to_json
 from proveout.kernels.op_codes import SUFFIX
-from proveout.report.perf.advice import PLACES, Advice
+from proveout.report.perf.advice import PLACES
+from proveout.report.perf.changes import Advice
 from proveout.report.perf.sheet import Row, Sheet
 from proveout.report.tables.terminal import UNLIMITED
 from proveout.types import TensorSpec, short_dtype
+from proveout.words import counted
 
 MOST_LINES = 40
 
@@ -60,19 +62,18 @@ def totals(sheet: Sheet) -> list[str]:
         f"  transfers {time(sheet.transfer_ns)} in {transfers}" + (", overlapped" if "2 queues" in how else ""),
     ]
     if sheet.num_hosted:
-        lines.append(f"  {without_host(sheet)}")
+        lines.append(f"  {without_host(sheet.num_hosted)}")
     if len(sheet.recorded) > 1:
         calls = ", ".join(f"{r.program.name} ×{r.calls}" for r in sheet.recorded)
         lines.append(f"  {len(sheet.recorded)} Programs; calls of each: {calls}")
     return lines
 
 
-def without_host(sheet: Sheet) -> str:
-    """What the sheet's time leaves out; empty where it is the whole."""
-    if not sheet.num_hosted:
+def without_host(num_hosted: int) -> str:
+    """What a time on the chip leaves out; empty where it is the whole."""
+    if not num_hosted:
         return ""
-    ops = "the op on the host" if sheet.num_hosted == 1 else f"the {sheet.num_hosted} ops on the host"
-    return f"not in it: {ops}, which `proveout benchmark` measures"
+    return f"not in it: what runs on the host ({counted(num_hosted, 'step')}), which `proveout benchmark` measures"
 
 
 def _all(sheet: Sheet, name: str, value: object) -> bool:

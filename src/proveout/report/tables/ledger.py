@@ -36,8 +36,11 @@ def _microseconds(ns: int | None) -> str:
 def _saves(transfers: int, ns: int | None) -> str:
     if ns is None:
         return NOTHING
-    change = f"{'+' * (transfers < 0)}{counted(-transfers, 'transfer')}" if transfers else "as many transfers"
-    return f"{_microseconds(ns)}, {change}"
+    if transfers:
+        change = f"{counted(abs(transfers), 'transfer')} {'fewer' if transfers > 0 else 'more'}"
+    else:
+        change = "as many transfers"
+    return f"{_microseconds(abs(ns))}{' slower' * (ns < 0)}, {change}"
 
 
 COLUMNS = (

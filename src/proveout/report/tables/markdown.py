@@ -15,6 +15,7 @@ from proveout.report.tables.rows import (
     OP_STATE,
     Report,
     columns_for,
+    made,
     promised,
     result_of,
     script_name,
@@ -29,11 +30,12 @@ PAGES = "models"
 
 
 def render(report: Report, pages: str = PAGES) -> str:
-    """The whole report; each row links to the page of its model. Without pages there are no links."""
+    """The whole report: each row links to the page of its model, and each model's ops follow. Without pages, the
+    tables of models alone."""
     true_size, ran = planned.parted(report)
     parts = planned.models(true_size) if true_size.records else []
     if ran.records or not true_size.records:
-        parts += [*at_a_glance(ran), *supported_models(ran, pages), *op_status(ran, pages)]
+        parts += [*at_a_glance(ran), *supported_models(ran, pages), *(op_status(ran, pages) if pages else [])]
     return "\n\n".join(parts) + "\n"
 
 
@@ -74,7 +76,7 @@ def at_a_glance(report: Report) -> list[str]:
         rows.append([escape(folder), escape(device), *counts, pcc_text(pcc) or "", share])
     return [
         "## At a glance",
-        sentence(report),
+        f"{sentence(report)} {made(report)}".rstrip(),
         table(list(GLANCE_COLUMNS), rows, [False, False, *[True] * (len(GLANCE_COLUMNS) - 2)]),
         "\n".join(f"**{name}**: {explain}  " for name, explain in GLANCE_COLUMNS.items()),
     ]

@@ -8,7 +8,7 @@ from statistics import median
 
 from proveout.columns.table import Row
 from proveout.columns.words import called, corpus, count, number
-from proveout.report.tables.rows import Report, different, interval
+from proveout.report.tables.rows import Report, different, interval, made
 from proveout.report.tables.text import escape, table
 from proveout.types import META, Record, Timing
 from proveout.words import counted
@@ -27,7 +27,8 @@ GLANCE_COLUMNS = {
     "ops off the host (%)": "ATen nodes that became device kernels or need none, of all nodes.",
     "transfers (median)": "Between host and device at every call.",
     "weights up to (MB)": "On the device: the largest model planned.",
-    "predicted (ms), median and range": "One call on the chip, modelled; what the host would take is not in it.",
+    "with a time": "Planned models whose whole call is predicted: nothing of it stays on the host.",
+    "predicted (ms), median and range": "One call of those, modelled.",
 }
 
 COLUMNS = {
@@ -42,19 +43,27 @@ COLUMNS = {
     "Peak DRAM (MB)": "Modelled.",
     "Peak SRAM (MB)": "Of all cores; modelled.",
     "Fits": "Whether the chip's memories hold it.",
-    "Predicted (ms)": "One call on the chip, modelled; what the host would take is not in it.",
+    "Predicted (ms)": "One call, modelled. None where the host has a part in it, whose time nothing here knows.",
     "80 % between (ms)": "Where four of five measured times would lie, as far as calibration tells.",
+    "Chip alone (ms)": "Where the host has a part in a call: the chip's part of it, modelled; no time of a call.",
     "Reason": "Why a model could not be planned.",
 }
 
 
 def parted(report: Report) -> tuple[Report, Report]:
-    """The models that were planned at their true size and not run, and the other Records. A model that shapes alone
-    could not plan, and values could, is one row."""
+    """The models that were planned at their true size and not run, and the other Records. A model is one row: that of
+    shapes alone where they were enough, else that of values where it was tried with them."""
     pairs = list(zip(report.records, report.rows, strict=True))
     planned, ran = ([pair for pair in pairs if _is_planned(pair[0]) == wanted] for wanted in (True, False))
-    by_values = {_who(r) for r, _ in planned if r.status == "passed" and r.job.workload.weights != META}
-    planned = [(r, f) for r, f in planned if r.status == "passed" or _who(r) not in by_values]
+    by_values = {_who(r) for r, _ in planned if r.job.workload.weights != META}
+    by_shapes = {_which(r) for r, _ in planned if r.job.workload.weights == META and r.status == "passed"}
+
+    def is_shown(record: Record) -> bool:
+        if record.job.workload.weights == META:
+            return record.status == "passed" or _who(record) not in by_values
+        return _which(record) not in by_shapes
+
+    planned = [(r, f) for r, f in planned if is_shown(r)]
     first, second = (Report(tuple(r for r, _ in some), tuple(f for _, f in some)) for some in (planned, ran))
     return first, replace(second, unreadable=report.unreadable)
 
@@ -67,6 +76,10 @@ def _is_planned(record: Record) -> bool:
 
 def _who(record: Record) -> tuple[str, str, str]:
     return record.job.workload.script, record.job.workload.script_args, record.job.device
+
+
+def _which(record: Record) -> tuple[str, ...]:
+    return *_who(record), record.job.workload.name
 
 
 def glance(report: Report) -> list[str]:
@@ -90,7 +103,7 @@ def _cells(pairs: list[tuple[Record, Row]]) -> list[str]:
     status = Counter(flat.status for flat in rows)
     before, remain = sum(flat.ops_before or 0 for flat in done), sum(flat.ops_remain or 0 for flat in done)
     share = f"{100 * (before - remain) / before:.1f}" if before else ""
-    times = sorted(t.median_ns / 1e6 for record, _ in pairs for t in [_modelled(record)] if t)
+    times = sorted(t.median_ns / 1e6 for record, _ in pairs if (t := record.timing("compiled")))
     span = f"{number(median(times))} ({number(times[0])} – {number(times[-1])})" if times else ""
     distinct = different(Report(tuple(record for record, _ in pairs), tuple(rows)))
     failed, expected = status["failed"] + status["partial"], status["expected_failure"]
@@ -99,19 +112,19 @@ def _cells(pairs: list[tuple[Record, Row]]) -> list[str]:
     transfers = [flat.transfers for flat in done if flat.transfers is not None]
     weights = max((flat.weight_bytes or 0 for flat in done), default=None)
     middle = f"{median(transfers):g}" if transfers else ""
-    return [*(count(n) or "0" for n in counts), share, middle, _megabytes(weights), span]
+    return [*(count(n) or "0" for n in counts), share, middle, _megabytes(weights), count(len(times)) or "0", span]
 
 
 def models(report: Report) -> list[str]:
     """A row for each model: shapes alone tell ops, transfers, memory and time."""
     rows = []
     for record, flat in zip(report.records, report.rows, strict=True):
-        compiled = _modelled(record)
+        whole, alone = record.timing("compiled"), record.timing("device")
         megabytes = [_megabytes(size) for size in (flat.weight_bytes, flat.dram_peak_bytes, flat.l1_peak_bytes)]
         known = flat.ops_before is not None and flat.status == "passed"
         fits = ("yes" if flat.fits else "no") if known and flat.l1_peak_bytes is not None else ""
         figures = [count(n) or "0" if known else "" for n in (flat.ops_before, flat.ops_remain, flat.transfers)]
-        times = [number(compiled.median_ns / 1e6) or "", interval(compiled) or ""] if compiled else ["", ""]
+        times = [_milliseconds(whole), interval(whole) or "" if whole else "", _milliseconds(alone)]
         names = [escape(called(flat)), escape(corpus(flat)), escape(flat.device), count(flat.parameters) or ""]
         rows.append([*names, *figures, *megabytes, fits, *times, escape(flat.reason)])
     numeric = [name not in ("Model", "Corpus", "Device", "Fits", "Reason") for name in COLUMNS]
@@ -129,16 +142,16 @@ def _sentence(report: Report) -> str:
     done = [r for r in report.records if r.status == "passed"]
     values = sum(r.job.workload.weights != META for r in done)
     shapes = f"{len(done) - values} from shapes alone"
-    how = f"{shapes}, {values} with seeded random values, which their graphs depend on" if values else shapes
+    drawn = f", {values} with seeded random values, without which PyTorch could not capture them" if values else ""
     return (
-        f"{len(done)} of {counted(len(report.rows), 'model')} planned: {how} ({different(report):,} different results; "
-        "`proveout compile --dry-run --weights meta`). No trained weight was loaded and nothing was run: nothing here "
-        "is checked or measured. All figures are modelled or counted."
-    )
+        f"{len(done)} of {counted(len(report.rows), 'model')} planned: {shapes}{drawn} ({different(report):,} "
+        "different results; `proveout compile --dry-run --weights meta`). No trained weight was loaded and nothing "
+        f"was run: nothing here is checked or measured. All figures are modelled or counted. {made(report)}"
+    ).rstrip()
 
 
-def _modelled(record: Record) -> Timing | None:
-    return next((t for t in record.timings if t.kind == "modelled"), None)
+def _milliseconds(timing: Timing | None) -> str:
+    return (number(timing.median_ns / 1e6) or "") if timing else ""
 
 
 def _megabytes(size: int | None) -> str:

@@ -92,6 +92,18 @@ def sentence(report: Report) -> str:
     return f"{rows}, all different." if results == len(report.rows) else f"{rows}, {results:,} different results."
 
 
+def made(report: Report) -> str:
+    """Of how many scripts the rows are, when they were made and with which versions; nothing where no Record tells."""
+    known = [(record.created[:10], dict(record.environment)) for record in report.records if record.environment]
+    if not known:
+        return ""
+    days = sorted({day for day, _ in known})
+    versions = {name: sorted({e[name] for _, e in known if name in e}) for name in ("torch", "transformers")}
+    with_ = " and ".join(f"{name} {', '.join(found)}" for name, found in versions.items() if found)
+    scripts = counted(len({record.job.workload.script for record in report.records}), "script")
+    return f"Of {scripts}; made on {' to '.join(dict.fromkeys((days[0], days[-1])))} with {with_}."
+
+
 def result_of(record: Record, flat: Row) -> object:
     """What makes a result another one: the Programs that ran, the device and the settings; of a model without a
     Program, the model."""

@@ -60,13 +60,19 @@ def reasons(rows: Sequence[Row]) -> list[str]:
 
 
 def modelled_time(record: Record) -> list[str]:
-    """A predicted time with its interval, and how much of it measurements back."""
+    """A predicted time with its interval, and how much of it measurements back; the chip's part of a call is none."""
     return [
-        f"  modelled {number(timing.median_ns / 1e6)} ms, between {interval(timing, ' and ')} ms; "
+        f"  {record.job.workload.name} on {record.job.device}: "
+        f"{MODELLED.get(timing.what, 'modelled')} {number(timing.median_ns / 1e6)} ms, "
+        f"between {interval(timing, ' and ')} ms; "
         f"calibrated: {dict(timing.conditions).get('calibrated', 'no')}"
         for timing in record.timings
         if timing.kind == "modelled" and timing.interval_ns is not None
     ]
+
+
+MODELLED = {"device": "the chip's part of a call, without the host's: modelled"}
+"""What is said of a modelled time that is not a call's."""
 
 
 def doubts(records: Sequence[Record]) -> list[str]:
@@ -74,7 +80,7 @@ def doubts(records: Sequence[Record]) -> list[str]:
     weak = [(record, timing) for record in records for timing in record.timings if timing.why]
     if len(weak) <= FEW:
         named = ((f"{r.job.workload.name} on {r.job.device}", t) for r, t in weak)
-        return [f"  {name}: {t.what} time {t.verdict}: {t.why}." for name, t in named]
+        return [f"  {name}: {t.what} time not reliable ({t.verdict}): {t.why}." for name, t in named]
     counted = Counter(timing.verdict for _, timing in weak)
     kinds = ", ".join(f"{count} {verdict}" for verdict, count in counted.most_common())
     return [f"  Times not to rely on: {kinds}. Measure longer (--duration 30); `proveout report` says what of each."]
@@ -118,19 +124,35 @@ def grid(titles: Sequence[str], rows: Sequence[Sequence[object]], colour: bool =
 
     width = shutil.get_terminal_size((UNLIMITED, 24)).columns
     texts = [["" if cell is None else str(cell) for cell in cells] for cells in rows]
-    words = [max(map(_longest_word, column)) for column in zip(titles, *texts)]
-    if sum(words) + 3 * len(words) > width:
+    widths = _widths(titles, texts, width)
+    if widths is None:
         return _stacked(titles, texts)
     drawn = _table()
-    for index, (title, least) in enumerate(zip(titles, words)):
+    for index, (title, columns) in enumerate(zip(titles, widths)):
         kinds = {type(cells[index]) for cells in rows} - {type(None)}
         numeric = bool(kinds) and kinds <= {int, float}
-        whole = title in ("Hash", "Key")  # there to be copied
         justify: Literal["left", "right"] = "right" if numeric else "left"
-        drawn.add_column(title, justify=justify, overflow="fold", no_wrap=whole, min_width=least)
+        drawn.add_column(title, justify=justify, overflow="fold", width=columns)
     for cells in texts:
         drawn.add_row(*map(Text, cells))
     return _print(drawn, width, colour)
+
+
+def _widths(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[int] | None:
+    """How wide each column is so that all fit and no word is broken: what can wrap most is narrowed first; None where
+    they cannot fit."""
+    from rich.cells import cell_len
+
+    whole = ("Hash", "Key")  # there to be copied
+    columns = list(zip(titles, *rows))
+    widths = [max(map(cell_len, column)) for column in columns]
+    least = [n if column[0] in whole else max(map(_longest_word, column)) for n, column in zip(widths, columns)]
+    while sum(widths) + 3 * len(widths) > width:
+        index = max(range(len(widths)), key=lambda i: widths[i] - least[i])
+        if widths[index] == least[index]:
+            return None
+        widths[index] -= 1
+    return widths
 
 
 def _stacked(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -73,11 +73,18 @@ WHAT = {
     "config": "program config: {}",
 }
 
+PLACES = {"dram": "DRAM", "height": "height shards", "block": "block shards"}
+
 
 def change(weighed: Weighed) -> str:
     """One decision that was changed, and what it saves by itself."""
-    saves = weighed.saves_ns[weighed.chosen] or 0
-    how = f"saves {time(saves)}" if saves > 0 else f"costs {time(-saves)}" if saves < 0 else "takes as long"
+    saves = weighed.saves_ns[weighed.chosen]
+    if saves is None:
+        how = "to be had only with its neighbours"
+    else:
+        how = f"saves {time(saves)}" if saves > 0 else f"costs {time(-saves)}" if saves < 0 else "takes as long"
+        how += " alone"
     many = f" ({len(weighed.ops)} ops)" if len(weighed.ops) > 1 else ""
     value = weighed.values[weighed.chosen]
-    return f"{weighed.op}{many}: {WHAT[weighed.about].format(value)}; {how} alone"
+    value = PLACES.get(value, value) if weighed.about == "memory" else value
+    return f"{weighed.op}{many}: {WHAT[weighed.about].format(value)}; {how}"

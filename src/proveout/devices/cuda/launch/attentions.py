@@ -25,18 +25,40 @@ def attention_candidates(queries: int, keys: int, depth: int) -> list[Candidate]
     ]
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    scale: float,
+    cos: Tensor | None = None,
+    sin: Tensor | None = None,
+    turn: str = "",
+) -> Tensor:
+    operands = q, k, v, mask, causal, scale, cos, sin, turn
     fits = is_half(q, k, v) and q.shape[-1] == v.shape[-1] and all(t.stride(-1) == 1 for t in (q, k, v))
     if not fits:
-        return ops.attention_meaning(q, k, v, mask, causal, scale)
+        return ops.attention_meaning(*operands)
     masked = "" if mask is None else f"{mask.dtype} {tuple(mask.shape)}"
     key = f"attention {q.dtype} {tuple(q.shape)} {k.shape[1]}x{k.shape[2]} {'causal' if causal else ''} {masked}"
+    if cos is not None:
+        key += f" {turn} {cos.shape[1]}"
     candidates = partial(attention_candidates, q.shape[2], k.shape[2], q.shape[3])
-    return fastest(key, candidates, ops.attention_meaning, launch_attention, (q, k, v, mask, causal, scale))
+    return fastest(key, candidates, ops.attention_meaning, launch_attention, operands)
 
 
 def launch_attention(
-    numbers: dict[str, int], q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float
+    numbers: dict[str, int],
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    scale: float,
+    cos: Tensor | None = None,
+    sin: Tensor | None = None,
+    turn: str = "",
 ) -> Tensor:
     batch, heads, queries, depth = q.shape
     keys = k.shape[2]
@@ -44,12 +66,14 @@ def launch_attention(
     kind, mask = _spread(mask, batch, heads, queries, keys)
     padded = max(16, triton.next_power_of_2(depth))
     whole = queries % numbers["BM"] == 0 and keys % numbers["BN"] == 0 and padded == depth
+    tables = (q, q) if cos is None or sin is None else (cos.contiguous(), sin.contiguous())
     arguments = (
-        q, k, v, q if mask is None else mask, out, scale, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3],
+        q, k, v, q if mask is None else mask, *tables, out, scale, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3],
         *((0, 0, 0, 0) if mask is None else mask.stride()), *out.stride()[:3], queries, keys, heads,
     )  # fmt: skip
     constants = {
-        "GROUP": heads // k.shape[1], "DEPTH": depth, "PADDED": padded, "CAUSAL": causal, "MASK": kind, "WHOLE": whole
+        "GROUP": heads // k.shape[1], "DEPTH": depth, "PADDED": padded, "CAUSAL": causal, "MASK": kind, "WHOLE": whole,
+        "ANGLES": 0 if cos is None else cos.shape[1], "PAIRS": turn == "pairs",
     }  # fmt: skip
     grid = (triton.cdiv(queries, numbers["BM"]), batch * heads)
     launch(attention_kernel, grid, arguments, constants, numbers, ("BM", "BN"))

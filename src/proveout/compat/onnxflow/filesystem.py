@@ -1,4 +1,4 @@
-"""Where things are, and the list of scripts and builds that MLAgility keeps in a cache folder."""
+"""What MLAgility keeps in a cache folder beside a build's models: marks, statistics, the list of scripts and builds."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from proveout.capture.scripts import corpora_folder
+from proveout.compat.mlagility import labels
+from proveout.compat.onnxflow.build import output_dir
 from proveout.compat.onnxflow.exceptions import Error
 from proveout.folders import default_folder
 
@@ -36,8 +39,8 @@ def make_cache_dir(cache_dir: str | Path) -> None:
 def make_build_dir(cache_dir: str | Path, build_name: str) -> None:
     """A folder in a cache that is marked as a build."""
     make_cache_dir(cache_dir)
-    Path(cache_dir, build_name).mkdir(exist_ok=True)
-    Path(cache_dir, build_name, BUILD_MARKER).touch()
+    output_dir(cache_dir, build_name).mkdir(exist_ok=True)
+    (output_dir(cache_dir, build_name) / BUILD_MARKER).touch()
 
 
 def check_cache_dir(cache_dir: str | Path) -> None:
@@ -54,6 +57,57 @@ def is_build_dir(cache_dir: str | Path, build_name: str) -> bool:
 def get_available_builds(cache_dir: str | Path) -> list[str]:
     check_cache_dir(cache_dir)
     return sorted(p.name for p in Path(cache_dir).iterdir() if is_build_dir(cache_dir, p.name))
+
+
+def clean_script_name(script_path: str | Path) -> str:
+    return Path(script_path).stem
+
+
+def clean_build_name(build_name: str) -> str:
+    """Without the hash at its end."""
+    return build_name.rpartition("_")[0]
+
+
+def get_build_name(script_name: str, script_labels: dict[str, list[str]], model_hash: str | None = None) -> str:
+    """Script, author and hash."""
+    author = script_labels.get("author", [])[:1]
+    return "_".join([script_name, *author, *([model_hash] if model_hash else [])])
+
+
+def get_builds_from_script(cache_dir: str | Path, script: str | Path) -> tuple[list[str], str]:
+    """The builds of a script's models, and what the script is called."""
+    name = clean_script_name(script)
+    stem = get_build_name(name, labels.load_from_file(script))
+    return [build for build in get_available_builds(cache_dir) if clean_build_name(build) == stem], name
+
+
+def stats_file(cache_dir: str | Path, build_name: str) -> str:
+    return str(output_dir(cache_dir, build_name) / "mlagility_stats.yaml")
+
+
+def get_stats(cache_dir: str | Path, build_name: str) -> dict[str, Any]:
+    """All that is known of a build; nothing where it has no file, or another's."""
+    try:
+        stats = json.loads(Path(stats_file(cache_dir, build_name)).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return stats if isinstance(stats, dict) else {}
+
+
+def save_stats(cache_dir: str | Path, build_name: str, stats: dict[str, Any]) -> None:
+    """Add to them, and replace what has the same key; JSON is YAML too."""
+    path = Path(stats_file(cache_dir, build_name))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(get_stats(cache_dir, build_name) | stats, indent=1) + "\n", encoding="utf-8")
+
+
+def save_stat(cache_dir: str | Path, build_name: str, key: str, value: Any) -> None:
+    save_stats(cache_dir, build_name, {key: value})
+
+
+def add_sub_stat(cache_dir: str | Path, build_name: str, parent_key: str, key: str, value: Any) -> None:
+    known = get_stats(cache_dir, build_name).get(parent_key, {})
+    save_stats(cache_dir, build_name, {parent_key: known | {key: value}})
 
 
 class CacheDatabase:
@@ -129,15 +183,8 @@ class CacheDatabase:
 
 
 __all__ = [
-    "BUILD_MARKER",
-    "CACHE_MARKER",
-    "DEFAULT_CACHE_DIR",
-    "MODELS_DIR",
-    "CacheDatabase",
-    "CacheError",
-    "check_cache_dir",
-    "get_available_builds",
-    "is_build_dir",
-    "make_build_dir",
-    "make_cache_dir",
-]
+    "BUILD_MARKER", "CACHE_MARKER", "CacheDatabase", "CacheError", "DEFAULT_CACHE_DIR", "MODELS_DIR", "add_sub_stat",
+    "check_cache_dir", "clean_build_name", "clean_script_name", "get_available_builds", "get_build_name",
+    "get_builds_from_script", "get_stats", "is_build_dir", "make_build_dir", "make_cache_dir", "save_stat",
+    "save_stats", "stats_file",
+]  # fmt: skip

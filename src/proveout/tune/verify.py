@@ -1,0 +1,113 @@
+"""Runs candidates whole, on the model's own inputs and on those held out, and keeps what was seen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from proveout.tune.account import Found
+from proveout.tune.errors import Errors, Measurements, Numerics
+from proveout.tune.model import Model
+from proveout.tune.solve import Problem, Solved
+from proveout.tune.space import settings_with
+from proveout.tune.structures import Structure
+from proveout.types import Fidelity, Settings
+
+
+@dataclass(frozen=True)
+class Watch:
+    """The time that a search has."""
+
+    until: float
+
+    @staticmethod
+    def of(minutes: float) -> Watch:
+        return Watch(time.monotonic() + 60 * minutes)
+
+    @property
+    def left_s(self) -> float:
+        return self.until - time.monotonic()
+
+    @property
+    def solver_s(self) -> float:
+        """For one question to the solver."""
+        return max(1.0, min(60.0, self.left_s))
+
+
+@dataclass
+class Verifier:
+    """The budget that candidates must keep, and what is known of those that were run."""
+
+    model: Model
+    numerics: Numerics
+    held_out: int
+    pcc: float
+    top1: float
+    measured: Measurements
+    watch: Watch
+    pass_s: float = 0.0
+    """The longest that one call took by the search's numerics."""
+
+    def good(self, candidate: Found) -> bool:
+        return candidate.keeps(self.pcc, self.top1)
+
+    @property
+    def candidate_s(self) -> float:
+        """How long it takes to verify one."""
+        return (1 + self.held_out) * self.pass_s
+
+    def closeness(self, settings: Settings) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """PCC and top-1 agreement of the model's own call and of those held out, up to the first that fails."""
+        run = replace(settings, numerics=self.numerics)
+        pccs, top1 = [], []
+        for number in range(1 + self.held_out):
+            pcc, agreement = self.close(run, number)
+            pccs.append(pcc)
+            top1.append(agreement)
+            if pcc < self.pcc or agreement < self.top1:
+                break
+        return tuple(pccs), tuple(top1)
+
+    def close(self, settings: Settings, number: int = 0) -> Errors:
+        """Kept, as errors are."""
+        key = ["closeness", settings, number]
+        result = self.measured.get(key, lambda: self.model.closeness(settings, number))
+        if settings.numerics == self.numerics:
+            self.pass_s = max(self.pass_s, self.measured.seconds_of(key))
+        return result
+
+    def candidate(self, structure: Structure, problem: Problem, answer: Solved) -> Found | None:
+        """What the solver chose, compiled and run; None where it does not fit."""
+        settings = settings_with(structure.settings, problem.decisions, answer.assignment)
+        ns = self.model.ns(settings)
+        if ns is None:
+            return None
+        predicted = problem.error(answer.assignment)
+        return Found(settings, ns, *self.closeness(settings), "solver", answer.assignment, answer.ns, predicted)
+
+
+class Costs:
+    """What the greedy search asks."""
+
+    def __init__(self, verifier: Verifier, quick: bool, until: Callable[[], bool]) -> None:
+        self.verifier, self.model, self.quick, self.in_time = verifier, verifier.model, quick, until
+        self._fidelities: set[Fidelity | None] = set()
+        self._ns: dict[Settings, int | None] = {}
+
+    def ns(self, settings: Settings) -> int | None:
+        if settings not in self._ns:
+            self._ns[settings] = self.model.ns(settings)
+        return self._ns[settings]
+
+    def pcc(self, settings: Settings) -> float:
+        """0 where too many rows have another largest element. Of a large model in bfloat16, but for a math fidelity
+        that is new: only the chip's rules show its cost."""
+        fidelity = settings.math_fidelity
+        exactly = self.quick or (fidelity is not None and fidelity not in self._fidelities)
+        self._fidelities.add(fidelity)
+        pcc, top1 = self.verifier.close(replace(settings, numerics=self.verifier.numerics if exactly else "fast"))
+        return pcc if top1 >= self.verifier.top1 else 0.0
+
+    def weights(self) -> dict[str, int]:
+        return self.model.weights()
