@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 from quick_runs import experts
 
 from proveout import report
@@ -51,7 +52,7 @@ def choose(page, label: str, value: str) -> None:
     page.keyboard.type(value)
     page.keyboard.press("Enter")
     page.wait_for_timeout(600)
-    assert field.input_value() == value
+    expect(field).to_have_value(value)
 
 
 def workers(server_of: str) -> list[int]:
@@ -108,7 +109,7 @@ def test_typed_text_survives_another_page_and_a_phone_shows_results_before_setti
     page.set_viewport_size({"width": 1280, "height": 1400})
     page.get_by_role("link", name="Text generation").first.click()
     page.get_by_role("heading", name="Text generation").wait_for()
-    assert page.get_by_label("Prompt").input_value() == "My own words"
+    expect(page.get_by_label("Prompt")).to_have_value("My own words")  # Streamlit draws it empty first
 
 
 def test_the_report_shows_its_last_column_at_1280(chromium, tmp_path):
