@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -128,3 +129,14 @@ class Origin:
     aten: str = ""
     module: str = ""
     source: str = ""
+
+
+def innermost(paths: Sequence[str]) -> str:
+    """The innermost module around all of these."""
+    split = [path.split(".") for path in paths]
+    shared = []
+    for parts in zip(*split):
+        if len(set(parts)) > 1:
+            break
+        shared.append(parts[0])
+    return ".".join(shared)

@@ -8,6 +8,7 @@ from typing import Union
 
 from proveout.kernels.table import kernels
 from proveout.program import DEALLOCATE, TO_TORCH, Program, Step, refs
+from proveout.tensor_spec import innermost
 
 CONTAINERS = ("ModuleList", "ModuleDict")
 """Modules that are never called: their members count as their parent's."""
@@ -144,17 +145,6 @@ def _module_of(step: Step, owners: Mapping[str, Sequence[str]]) -> str:
     modules = [owner for name in step.uses for owner in owners.get(name, ())]
     if not modules:
         return module
-    home = common(modules)
+    home = innermost(modules)
     siblings = home.rpartition(".")[0] == module.rpartition(".")[0]
     return home if home and (siblings or module.startswith(f"{home}.")) else module
-
-
-def common(paths: Sequence[str]) -> str:
-    """The innermost module around all of these."""
-    split = [path.split(".") for path in paths]
-    shared = []
-    for parts in zip(*split):
-        if len(set(parts)) > 1:
-            break
-        shared.append(parts[0])
-    return ".".join(shared)

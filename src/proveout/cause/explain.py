@@ -21,6 +21,7 @@ from proveout.engine.compiled import Compiled, undisturbed
 from proveout.engine.graph import GraphFunction, Variant
 from proveout.errors import NumericsError, UsageError
 from proveout.program import Loaded, Program, Ref
+from proveout.tensor_spec import innermost
 from proveout.types import Origin
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
@@ -215,7 +216,7 @@ def _contribution(telescope: Telescope, run: Run, expected: Mapping[int, float])
     share, own, value = end.whole - start.whole, telescope.own(run), steps[-1].outputs[0] if steps[-1].outputs else ""
     outputs = _output_shares(telescope.pair, start, end)
     if len(steps) > 1:
-        module = _common([s.origin.module for s in steps])
+        module = innermost([s.origin.module for s in steps])
         return Contribution(
             f"{len(steps)} ops",
             value,
@@ -250,16 +251,6 @@ def _output_shares(pair: Pair, start: Score, end: Score) -> tuple[OutputShare, .
         argmax = end.argmax[i] - (start.argmax[i] if start.argmax else 0)
         out.append(OutputShare(name, sum(classes), classes, flips, argmax))  # type: ignore[arg-type]
     return tuple(out)
-
-
-def _common(modules: Sequence[str]) -> str:
-    split = [m.split(".") for m in modules]
-    shared = []
-    for parts in zip(*split):
-        if len(set(parts)) > 1:
-            break
-        shared.append(parts[0])
-    return ".".join(shared)
 
 
 def _said(pair: Pair, seen: Pass, parts: Sequence[Contribution], whole: float) -> list[str]:

@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Node
 
 from proveout.compiler.lower import attribute, bind, origin_of
-from proveout.compiler.parallel.call import Call, Demand, Mixes, OpSplit, Split, shape_of
+from proveout.compiler.parallel.call import Call, Demand, Mixes, OpSplit, Split, change_arguments, shape_of
 from proveout.compiler.parallel.rules import force, makes_anew, rule_for
 
 Splits = Mapping[Node, Split | tuple[Split, ...]]
@@ -206,7 +206,7 @@ def _value(graph: GraphModule, copy: Node, outcome: OpSplit, batch: int, rows: i
         return made_anew if isinstance(value, (list, tuple)) else made_anew[0]
     if copy.target is operator.getitem:
         return copy.args[0].meta["val"][copy.args[1]]  # type: ignore[union-attr,index]
-    _change_arguments(copy, {name: change(rows) for name, change in outcome.changes.items()})
+    change_arguments(copy, {name: change(rows) for name, change in outcome.changes.items()})
     args, kwargs = torch.fx.node.map_arg((copy.args, copy.kwargs), lambda n: n.meta["val"])
     with mode:
         return copy.target(*args, **kwargs)  # type: ignore[operator]
@@ -218,17 +218,6 @@ def _remade(value: Any, split: Split, batch: int, rows: int, mode: FakeTensorMod
     shape = _scaled(tuple(value.shape), split, batch, rows)
     with mode:
         return torch.empty_strided(shape, _dense_like(value, shape), dtype=value.dtype, device=value.device)
-
-
-def _change_arguments(node: Node, changes: Mapping[str, Any]) -> None:
-    args, kwargs = list(node.args), dict(node.kwargs)
-    order = [a.name for a in node.target._schema.arguments]  # type: ignore[union-attr]
-    for name, value in changes.items():
-        if name in order[: len(args)]:
-            args[order.index(name)] = value
-        elif name in kwargs:
-            kwargs[name] = value
-    node.args, node.kwargs = tuple(args), kwargs
 
 
 def _results(value: Any) -> list[Any]:

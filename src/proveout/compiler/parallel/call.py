@@ -112,3 +112,15 @@ def dims_of(call: Call, name: str = "dim", of: str = "self") -> list[int]:
     value = call.args.get(name)
     dims = [value] if isinstance(value, int) else list(value or range(rank))
     return [d % rank if rank else d for d in dims]
+
+
+def change_arguments(node: Node, changes: Mapping[str, Any]) -> None:
+    """Arguments by name, wherever the node holds them."""
+    args, kwargs = list(node.args), dict(node.kwargs)
+    order = [a.name for a in node.target._schema.arguments]  # type: ignore[union-attr]
+    for name, value in changes.items():
+        if name in order[: len(args)]:
+            args[order.index(name)] = value
+        elif name in kwargs:
+            kwargs[name] = value
+    node.args, node.kwargs = tuple(args), kwargs

@@ -18,7 +18,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from proveout.compiler.lower import bind
-from proveout.compiler.parallel.call import Call, Demand, Mixes, OpSplit, Split, shape_of
+from proveout.compiler.parallel.call import Call, Demand, Mixes, OpSplit, Split, change_arguments, shape_of
 from proveout.compiler.parallel.rules import makes_anew, rule_for
 from proveout.compiler.parallel.spread import NotSpread
 from proveout.program import Program, Ref, Step
@@ -170,7 +170,7 @@ class _Cutter:
                 whole = self.known[operand] is None  # and was cut for this op alone
                 operands[operand], known[operand] = self.new[operand] if whole else self._gather(operand), None
         new = self.graph.node_copy(node, operands.__getitem__)
-        self._resize(new, {name: change(1) for name, change in outcome.changes.items()})
+        change_arguments(new, {name: change(1) for name, change in outcome.changes.items()})
         self.sizes[new.name] = {name: change(self.chips) for name, change in outcome.changes.items()}
         if set(outcome.splits) != {None}:
             args, kwargs = map_arg((new.args, new.kwargs), lambda n: n.meta["val"])
@@ -232,16 +232,6 @@ class _Cutter:
         shape = [n // self.chips if d == dim else n for d, n in enumerate(value.shape)]
         with self.mode:
             return torch.empty(shape, dtype=value.dtype, device=value.device)
-
-    def _resize(self, node: Node, changes: Mapping[str, Any]) -> None:
-        args, kwargs = list(node.args), dict(node.kwargs)
-        order = [a.name for a in node.target._schema.arguments]  # type: ignore[union-attr]
-        for name, value in changes.items():
-            if name in order[: len(args)]:
-                args[order.index(name)] = value
-            elif name in kwargs:
-                kwargs[name] = value
-        node.args, node.kwargs = tuple(args), kwargs
 
     def _check(self, node: Node, new: Node, splits: tuple[Split, ...]) -> None:
         old, now = ([v] if isinstance(v, torch.Tensor) else list(v) for v in (node.meta["val"], new.meta["val"]))
