@@ -266,6 +266,7 @@ def test_a_hanging_call_is_stopped_in_time_with_its_stack(how, where):
     assert len(worker.ends_ns) >= 25
 
 
+@pytest.mark.slow
 def test_the_total_deadline_stops_a_model_that_does_not_load():
     began = time.monotonic()
     (outcome,) = run(hang, duration=1, total_timeout=1.0)
@@ -380,6 +381,7 @@ def test_two_interrupts_end_it_at_once():
     assert gone(script.worker)
 
 
+@pytest.mark.slow
 def test_workers_end_with_a_killed_controller_and_its_report_is_recovered(tmp_path):
     script = Script()
     script.process.kill()

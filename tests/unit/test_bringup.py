@@ -229,6 +229,7 @@ def test_every_mode_times_the_same_programs():
     assert plans["trace"] < plans["none"]
 
 
+@pytest.mark.slow
 def test_a_folded_batch_norm_is_arithmetic_on_torchs_names(tmp_path, monkeypatch):
     monkeypatch.setenv("PROVEOUT_CACHE", str(tmp_path / "cache"))
     script = "import torch\nfrom torch import nn\n"

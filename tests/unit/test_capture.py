@@ -334,6 +334,7 @@ def test_models_in_two_threads_are_both_found(write: Write) -> None:
     assert names(script) == ["script::Wait", "script::Wait#2"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ThreadPoolExecutor", "ProcessPoolExecutor"])
 def test_a_pool_left_open_holds_nothing_up_and_its_work_is_done(write: Write, tmp_path: Path, kind: str) -> None:
     """As Inductor's: `python script.py` ends, and so does watching it, after the work that the pool was given."""
@@ -579,6 +580,7 @@ def test_a_failure_is_one_sentence(write: Write, source: str, sentence: str) -> 
     assert told.startswith(sentence) if sentence else told == ""
 
 
+@pytest.mark.slow
 def test_a_script_that_ends_itself_is_told_with_its_last_words(write: Write) -> None:
     """As argparse does for an argument that it does not know."""
     found = discover(write("import sys; print('usage'); print('error: no --colour', file=sys.stderr); sys.exit(2)"))

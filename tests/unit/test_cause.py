@@ -35,6 +35,7 @@ def test_a_planted_error_ranks_first_also_where_little_of_it_arrives(weighty: bo
     assert all(ranks_first(seed, weighty, MODELS) for seed in seeds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [2000, 2002, 2003, 2004])
 def test_a_planted_error_ranks_first_in_models_that_nothing_was_chosen_on(seed: int):
     assert ranks_first(seed, False, unseen.LATER)

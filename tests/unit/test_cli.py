@@ -173,6 +173,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_terminal_is_one_sentence_and_130(tmp_path: Path) -> None:
     (tmp_path / "sleepy.py").write_text(f"open({str(tmp_path / 'begun')!r}, 'w'); import time; time.sleep(50)")
     words = [PROVEOUT, "benchmark", "sleepy.py", "--cache-dir", str(tmp_path / "cache")]

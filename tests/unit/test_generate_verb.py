@@ -51,6 +51,7 @@ def test_a_script_runs_up_to_its_decoder_and_the_tokens_are_eagers(script):
     ]
 
 
+@pytest.mark.slow
 def test_the_cache_is_no_longer_than_the_model_s_positions(script):
     report = generated(GenerationRequest(str(script), prompt_length=30, new_tokens=10, dry_run=True))
     assert report.max_length == 40

@@ -146,6 +146,7 @@ def test_every_door_asks_that_function():
     assert live == LIVE.keys()
 
 
+@pytest.mark.slow
 def test_the_rule_for_the_precision_stands_in_one_place():
     makes = [
         path.relative_to(SRC).as_posix()

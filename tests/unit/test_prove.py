@@ -85,6 +85,7 @@ def there_and_back(record):
 # ---- in this process ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_sound_model_passes_with_all_that_was_learnt(script):
     job = Job(script(LINEAR), **QUICK)
     record = prove_here(job)

@@ -28,6 +28,7 @@ def tokens_of(generator: Generator, ids: torch.Tensor, count: int = 8) -> torch.
     return torch.stack(list(generator.generate(ids, count)), 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{}, {"page_size": 32}, {"device": "sim:n300"}], ids=["whole users", "pages", "two chips"]
 )
@@ -41,6 +42,7 @@ def test_keys_and_values_never_cross_to_the_host(options: dict[str, object]) -> 
     assert all(not buffer.any() for buffer in generator._store.buffers())
 
 
+@pytest.mark.slow
 def test_programs_that_hold_the_cache_in_other_forms_give_eagers_tokens_too() -> None:
     model = llama()
     generator = generator_of(model, settings={"precision": "model"}, prompt_lengths=(5,))
@@ -51,6 +53,7 @@ def test_programs_that_hold_the_cache_in_other_forms_give_eagers_tokens_too() ->
     assert torch.equal(tokens_of(generator, ids), expected)
 
 
+@pytest.mark.slow
 def test_compiling_another_length_leaves_the_cache_alone() -> None:
     model = llama()
     generator = generator_of(model)

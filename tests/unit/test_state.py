@@ -148,6 +148,7 @@ def test_the_buffer_holds_what_eagers_holds_after_each_call(write, device, setti
     assert_same(function, ours, theirs)
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize("write", WRITES, ids=lambda w: w.__name__)
 def test_every_pass_keeps_the_meaning(write, settings):

@@ -174,6 +174,7 @@ def test_order_free_numbers_are_numpys_whatever_the_order(values):
     assert summary.mean_ns.value == pytest.approx(np.mean(x))
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(times, st.integers(2, 1000))
 def test_times_in_another_unit_give_the_same_intervals_in_that_unit(values, factor):

@@ -66,6 +66,7 @@ def test_a_fork_is_run_as_python_m_would_be(warm: Warm) -> None:
     assert outcome.log == "__main__-one-two"
 
 
+@pytest.mark.slow
 def test_imports_are_there_already_unless_a_fresh_interpreter_is_asked_for(warm: Warm) -> None:
     source = "import sys; print('torch' in sys.modules)"
     assert [warm.run(source, fresh=fresh).log for fresh in (False, True)] == ["True", "False"]
@@ -84,6 +85,7 @@ def test_nothing_of_one_call_reaches_the_next(warm: Warm) -> None:
     assert warm.run(source).log == warm.run(source).log
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fresh", [False, True])
 def test_a_call_has_its_own_cores_environment_and_session(warm: Warm, fresh: bool) -> None:
     source = (

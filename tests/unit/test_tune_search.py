@@ -237,6 +237,7 @@ def test_a_certificate_holds_whose_ops_are_in_one_placement_alone():
     assert check(found, model) == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -323,6 +324,7 @@ def positive(width: int = 1024) -> Model:
     return Model(module, ((torch.rand(32, width),), {}), "sim:n150", dataclasses.replace(START, pcc=0.99995))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("greedy", [False, True])
 def test_a_search_without_any_time_leaves_what_it_verified_and_a_bound_that_holds(greedy: bool):
     start = dataclasses.replace(START, pcc=0.999)
@@ -343,6 +345,7 @@ def test_a_bound_that_counts_on_no_unmeasured_value_is_rejected():
     assert "less than the bound" in " ".join(check(bold, model_of("mlp", start)))
 
 
+@pytest.mark.slow
 def test_a_search_that_is_ended_from_outside_leaves_its_best_which_can_be_replayed():
     class Ended(Exception):
         pass
@@ -386,6 +389,7 @@ def test_rounds_back_off_where_no_sum_of_errors_says_why_a_combination_fails():
     assert outcome.solved.bound <= outcome.best.ns
 
 
+@pytest.mark.slow
 def test_where_the_start_is_too_far_off_both_searches_begin_with_sums_in_float32():
     model = positive()
     found = tune(model, Options(minutes=0.5))
@@ -402,6 +406,7 @@ def test_where_the_start_is_too_far_off_both_searches_begin_with_sums_in_float32
 # -------------------------------------------------------------------------------------------------- cures
 
 
+@pytest.mark.slow
 def test_the_chain_that_fails_while_each_op_passes_is_explained_and_cured_by_the_fewest_changes():
     module, x = chain()
     chosen = Settings(precision="bfloat16", numerics="faithful")

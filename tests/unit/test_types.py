@@ -242,6 +242,7 @@ def test_a_scalar_of_the_wrong_type_is_refused(cls, data):
         from_json(cls, data)
 
 
+@pytest.mark.slow
 @quick
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda x: st.lists(x) | st.tuples(x, x)))
 def test_a_digest_does_not_tell_lists_from_tuples(value):
