@@ -100,6 +100,22 @@ def test_two_residuals_and_rows_that_lie_apart() -> None:
     assert near(y, a.float() @ w.float() + first.float() + second.float())
 
 
+@pytest.mark.parametrize("split", [1, 2])
+def test_a_product_for_branches_activates_some_columns_turns_others_and_writes_beside_a_third(split: int) -> None:
+    a, w, bias = random(40, 64), random(64, 208) * 0.1, random(208)
+    angle = torch.rand(20, 8, device=DEVICE) * 6
+    turn = products.Turn(angle.cos().bfloat16(), angle.sin().bfloat16(), 80, 176, 16)
+    whole = random(40, 300)
+    before = whole.clone()
+    rest = None, None, None, None, 0.0, None, None, None, 0.0, False
+    products.launch_product(tile(16, 64, 32, split), a, w, bias, "gelu", *rest, 80, whole[:, 92:], turn)
+    y = a.float() @ w.float() + bias.float()
+    heads = y[:, 80:176].view(2, 20, 6, 16).transpose(1, 2)
+    turned = ops.turned(heads, turn.cos, turn.sin, "pairs").transpose(1, 2).reshape(40, 96)
+    assert near(whole[:, 92:], torch.cat((F.gelu(y[:, :80]), turned, y[:, 176:]), 1))
+    assert torch.equal(whole[:, :92], before[:, :92])
+
+
 @pytest.mark.parametrize("bk", [128, 512], ids=["in parts", "at once"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 def test_a_few_rows_times_a_matrix(bk: int, dtype: torch.dtype) -> None:

@@ -73,6 +73,33 @@ class Turned(nn.Module):
         return self.out(mixed.transpose(1, 2).flatten(2))
 
 
+class Parallel(nn.Module):
+    """A layer as GPT-J has it: attention, with `shared` heads of keys and values, beside its feed-forward."""
+
+    def __init__(self, width: int = 128, shared: int = 2, out_bias: bool = True) -> None:
+        super().__init__()
+        self.norm, self.qkv = nn.LayerNorm(width), nn.Linear(width, width + 2 * shared * 32, bias=False)
+        self.out, self.up, self.down = (
+            nn.Linear(width, width, bias=out_bias),
+            nn.Linear(width, 192),
+            nn.Linear(192, width),
+        )
+        self.shared = shared
+        nn.init.normal_(self.norm.weight)
+        nn.init.normal_(self.norm.bias)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        n = self.norm(x)
+        mixed, hidden = self.attend(n), nn.functional.gelu(self.up(n))
+        return self.out(mixed) + self.down(hidden) + x
+
+    def attend(self, n: torch.Tensor) -> torch.Tensor:
+        sizes = [128, self.shared * 32, self.shared * 32]
+        q, k, v = (t.unflatten(-1, (-1, 32)).transpose(1, 2) for t in self.qkv(n).split(sizes, -1))
+        mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.shared < 4)
+        return mixed.transpose(1, 2).flatten(2)
+
+
 class Cached(nn.Module):
     """One layer of a language model with a static cache: from tokens and a position to logits."""
 
@@ -178,6 +205,39 @@ def test_a_transformer_layer_is_four_products_and_one_attention(after: bool, fol
     assert norms == (1 if fold else 4)  # of the first layer's input, or of the result that the caller gets
     (expected,), (given,) = outputs(program, inputs, weights), outputs(made, inputs, weights)
     assert (given.float() - expected.float()).norm() / expected.float().norm() < 0.01
+
+
+@pytest.mark.parametrize("fold", [True, False], ids=["folded", "apart"])
+@pytest.mark.parametrize(("shared", "out_bias"), [(4, False), (2, True)])
+def test_attention_and_a_feed_forward_beside_each_other_share_two_products(
+    shared: int, out_bias: bool, fold: bool
+) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(*(Parallel(shared=shared, out_bias=out_bias) for _ in range(2))).eval().bfloat16()
+    program, inputs, weights = compiled(model, torch.randn(2, 24, 128).bfloat16())
+    made = rewrite(program, fold, join=True)
+    assert calls(made) == {"branches": 2, "product": 2} | ({} if fold else {"norm": 1})
+    assert not {"ttnn.add", "ttnn.gelu", "ttnn.linear", "ttnn.matmul"} & {s.kernel for s in made.body}
+    (expected,), (given,) = outputs(program, inputs, weights), outputs(made, inputs, weights)
+    assert (given.float() - expected.float()).norm() / expected.float().norm() < 0.01
+
+
+def test_branches_stay_apart_where_their_parts_are_read_elsewhere() -> None:
+    class Keeping(Parallel):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            n = self.norm(x)
+            rows = self.qkv(n)
+            q, k, v = (t.unflatten(-1, (4, 32)).transpose(1, 2) for t in rows.chunk(3, -1))
+            mixed = nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+            return self.out(mixed) + self.down(torch.relu(self.up(n))) + x, k
+
+    torch.manual_seed(0)
+    program, inputs, weights = compiled(Keeping(shared=4).eval().bfloat16(), torch.randn(1, 24, 128).bfloat16())
+    made = rewrite(program, join=True)
+    assert calls(made)["branches"] == 0
+    assert made == rewrite(program)
+    for given, expected in zip(outputs(made, inputs, weights), outputs(program, inputs, weights), strict=True):
+        assert (given.float() - expected.float()).norm() / expected.float().norm() < 0.01
 
 
 @pytest.mark.parametrize(("turn", "angles", "groups"), [("pairs", 16, 2), ("pairs", 32, 1), ("halves", 32, 4)], ids=str)

@@ -20,9 +20,13 @@ from proveout.program import Program, Result, Step
 from proveout.types import DeviceSpec, Settings
 
 Mode = Literal["inductor", "eager"]
-Form = Literal["folded", "apart", "inductor"]
-"""Our kernels, with layer norms taken in by products or each by itself; or the Program as it is, all Inductor's."""
+Form = Literal["joined and folded", "joined", "folded", "apart", "inductor"]
+"""Our kernels, with layer norms taken in by products or each by itself, and where attention and a feed-forward are
+beside each other, with products of their own or shared ones; or the Program as it is, all Inductor's."""
+OURS: tuple[Form, ...] = ("joined and folded", "joined", "folded", "apart")
 FORMS: dict[Form, str] = {
+    "joined and folded": "our kernels, branches joined, layer norms inside products",
+    "joined": "our kernels, branches joined",
     "folded": "our kernels, layer norms inside products",
     "apart": "our kernels",
     "inductor": "Inductor's kernels",
@@ -92,7 +96,7 @@ class OnCuda:
         if self._resident is None:
             here = [t.to(self.place) if isinstance(t, torch.Tensor) else t for t in inputs]
             if self.form is None:
-                ours: Form = self._fastest("norms", ("folded", "apart"), here, None)
+                ours: Form = self._fastest("norms", OURS, here, None)
                 alone = self._wrap is None or self.settings.weights != "same"
                 self.form = ours if alone else self._fastest("program", ("inductor", ours), here, self._wrap)
             if self._resident is None:
@@ -102,9 +106,10 @@ class OnCuda:
 
     def _fastest(self, kind: str, forms: Sequence[Form], inputs: list[Any], wrap: Any) -> Form:
         """The form that takes least in a CUDA graph, measured once for a Program; of equal Programs the last one."""
-        programs = {form: self._rewritten(form) for form in forms}
-        if all(program == programs[forms[-1]] for program in programs.values()):
-            return forms[-1]
+        programs = [self._rewritten(form) for form in forms]
+        forms = [form for i, form in enumerate(forms) if programs[i] not in programs[i + 1 :]]
+        if len(forms) == 1:
+            return forms[0]
         candidates: list[Candidate] = [(form, {}) for form in forms]
         key = f"{kind} {self.program.fingerprint} {self.settings.precision} {self.settings.weights} {' '.join(forms)}"
         by_form: dict[str, _Kernels] = {}
@@ -126,7 +131,7 @@ class OnCuda:
     def _rewritten(self, form: Form) -> Program:
         program = self.program
         if form != "inductor":
-            program = rewrite(program, form == "folded", self.settings.weights)
+            program = rewrite(program, "folded" in form, self.settings.weights, "joined" in form)
         return on_place(program, self.place)
 
     def _made(self, form: Form, wrap: Any) -> _Kernels:

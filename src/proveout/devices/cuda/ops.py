@@ -240,6 +240,49 @@ norm = op("norm(Tensor x, Tensor gamma, Tensor beta, float eps) -> Tensor", lamb
 )
 
 
+def _laid_as(w: Tensor, like: Tensor) -> Tensor:
+    return columns_meaning(w) if like.stride(0) == 1 else w
+
+
+def abreast_meaning(
+    first: Tensor, second: Tensor, first_bias: Tensor | None, second_bias: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Weights and bias of two products of one operand as those of one, columns side by side."""
+    biases = ((first, first_bias), (second, second_bias))
+    parts = [w.new_zeros(w.shape[1], dtype=torch.float32) if bias is None else bias.float() for w, bias in biases]
+    return _laid_as(torch.cat((first, second), 1), first), torch.cat(parts)
+
+
+def _abreast_form(first, second, *biases):  # type: ignore[no-untyped-def]
+    n = first.shape[1] + second.shape[1]
+    return _laid_as(first.new_empty(first.shape[0], n), first), first.new_empty(n, dtype=torch.float32)
+
+
+abreast = op(
+    "abreast(Tensor first, Tensor second, Tensor? first_bias, Tensor? second_bias) -> (Tensor, Tensor)", _abreast_form
+)(abreast_meaning)
+
+
+def stacked_meaning(
+    first: Tensor, second: Tensor, first_bias: Tensor | None, second_bias: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Weights and bias of two products whose results are added as those of one, over both inner dimensions."""
+    bias = first.new_zeros(first.shape[1], dtype=torch.float32)
+    for one in (first_bias, second_bias):
+        bias = bias if one is None else bias + one.float()
+    return _laid_as(torch.cat((first, second), 0), first), bias
+
+
+def _stacked_form(first, second, *biases):  # type: ignore[no-untyped-def]
+    k, n = first.shape[0] + second.shape[0], first.shape[1]
+    return _laid_as(first.new_empty(k, n), first), first.new_empty(n, dtype=torch.float32)
+
+
+stacked = op(
+    "stacked(Tensor first, Tensor second, Tensor? first_bias, Tensor? second_bias) -> (Tensor, Tensor)", _stacked_form
+)(stacked_meaning)
+
+
 # --- attention ----------------------------------------------------------------------------------------------------
 
 
@@ -290,6 +333,62 @@ attention = op(
     "str turn) -> Tensor",
     lambda q, *rest: heads_last(q),
 )(attention_meaning)
+
+
+class Branches:
+    """Where the parts of `branches` lie, in one matrix of rows: the result of attention and the hidden columns, which
+    are what the caller gets, then queries, keys and values where they `start` among the product's columns."""
+
+    def __init__(self, like: Tensor, columns: int, starts: list[int], sizes: list[int]) -> None:
+        batch, heads, shared, depth = sizes
+        self.mixed, self.hidden = heads * depth, columns - (heads + 2 * shared) * depth
+        whole = like.new_empty(like.shape[0], self.mixed + columns)
+        self.result = whole[:, : self.mixed + self.hidden]
+        self.product = whole[:, self.mixed :]
+        self.attention = self._heads(whole, 0, batch, heads, depth)
+        counts = (heads, shared, shared)
+        self.q, self.k, self.v = (self._heads(self.product, s, batch, n, depth) for s, n in zip(starts, counts))
+
+    @staticmethod
+    def _heads(rows: Tensor, start: int, batch: int, heads: int, depth: int) -> Tensor:
+        part = rows[:, start : start + heads * depth]
+        return part.unflatten(1, (heads, depth)).unflatten(0, (batch, -1)).transpose(1, 2)
+
+
+def branches_meaning(
+    a: Tensor,
+    w: Tensor,
+    bias: Tensor | None,
+    activation: str,
+    a_stats: Tensor | None,
+    columns: Tensor | None,
+    a_eps: float,
+    starts: list[int],
+    sizes: list[int],
+    mask: Tensor | None,
+    causal: bool,
+    scale: float,
+    cos: Tensor | None,
+    sin: Tensor | None,
+    turn: str,
+) -> Tensor:
+    """Attention and a feed-forward's hidden rows side by side, of one product of the same rows: its first columns are
+    the hidden ones, with the activation; then come queries, keys and values, which begin at `starts`. `sizes` are
+    batch, heads, heads of keys and values, and depth. `a_stats`, `columns` and `a_eps` are as in `product`."""
+    parts = Branches(a, w.shape[1], starts, sizes)
+    for part, act in ((slice(parts.hidden), activation), (slice(parts.hidden, None), "")):
+        own = (None if bias is None else bias[part]), act, None, None
+        norm = a_stats, (None if columns is None else columns[part]), a_eps
+        parts.product[:, part] = product_meaning(a, w[:, part], *own, *norm, None, None, None, 0.0, False)[0]
+    parts.attention.copy_(attention_meaning(parts.q, parts.k, parts.v, mask, causal, scale, cos, sin, turn))
+    return parts.result
+
+
+branches = op(
+    "branches(Tensor a, Tensor w, Tensor? bias, str activation, Tensor? a_stats, Tensor? columns, float a_eps, "
+    "int[] starts, int[] sizes, Tensor? mask, bool causal, float scale, Tensor? cos, Tensor? sin, str turn) -> Tensor",
+    lambda a, w, *rest: Branches(a, w.shape[1], rest[5], rest[6]).result,
+)(branches_meaning)
 
 
 def append_meaning(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import torch
 
 from proveout.devices.cuda.body import HALF, Body, permute, reshape
+from proveout.devices.cuda.rewrite_branches import join_branches
 from proveout.devices.cuda.rewrite_conv import fuse_convolutions
 from proveout.devices.cuda.rewrite_heads import ATTENTION, tidy_heads
 from proveout.devices.cuda.rewrite_products import fuse_products
@@ -24,14 +25,16 @@ APPEND = "proveout.append.default"
 EFFICIENT = "aten._scaled_dot_product_efficient_attention.default"
 
 
-def rewrite(program: Program, fold: bool = True, weights: str = "same") -> Program:
+def rewrite(program: Program, fold: bool = True, weights: str = "same", join: bool = False) -> Program:
     """`fold`: products take in the layer norms around them. `weights`: the format of products' weights, `same`, `int8`
-    or `float8`."""
+    or `float8`. `join`: attention and a feed-forward beside each other share their products."""
     body = Body(program)
     fuse_attention(body)
     tidy_heads(body)
     fuse_convolutions(body)
     fuse_products(body, fold, weights)
+    if join:
+        join_branches(body)
     return body.done()
 
 

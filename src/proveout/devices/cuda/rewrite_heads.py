@@ -153,13 +153,13 @@ def _cut(body: Body, arg: Arg) -> tuple[Arg, int, int, int]:
     step = body.maker(arg, "ttnn.slice")
     if step is not None:
         source = step.attr("input_tensor")
-        *others, last = _bounds(body, step)
+        *others, last = bounds(body, step)
         if all(bound == (0, size, 1) for bound, size in zip(others, body.spec(source).shape)):
             return source, *last
     return arg, 0, body.spec(arg).shape[-1] if isinstance(arg, Ref) else 0, 1
 
 
-def _bounds(body: Body, cut: Step) -> list[tuple[int, int, int]]:
+def bounds(body: Body, cut: Step) -> list[tuple[int, int, int]]:
     """Start, end and step of each dimension of a slice."""
     starts, ends = (cut.attr(name) for name in ("slice_start", "slice_end"))
     assert isinstance(starts, tuple)
@@ -242,7 +242,7 @@ def _columns(body: Body, product: Step, views: list[Step]) -> torch.Tensor | Non
         elif view.kernel == "ttnn.permute":
             at = at.permute(view.attr("dims"))  # type: ignore[arg-type]
         else:
-            at = at[tuple(slice(*bound) for bound in _bounds(body, view))]
+            at = at[tuple(slice(*bound) for bound in bounds(body, view))]
     rows = at.permute(HEADS_FIRST).reshape(at.shape[0] * at.shape[2], -1)
     return rows[0] if bool((rows == rows[0]).all()) else None
 

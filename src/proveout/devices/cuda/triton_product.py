@@ -11,15 +11,19 @@ from proveout.devices.cuda.triton_shared import STATS_WIDTH, activate, moments_o
 
 @triton.jit
 def product_kernel(
-    a, w, a_map, w_map, y, bias, residual, second, a_stats, columns, r_stats, r_gamma, r_beta, stats, partial, arrived,
-    M, N, K, a_row, w_inner, w_column, y_row, r_row, s_row, a_eps, r_eps,
-    BIAS: tl.constexpr, ACTIVATION: tl.constexpr, RESIDUAL: tl.constexpr, SECOND: tl.constexpr,
+    a, w, a_map, w_map, y, bias, residual, second, a_stats, columns, r_stats, r_gamma, r_beta, cos, sin, stats, partial,
+    arrived, M, N, K, a_row, w_inner, w_column, y_row, r_row, s_row, a_eps, r_eps,
+    BIAS: tl.constexpr, ACTIVATION: tl.constexpr, ACTIVE: tl.constexpr, RESIDUAL: tl.constexpr, SECOND: tl.constexpr,
     A_BLOCKS: tl.constexpr, A_PADDED: tl.constexpr, R_BLOCKS: tl.constexpr, R_PADDED: tl.constexpr,
     STATS: tl.constexpr, SPLIT: tl.constexpr, WHOLE_K: tl.constexpr, WHOLE_N: tl.constexpr, INNER_MAJOR: tl.constexpr,
+    ANGLES: tl.constexpr, DEPTH: tl.constexpr, LENGTH: tl.constexpr, TURN_FROM: tl.constexpr, TURN_TO: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, TMA: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """y = residual + second + activation(norm(a) @ w + bias). Where a is normalised, w is already scaled by gamma, bias
-    holds beta @ w, and `columns` are w's column sums. A normalised residual is so with r_gamma and r_beta."""
+    holds beta @ w, and `columns` are w's column sums. A normalised residual is so with r_gamma and r_beta. The
+    activation is for the first `ACTIVE` columns, or with 0 for all. With `ANGLES`, columns from `TURN_FROM` to
+    `TURN_TO` are heads of `DEPTH`, whose first elements are turned in pairs by the tables' rows, as `ops.turned` says;
+    sequences are `LENGTH` rows."""
     pid = tl.program_id(0)
     part = pid % SPLIT
     tile = pid // SPLIT
@@ -52,8 +56,8 @@ def product_kernel(
     gamma = _columns(r_gamma, cols, in_cols, R_BLOCKS > 0)
     beta = _columns(r_beta, cols, in_cols, R_BLOCKS > 0)
     wait_for_inputs(PDL)
-    a_means, a_squares = row_stats(a_stats, rows, in_rows, A_BLOCKS, A_PADDED)
-    r_means, r_squares = row_stats(r_stats, rows, in_rows, R_BLOCKS, R_PADDED)
+    a_pairs = row_stats(a_stats, rows, in_rows, A_BLOCKS, A_PADDED)
+    r_pairs = row_stats(r_stats, rows, in_rows, R_BLOCKS, R_PADDED)
     total = tl.zeros((BM, BN), tl.float32)
     a_at = a + safe_rows[:, None].to(tl.int64) * a_row + (first * BK + inner)[None, :]
     w_at = w + (first * BK + inner)[:, None].to(tl.int64) * w_inner + safe_cols[None, :].to(tl.int64) * w_column
@@ -86,15 +90,17 @@ def product_kernel(
             for other in tl.static_range(1, SPLIT):
                 total += tl.load(mine + other * (BM * BN) + spot, cache_modifier=".cg")
             _finish(
-                total, y, residual, second, stats, offset, sums, gamma, beta, a_means, a_squares, r_means, r_squares,
+                total, y, residual, second, cos, sin, stats, offset, sums, gamma, beta, a_pairs, r_pairs,
                 N, y_row, r_row, s_row, a_eps, r_eps, rows, cols, in_rows, in_cols, tile_n,
-                ACTIVATION, RESIDUAL, SECOND, A_BLOCKS, R_BLOCKS, STATS, BN,
+                ACTIVATION, ACTIVE, RESIDUAL, SECOND, A_BLOCKS, R_BLOCKS, STATS,
+                ANGLES, DEPTH, LENGTH, TURN_FROM, TURN_TO, BN,
             )  # fmt: skip
     else:
         _finish(
-            total, y, residual, second, stats, offset, sums, gamma, beta, a_means, a_squares, r_means, r_squares,
+            total, y, residual, second, cos, sin, stats, offset, sums, gamma, beta, a_pairs, r_pairs,
             N, y_row, r_row, s_row, a_eps, r_eps, rows, cols, in_rows, in_cols, tile_n,
-            ACTIVATION, RESIDUAL, SECOND, A_BLOCKS, R_BLOCKS, STATS, BN,
+            ACTIVATION, ACTIVE, RESIDUAL, SECOND, A_BLOCKS, R_BLOCKS, STATS,
+            ANGLES, DEPTH, LENGTH, TURN_FROM, TURN_TO, BN,
         )  # fmt: skip
 
 
@@ -109,21 +115,29 @@ def _columns(values, cols, in_cols, WANTED: tl.constexpr):
 
 @triton.jit
 def _finish(
-    total, y, residual, second, stats, offset, sums, gamma, beta, a_means, a_squares, r_means, r_squares,
+    total, y, residual, second, cos, sin, stats, offset, sums, gamma, beta, a_pairs, r_pairs,
     N, y_row, r_row, s_row, a_eps, r_eps, rows, cols, in_rows, in_cols, tile_n,
-    ACTIVATION: tl.constexpr, RESIDUAL: tl.constexpr, SECOND: tl.constexpr, A_BLOCKS: tl.constexpr,
-    R_BLOCKS: tl.constexpr, STATS: tl.constexpr, BN: tl.constexpr,
+    ACTIVATION: tl.constexpr, ACTIVE: tl.constexpr, RESIDUAL: tl.constexpr, SECOND: tl.constexpr,
+    A_BLOCKS: tl.constexpr, R_BLOCKS: tl.constexpr, STATS: tl.constexpr, ANGLES: tl.constexpr, DEPTH: tl.constexpr,
+    LENGTH: tl.constexpr, TURN_FROM: tl.constexpr, TURN_TO: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """What comes after the sums of one tile."""
     mask = in_rows[:, None] & in_cols[None, :]
     if A_BLOCKS > 0:
-        mean, scale = moments_of(a_means, a_squares, a_eps, A_BLOCKS)
+        mean, scale = moments_of(a_pairs, a_eps, A_BLOCKS)
         total = (total - mean[:, None] * sums[None, :]) * scale[:, None]
-    total = activate(total + offset[None, :], ACTIVATION)
+    total += offset[None, :]
+    if ACTIVE == 0:
+        total = activate(total, ACTIVATION)
+    elif tile_n * BN < ACTIVE:
+        total = tl.where((cols < ACTIVE)[None, :], activate(total, ACTIVATION), total)
+    if ANGLES > 0:
+        first = tile_n * BN
+        total = _turned(total, cos, sin, rows, cols, in_rows, first, ANGLES, DEPTH, LENGTH, TURN_FROM, TURN_TO)
     if RESIDUAL:
         value = tl.load(residual + rows[:, None] * r_row + cols[None, :], mask=mask, other=0.0).to(tl.float32)
         if R_BLOCKS > 0:
-            mean, scale = moments_of(r_means, r_squares, r_eps, R_BLOCKS)
+            mean, scale = moments_of(r_pairs, r_eps, R_BLOCKS)
             value = (value - mean[:, None]) * scale[:, None] * gamma[None, :] + beta[None, :]
         total += value
     if SECOND:
@@ -140,6 +154,26 @@ def _finish(
         inside = in_rows[:, None] & (blocks[None, :] < N // STATS_WIDTH)
         tl.store(at, mean, mask=inside)
         tl.store(at + 1, tl.sum(apart * apart, 2), mask=inside)
+
+
+@triton.jit
+def _turned(
+    x, cos, sin, rows, cols, in_rows, begin,
+    ANGLES: tl.constexpr, DEPTH: tl.constexpr, LENGTH: tl.constexpr, TURN_FROM: tl.constexpr, TURN_TO: tl.constexpr,
+):  # fmt: skip
+    """A tile with its heads turned, if it has any: each element's partner is beside it."""
+    ROWS: tl.constexpr = x.shape[0]
+    COLUMNS: tl.constexpr = x.shape[1]
+    if (begin + COLUMNS > TURN_FROM) & (begin < TURN_TO):
+        first, second = tl.split(tl.reshape(x, (ROWS, COLUMNS // 2, 2)))
+        partner = tl.reshape(tl.join(-second, first), (ROWS, COLUMNS))
+        angle = (cols - TURN_FROM) % DEPTH
+        known = in_rows[:, None] & ((cols >= TURN_FROM) & (cols < TURN_TO) & (angle < ANGLES))[None, :]
+        at = (rows % LENGTH)[:, None] * ANGLES + angle[None, :]
+        straight = tl.load(cos + at, mask=known, other=1.0).to(tl.float32)
+        crossed = tl.load(sin + at, mask=known, other=0.0).to(tl.float32)
+        x = x * straight + partner * crossed
+    return x
 
 
 @triton.jit

@@ -63,23 +63,21 @@ def activate(x, ACTIVATION: tl.constexpr):
 
 @triton.jit
 def row_stats(stats, rows, valid, BLOCKS: tl.constexpr, PADDED: tl.constexpr):
-    """Means of the blocks of rows and sums of squares about them, from [row, block, (mean, sum)], or zeros."""
-    means = tl.zeros((rows.shape[0], 1), tl.float32)
-    squares = means
+    """What [row, block, (mean of the block, sum of squares about it)] has for some rows, in one piece, or zeros."""
+    pairs = tl.zeros((rows.shape[0], 1), tl.float32)
     if BLOCKS > 0:
-        blocks = tl.arange(0, PADDED)
-        at = stats + (rows[:, None] * BLOCKS + blocks[None, :]) * 2
-        mask = valid[:, None] & (blocks[None, :] < BLOCKS)
-        means = tl.load(at, mask=mask, other=0.0)
-        squares = tl.load(at + 1, mask=mask, other=0.0)
-    return means, squares
+        at = tl.arange(0, 2 * PADDED)
+        mask = valid[:, None] & (at[None, :] < 2 * BLOCKS)
+        pairs = tl.load(stats + rows[:, None] * (2 * BLOCKS) + at[None, :], mask=mask, other=0.0)
+    return pairs
 
 
 @triton.jit
-def moments_of(means, squares, eps, BLOCKS: tl.constexpr):
+def moments_of(pairs, eps, BLOCKS: tl.constexpr):
     """Mean and 1 / standard deviation of whole rows, from `row_stats`."""
-    mean = tl.sum(means, 1) / BLOCKS
-    inside = tl.arange(0, means.shape[1]) < BLOCKS
-    apart = tl.where(inside[None, :], means - mean[:, None], 0.0)
-    variance = tl.sum(squares + STATS_WIDTH * apart * apart, 1) / (BLOCKS * STATS_WIDTH)
-    return mean, 1.0 / tl.sqrt(variance + eps)
+    at = tl.arange(0, pairs.shape[1])[None, :]
+    is_mean = (at % 2 == 0) & (at < 2 * BLOCKS)
+    mean = tl.sum(tl.where(is_mean, pairs, 0.0), 1) / BLOCKS
+    apart = pairs - mean[:, None]
+    spread = tl.where(is_mean, STATS_WIDTH * apart * apart, tl.where(at % 2 == 1, pairs, 0.0))
+    return mean, 1.0 / tl.sqrt(tl.sum(spread, 1) / (BLOCKS * STATS_WIDTH) + eps)

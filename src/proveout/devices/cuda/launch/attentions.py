@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import torch
 import triton
 
 from proveout.devices.cuda import ops
 from proveout.devices.cuda.choose import Candidate, all_of, fastest, is_half
+from proveout.devices.cuda.launch.products import Turn, product
 from proveout.devices.cuda.launcher import launch
 from proveout.devices.cuda.triton_attention import attention_kernel
 from proveout.devices.cuda.triton_vector import append_kernel
 
 Tensor = torch.Tensor
+EARLY = True
 
 
 def attention_candidates(queries: int, keys: int, depth: int) -> list[Candidate]:
@@ -35,17 +38,25 @@ def attention(
     cos: Tensor | None = None,
     sin: Tensor | None = None,
     turn: str = "",
+    out: Tensor | None = None,
 ) -> Tensor:
-    operands = q, k, v, mask, causal, scale, cos, sin, turn
+    """`out`: where the result is written, if not to memory of its own."""
+    operands = q, k, v, mask, causal, scale, cos, sin, turn, out
     fits = is_half(q, k, v) and q.shape[-1] == v.shape[-1] and all(t.stride(-1) == 1 for t in (q, k, v))
     if not fits:
-        return ops.attention_meaning(*operands)
+        return _library_attention(*operands)
     masked = "" if mask is None else f"{mask.dtype} {tuple(mask.shape)}"
     key = f"attention {q.dtype} {tuple(q.shape)} {k.shape[1]}x{k.shape[2]} {'causal' if causal else ''} {masked}"
     if cos is not None:
         key += f" {turn} {cos.shape[1]}"
     candidates = partial(attention_candidates, q.shape[2], k.shape[2], q.shape[3])
-    return fastest(key, candidates, ops.attention_meaning, launch_attention, operands)
+    return fastest(key, candidates, _library_attention, launch_attention, operands)
+
+
+def _library_attention(*operands: Any) -> Tensor:
+    *plain, out = operands
+    result = ops.attention_meaning(*plain)
+    return result if out is None else out.copy_(result)
 
 
 def launch_attention(
@@ -59,10 +70,11 @@ def launch_attention(
     cos: Tensor | None = None,
     sin: Tensor | None = None,
     turn: str = "",
+    out: Tensor | None = None,
 ) -> Tensor:
     batch, heads, queries, depth = q.shape
     keys = k.shape[2]
-    out = ops.heads_last(q)
+    out = ops.heads_last(q) if out is None else out
     kind, mask = _spread(mask, batch, heads, queries, keys)
     padded = max(16, triton.next_power_of_2(depth))
     whole = queries % numbers["BM"] == 0 and keys % numbers["BN"] == 0 and padded == depth
@@ -85,6 +97,21 @@ def _spread(mask: Tensor | None, *shape: int) -> tuple[int, Tensor | None]:
     if mask is None:
         return 0, None
     return (2 if mask.dtype == torch.bool else 1), mask.expand(*shape)
+
+
+def branches(*operands: Any) -> Tensor:
+    """One product for both, then attention of some of its columns; each by its own fastest kernel."""
+    a, w, bias, activation, a_stats, columns, a_eps, starts, sizes, mask, causal, scale, cos, sin, turn = operands
+    parts = ops.Branches(a, w.shape[1], starts, sizes)
+    turned: Turn | None = None
+    _, heads, shared, depth = sizes
+    if turn == "pairs" and starts[1] == starts[0] + heads * depth and cos.dtype == sin.dtype and EARLY:
+        turned = Turn(cos.contiguous(), sin.contiguous(), starts[0], starts[1] + shared * depth, depth)
+        cos, sin, turn = None, None, ""
+    rest = None, None, None, 0.0, False, parts.hidden, parts.product, turned
+    product(a, w, bias, activation, None, None, a_stats, columns, a_eps, *rest)
+    attention(parts.q, parts.k, parts.v, mask, causal, scale, cos, sin, turn, parts.attention)
+    return parts.result
 
 
 def append(

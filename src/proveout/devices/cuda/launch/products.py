@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -19,6 +19,22 @@ Tensor = torch.Tensor
 FLOATS = (*HALF, torch.float32)
 
 
+class Turn(NamedTuple):
+    """Columns of a product that are heads to be turned in pairs, and the tables to turn them by, [rows, angles]."""
+
+    cos: Tensor
+    sin: Tensor
+    begin: int
+    end: int
+    depth: int
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """As the kernel has them: `TURNS`."""
+        return self.cos.shape[1], self.depth, self.cos.shape[0], self.begin, self.end
+
+
+TURNS = ("ANGLES", "DEPTH", "LENGTH", "TURN_FROM", "TURN_TO")
 PRODUCT_TILES = (
     (128, 256, 64, 8, 3), (128, 128, 64, 8, 4), (128, 128, 64, 4, 4), (64, 128, 64, 4, 5), (64, 256, 64, 4, 4),
     (64, 64, 64, 4, 6), (64, 64, 128, 4, 3), (64, 64, 128, 4, 5), (64, 64, 256, 4, 3), (64, 32, 128, 4, 6),
@@ -48,22 +64,40 @@ def product_candidates(m: int, n: int, k: int, stats: bool, maps: bool) -> list[
 
 
 def product(*operands: Any) -> tuple[Tensor, Tensor]:
-    a, w, bias, activation, residual, second, a_stats, _, _, r_stats, _, _, _, stats = operands
+    """Beyond the op's operands: how many columns the activation is for, if not all, where the result is written, and
+    which columns are turned."""
+    a, w, bias, activation, residual, second, a_stats, _, _, r_stats, _, _, _, stats, *more = operands
     (m, k), n = a.shape, w.shape[1]
     if not is_half(a, w, residual, second) or a.stride(1) != 1 or 1 not in w.stride():
-        return ops.product_meaning(*operands)
+        return _product_meaning(*operands)
     order = "k" if w.stride(0) == 1 else "n"
     maps = all(t.data_ptr() % 16 == 0 and max(t.stride()) % 8 == 0 for t in (a, w))
     has = zip("brsnRSu", (bias, residual, second, a_stats, r_stats, stats or None, None if maps else "unaligned"))
     extras = "".join(letter for letter, value in has if value is not None)
     key = f"product {a.dtype} {m}x{k}x{n} {order} {activation} {extras}"
-
+    if more:
+        key += f" {more[0]}" + ("" if more[2] is None else f" turned {more[2].numbers}")
     candidates = partial(product_candidates, m, n, k, stats, maps) if k % 8 == 0 else list
     return fastest(key, candidates, _library_product, launch_product, operands, weight=1)
 
 
+def _product_meaning(*operands: Any) -> tuple[Tensor, Tensor]:
+    if len(operands) == 14:
+        return ops.product_meaning(*operands)
+    *plain, active, out, turn = operands
+    y, stats = ops.product_meaning(*plain[:3], "", *plain[4:])
+    out.copy_(y)
+    out[:, :active] = ops.ACTIVATIONS[plain[3]](out[:, :active])
+    if turn is not None:
+        heads = out[:, turn.begin : turn.end].unflatten(1, (-1, turn.depth)).unflatten(0, (-1, turn.cos.shape[0]))
+        heads.copy_(ops.turned(heads.transpose(1, 2), turn.cos, turn.sin, "pairs").transpose(1, 2))
+    return out, stats
+
+
 def _library_product(*operands: Any) -> tuple[Tensor, Tensor]:
     a, w, bias, activation, residual, second, a_stats = operands[:7]
+    if len(operands) > 14:
+        return _product_meaning(*operands)
     simple = residual is None and second is None and a_stats is None and not operands[13]
     if simple and activation == "" and (bias is None or bias.dtype == a.dtype):
         y = torch.mm(a, w) if bias is None else torch.addmm(bias, a, w)
@@ -90,9 +124,12 @@ def launch_product(
     r_beta: Tensor | None = None,
     r_eps: float = 0.0,
     stats: bool = False,
+    active: int = 0,
+    out: Tensor | None = None,
+    turn: Turn | None = None,
 ) -> tuple[Tensor, Tensor]:
     (m, k), n = a.shape, w.shape[1]
-    y = a.new_empty(m, n)
+    y = a.new_empty(m, n) if out is None else out
     moments = a.new_empty((m, n // ops.STATS_WIDTH, 2) if stats else (0,), dtype=torch.float32)
     partial, arrived = scratch(a.device)
     tiles = triton.cdiv(m, numbers["BM"]) * triton.cdiv(n, numbers["BN"])
@@ -101,17 +138,19 @@ def launch_product(
     inner_major = w.stride(0) == 1 and w.stride(1) != 1
     a_map, w_map = _maps(numbers, a, w, inner_major) if tma else (a, w)
     a_blocks, r_blocks = (0 if t is None else t.shape[1] for t in (a_stats, r_stats))
-    optional = (bias, residual, second, a_stats, columns, r_stats, r_gamma, r_beta)
+    tables = (None, None) if turn is None else (turn.cos, turn.sin)
+    optional = (bias, residual, second, a_stats, columns, r_stats, r_gamma, r_beta, *tables)
     arguments = (
         a, w, a_map, w_map, y, *(y if t is None else t for t in optional), moments, partial, arrived,
         m, n, k, a.stride(0), w.stride(0), w.stride(1), y.stride(0),
         0 if residual is None else residual.stride(0), 0 if second is None else second.stride(0), a_eps, r_eps,
     )  # fmt: skip
     constants = {
-        "BIAS": bias is not None, "ACTIVATION": activation, "RESIDUAL": residual is not None,
+        "BIAS": bias is not None, "ACTIVATION": activation, "ACTIVE": active, "RESIDUAL": residual is not None,
         "SECOND": second is not None, "A_BLOCKS": a_blocks, "A_PADDED": triton.next_power_of_2(a_blocks),
         "R_BLOCKS": r_blocks, "R_PADDED": triton.next_power_of_2(r_blocks), "STATS": stats,
         "WHOLE_K": k % numbers["BK"] == 0, "WHOLE_N": n % numbers["BN"] == 0, "INNER_MAJOR": inner_major, "TMA": tma,
+        **dict(zip(TURNS, (0, 0, 0, 0, 0) if turn is None else turn.numbers)),
     }  # fmt: skip
     launch(product_kernel, (tiles * numbers["SPLIT"],), arguments, constants, numbers, ("SPLIT", "BM", "BN", "BK"))
     return y, moments
