@@ -78,6 +78,13 @@ def test_a_product_with_bias_and_activation(
         assert near(y, ops.ACTIVATIONS[name](a.float() @ w.float() + bias.float()))
 
 
+def test_rows_of_an_odd_length_lie_apart() -> None:
+    a, w = random(20, 64), random(64, 75) * 0.1
+    y, _ = products.launch_product(tile(16, 64, 32), a, w)
+    assert near(y, a.float() @ w.float())
+    assert (y.stride(), ops.empty_rows(a, 20, 72).stride()) == ((128, 1), (72, 1))
+
+
 @pytest.mark.parametrize("split", [1, 3])
 def test_a_product_with_norms_before_and_in_its_residual(split: int) -> None:
     a, w, bias, residual = random(40, 192) * 2 + 1, random(192, 128) * 0.1, random(128), random(40, 128) + 0.5

@@ -106,14 +106,14 @@ def _columns(body: Body, attention: Step) -> tuple[Step, tuple[int, ...]] | None
     ):
         return None
     rows, width = body.specs[qkv.outputs[0]].shape
-    starts, ends = [], []
+    starts, ends = list[int](), list[int]()
     for arg in args:
         batch, heads, length, depth = body.spec(arg).shape
         seen = _viewed(body, torch.empty(rows, width, device="meta"), qkv.outputs[0], arg)
         if seen is None or seen.stride() != (length * width, depth, width, 1) or batch * length != rows:
             return None
-        starts.append(seen.storage_offset())
-        ends.append(seen.storage_offset() + heads * depth)
+        starts.append(int(seen.storage_offset()))
+        ends.append(starts[-1] + heads * depth)
     if sorted([0, *ends]) != sorted([*starts, width]) or not _read_by(body, qkv.outputs[0], attention):
         return None
     return qkv, tuple(starts)

@@ -84,10 +84,10 @@ def product(*operands: Any) -> tuple[Tensor, Tensor]:
 def _product_meaning(*operands: Any) -> tuple[Tensor, Tensor]:
     if len(operands) == 14:
         return ops.product_meaning(*operands)
-    *plain, active, out, turn = operands
-    y, stats = ops.product_meaning(*plain[:3], "", *plain[4:])
+    a, w, bias, activation, *others, active, out, turn = operands
+    y, stats = ops.product_meaning(a, w, bias, "", *others)
     out.copy_(y)
-    out[:, :active] = ops.ACTIVATIONS[plain[3]](out[:, :active])
+    out[:, :active] = ops.ACTIVATIONS[activation](out[:, :active])
     if turn is not None:
         heads = out[:, turn.begin : turn.end].unflatten(1, (-1, turn.depth)).unflatten(0, (-1, turn.cos.shape[0]))
         heads.copy_(ops.turned(heads.transpose(1, 2), turn.cos, turn.sin, "pairs").transpose(1, 2))
@@ -100,9 +100,10 @@ def _library_product(*operands: Any) -> tuple[Tensor, Tensor]:
         return _product_meaning(*operands)
     simple = residual is None and second is None and a_stats is None and not operands[13]
     if simple and activation == "" and (bias is None or bias.dtype == a.dtype):
-        y = torch.mm(a, w) if bias is None else torch.addmm(bias, a, w)
+        y = ops.empty_rows(a, a.shape[0], w.shape[1])
+        torch.mm(a, w, out=y) if bias is None else torch.addmm(bias, a, w, out=y)
         return y, y.new_empty(0, dtype=torch.float32)
-    if simple and activation == "gelu_tanh" and bias is not None and bias.dtype == a.dtype:
+    if simple and activation == "gelu_tanh" and bias is not None and bias.dtype == a.dtype and w.shape[1] % 8 == 0:
         y = torch._addmm_activation(bias, a, w, use_gelu=True)  # cuBLASLt's GELU is the tanh form
         return y, y.new_empty(0, dtype=torch.float32)
     return ops.product_meaning(*operands)
@@ -129,7 +130,7 @@ def launch_product(
     turn: Turn | None = None,
 ) -> tuple[Tensor, Tensor]:
     (m, k), n = a.shape, w.shape[1]
-    y = a.new_empty(m, n) if out is None else out
+    y = ops.empty_rows(a, m, n) if out is None else out
     moments = a.new_empty((m, n // ops.STATS_WIDTH, 2) if stats else (0,), dtype=torch.float32)
     partial, arrived = scratch(a.device)
     tiles = triton.cdiv(m, numbers["BM"]) * triton.cdiv(n, numbers["BN"])
