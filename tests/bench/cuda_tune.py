@@ -22,7 +22,7 @@ from cuda_models import MODELS, build
 from cuda_programs import loaded
 
 from proveout import vision
-from proveout.devices.cuda import choose, ops
+from proveout.devices.cuda import OURS, choose, ops
 from proveout.devices.cuda.choose import choices
 from proveout.devices.cuda.launch import attentions, convolutions, products
 
@@ -57,7 +57,7 @@ def compile_share(shard: int) -> None:
 
 def run_all() -> None:
     for name, (model, inputs) in each_model():
-        for form in ("folded",) if "x" in inputs else ("folded", "apart"):
+        for form in ("folded",) if "x" in inputs else OURS:
             on_gpu, given = loaded(model, inputs, "eager", form)
             on_gpu.run([t.cuda() for t in given])
             torch.cuda.synchronize()
@@ -67,7 +67,8 @@ def run_all() -> None:
 def measure(out: Path) -> None:
     wrong: dict[str, float] = {}
     for module, launched, meaning, index in (
-        (products, "launch_product", ops.product_meaning, 0), (attentions, "launch_attention", ops.attention_of, None),
+        (products, "launch_product", products.product_meaning, 0),
+        (attentions, "launch_attention", attentions.attention_meaning, None),
         (convolutions, "launch_conv", ops.conv_meaning, None), (products, "launch_norm", ops.norm_meaning, None),
         (products, "launch_vector", ops.vector_meaning, None),
     ):  # fmt: skip

@@ -207,6 +207,17 @@ def test_a_transformer_layer_is_four_products_and_one_attention(after: bool, fol
     assert (given.float() - expected.float()).norm() / expected.float().norm() < 0.01
 
 
+@pytest.mark.parametrize(("columns", "norms"), [(16384, 0), (16392, 1)])
+def test_a_norm_before_a_vocabulary_is_a_call_of_its_own(columns: int, norms: int) -> None:
+    torch.manual_seed(0)
+    head = nn.Linear(64, 64), nn.LayerNorm(64), nn.Linear(64, columns, bias=False)
+    program, inputs, weights = compiled(nn.Sequential(*head).eval().bfloat16(), torch.randn(8, 64).bfloat16())
+    made = rewrite(program)
+    assert calls(made) == {"product": 2} | ({"norm": 1} if norms else {})
+    (expected,), (given,) = outputs(program, inputs, weights), outputs(made, inputs, weights)
+    assert (given.float() - expected.float()).norm() / expected.float().norm() < 0.01
+
+
 @pytest.mark.parametrize("fold", [True, False], ids=["folded", "apart"])
 @pytest.mark.parametrize(("shared", "out_bias"), [(4, False), (2, True)])
 def test_attention_and_a_feed_forward_beside_each_other_share_two_products(

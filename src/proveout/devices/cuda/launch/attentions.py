@@ -44,16 +44,16 @@ def attention(
     operands = q, k, v, mask, causal, scale, cos, sin, turn, out
     fits = is_half(q, k, v) and q.shape[-1] == v.shape[-1] and all(t.stride(-1) == 1 for t in (q, k, v))
     if not fits:
-        return _library_attention(*operands)
+        return attention_meaning(*operands)
     masked = "" if mask is None else f"{mask.dtype} {tuple(mask.shape)}"
     key = f"attention {q.dtype} {tuple(q.shape)} {k.shape[1]}x{k.shape[2]} {'causal' if causal else ''} {masked}"
     if cos is not None:
         key += f" {turn} {cos.shape[1]}"
     candidates = partial(attention_candidates, q.shape[2], k.shape[2], q.shape[3])
-    return fastest(key, candidates, _library_attention, launch_attention, operands)
+    return fastest(key, candidates, attention_meaning, launch_attention, operands)
 
 
-def _library_attention(*operands: Any) -> Tensor:
+def attention_meaning(*operands: Any) -> Tensor:
     *plain, out = operands
     result = ops.attention_meaning(*plain)
     return result if out is None else out.copy_(result)
