@@ -83,13 +83,6 @@ def test_a_product_with_bias_and_activation(
         assert near(y, ops.ACTIVATIONS[name](a.float() @ w.float() + bias.float()))
 
 
-def test_rows_of_an_odd_length_lie_apart() -> None:
-    a, w = random(20, 64), random(64, 75) * 0.1
-    y, _ = products.launch_product(tile(16, 64, 32), a, w)
-    assert near(y, a.float() @ w.float())
-    assert (y.stride(), ops.empty_rows(a, 20, 72).stride()) == ((128, 1), (72, 1))
-
-
 @pytest.mark.parametrize(
     "numbers", [tile(16, 64, 64), tile(16, 64, 64, 3), stream(16, 64, 64)], ids=["1", "3", "streamed"]
 )

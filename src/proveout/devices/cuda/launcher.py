@@ -66,7 +66,7 @@ def launch(
     known = _compiled.get(key)
     if known is None:
         every = {**constants, **{name: numbers[name] for name in tiles}, "PDL": PDL}
-        options = {"num_warps": numbers["warps"], "num_stages": numbers["stages"], "launch_pdl": bool(PDL)}
+        options = {"num_warps": numbers["warps"], "num_stages": numbers["stages"], "launch_pdl": PDL}
         compiled = kernel[grid](*arguments, **every, **options)
         _compiled[key] = compiled, tuple(every[name] for name in kernel.arg_names[len(arguments) :])
         return

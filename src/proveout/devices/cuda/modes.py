@@ -219,5 +219,4 @@ def copy_on_host(to: Tensor, value: Tensor) -> None:
 
 
 def _pinned_like(tensor: Tensor) -> Tensor:
-    """A buffer on the host for a tensor: laid out as it is, unless its memory has gaps."""
-    return torch.empty_like(tensor, device="cpu", pin_memory=True)
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, pin_memory=True)

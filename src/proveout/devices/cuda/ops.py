@@ -84,12 +84,6 @@ def finished(
     return total
 
 
-def empty_rows(like: Tensor, rows: int, columns: int) -> Tensor:
-    """A matrix whose rows can be written 16 bytes at a time: where their length does not allow it, they lie apart."""
-    room = columns if columns % 8 == 0 else -(-columns // STATS_WIDTH) * STATS_WIDTH
-    return like.new_empty(rows, room)[:, :columns]
-
-
 def product_meaning(
     a: Tensor,
     w: Tensor,
@@ -119,14 +113,13 @@ def product_meaning(
         assert r_beta is not None
         mean, scale = joined(r_stats, r_eps)
         residual = (residual.float() - mean) * scale * r_gamma.float() + r_beta.float()
-    y = empty_rows(a, a.shape[0], w.shape[1])
-    y.copy_(finished((a @ w).float(), bias, activation, residual, second))
+    y = finished((a @ w).float(), bias, activation, residual, second).to(a.dtype)
     return y, moments(y) if stats else y.new_empty(0, dtype=torch.float32)
 
 
 def _product_form(a, w, *rest):  # type: ignore[no-untyped-def]
     shape = (a.shape[0], w.shape[1] // STATS_WIDTH, 2) if rest[-1] else (0,)
-    return empty_rows(a, a.shape[0], w.shape[1]), a.new_empty(shape, dtype=torch.float32)
+    return a.new_empty(a.shape[0], w.shape[1]), a.new_empty(shape, dtype=torch.float32)
 
 
 product = op(

@@ -181,7 +181,6 @@ def _join(body: Body, found: _Found) -> None:
     changed = {"a": Ref(rows), "w": w, "bias": bias, "residual": found.rest[0], "second": found.rest[1]}
     last = replace(found.last, attrs=tuple((dict(found.last.attrs) | changed).items()))
     body.substitute([found.last], [Step(BRANCHES, tuple(attrs.items()), (rows,), attention.origin), last], name)
-    body.drop_unread()
 
 
 def _prepared(body: Body, kernel: str, first: Step, second: Step, name: str, shape: tuple[int, int]) -> tuple[Ref, Ref]:

@@ -26,10 +26,7 @@ def prefetch(pointers):
 @triton.jit
 def wait_for_inputs(PDL: tl.constexpr):
     """Before the first read of what an earlier kernel wrote. The next kernel may then start, up to this same point."""
-    if PDL == 2:
-        gdc_launch_dependents()
-        gdc_wait()
-    elif PDL:
+    if PDL:
         gdc_wait()
         gdc_launch_dependents()
 

@@ -16,7 +16,6 @@ from proveout.devices.cuda.triton_attention import attention_kernel
 from proveout.devices.cuda.triton_vector import append_kernel
 
 Tensor = torch.Tensor
-EARLY = True
 
 
 def attention_candidates(queries: int, keys: int, depth: int) -> list[Candidate]:
@@ -105,7 +104,7 @@ def branches(*operands: Any) -> Tensor:
     parts = ops.Branches(a, w.shape[1], starts, sizes)
     turned: Turn | None = None
     _, heads, shared, depth = sizes
-    if turn == "pairs" and starts[1] == starts[0] + heads * depth and cos.dtype == sin.dtype and EARLY:
+    if turn == "pairs" and starts[1] == starts[0] + heads * depth:
         turned = Turn(cos.contiguous(), sin.contiguous(), starts[0], starts[1] + shared * depth, depth)
         cos, sin, turn = None, None, ""
     rest = None, None, None, 0.0, False, parts.hidden, parts.product, turned

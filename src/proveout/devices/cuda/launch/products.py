@@ -121,10 +121,9 @@ def _library_product(*operands: Any) -> tuple[Tensor, Tensor]:
         return product_meaning(*operands)
     simple = residual is None and second is None and a_stats is None and not operands[13]
     if simple and activation == "" and (bias is None or bias.dtype == a.dtype):
-        y = ops.empty_rows(a, a.shape[0], w.shape[1])
-        torch.mm(a, w, out=y) if bias is None else torch.addmm(bias, a, w, out=y)
+        y = torch.mm(a, w) if bias is None else torch.addmm(bias, a, w)
         return y, y.new_empty(0, dtype=torch.float32)
-    if simple and activation == "gelu_tanh" and bias is not None and bias.dtype == a.dtype and w.shape[1] % 8 == 0:
+    if simple and activation == "gelu_tanh" and bias is not None and bias.dtype == a.dtype:
         y = torch._addmm_activation(bias, a, w, use_gelu=True)  # cuBLASLt's GELU is the tanh form
         return y, y.new_empty(0, dtype=torch.float32)
     return ops.product_meaning(*operands)
@@ -151,7 +150,7 @@ def launch_product(
     turn: Turn | None = None,
 ) -> tuple[Tensor, Tensor]:
     (m, k), n = a.shape, w.shape[1]
-    y = ops.empty_rows(a, m, n) if out is None else out
+    y = a.new_empty(m, n) if out is None else out
     moments = a.new_empty((m, n // ops.STATS_WIDTH, 2) if stats else (0,), dtype=torch.float32)
     partial, arrived = scratch(a.device)
     tiles = triton.cdiv(m, numbers["BM"]) * triton.cdiv(n, numbers["BN"])
