@@ -13,11 +13,11 @@ from proveout.devices.cuda.triton_shared import row_stats, wait_for_inputs
 @triton.jit
 def stream_kernel(
     a_map, w_map, y, bias, residual, second, a_stats, columns, r_stats, r_gamma, r_beta, stats,
-    M, N, K, y_row, r_row, s_row, a_eps, r_eps,
+    M, N, y_row, r_row, s_row, a_eps, r_eps,
     BIAS: tl.constexpr, ACTIVATION: tl.constexpr, RESIDUAL: tl.constexpr, SECOND: tl.constexpr,
     A_BLOCKS: tl.constexpr, A_PADDED: tl.constexpr, R_BLOCKS: tl.constexpr, R_PADDED: tl.constexpr,
-    STATS: tl.constexpr, INNER_MAJOR: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
-    PDL: tl.constexpr,
+    STATS: tl.constexpr, INNER_MAJOR: tl.constexpr, STEPS: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """What `product_kernel` computes, for operands that the copy engine can read."""
     tiles_m = tl.cdiv(M, BM)
@@ -30,7 +30,7 @@ def stream_kernel(
     begin, every = tl.program_id(0) // tiles_m, tl.num_programs(0) // tiles_m
     for tile_n in tl.range(begin, tl.cdiv(N, BN), every, flatten=True):
         total = tl.zeros((BM, BN), tl.float32)
-        for step in range(tl.cdiv(K, BK)):
+        for step in range(STEPS):  # a constant: only then do both loops become one
             a_tile = a_map.load([tile_m * BM, step * BK])
             if INNER_MAJOR:
                 w_tile = w_map.load([tile_n * BN, step * BK]).T
