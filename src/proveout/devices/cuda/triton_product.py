@@ -50,6 +50,9 @@ def product_kernel(
                 prefetch(w + tl.minimum(step * BK + inner, K - 1) * w_inner + tile_n * BN * w_column)
                 if BN > 64:
                     prefetch(w + tl.minimum(step * BK + inner, K - 1) * w_inner + (tile_n * BN + 64) * w_column)
+        if ANGLES > 0:
+            prefetch(cos + (safe_rows % LENGTH) * ANGLES)
+            prefetch(sin + (safe_rows % LENGTH) * ANGLES)
     # What the end needs is on its way from the start: rows of weights before anything is waited for.
     offset = columns_of(bias, cols, in_cols, BIAS)
     sums = columns_of(columns, cols, in_cols, A_BLOCKS > 0)

@@ -13,10 +13,10 @@ from proveout.devices.cuda.triton_shared import row_stats, wait_for_inputs
 @triton.jit
 def stream_kernel(
     a_map, w_map, y, bias, residual, second, a_stats, columns, r_stats, r_gamma, r_beta, cos, sin, stats,
-    M, N, K, y_row, r_row, s_row, a_eps, r_eps,
+    M, N, y_row, r_row, s_row, a_eps, r_eps,
     BIAS: tl.constexpr, ACTIVATION: tl.constexpr, ACTIVE: tl.constexpr, RESIDUAL: tl.constexpr, SECOND: tl.constexpr,
     A_BLOCKS: tl.constexpr, A_PADDED: tl.constexpr, R_BLOCKS: tl.constexpr, R_PADDED: tl.constexpr,
-    STATS: tl.constexpr, INNER_MAJOR: tl.constexpr,
+    STATS: tl.constexpr, INNER_MAJOR: tl.constexpr, STEPS: tl.constexpr,
     ANGLES: tl.constexpr, DEPTH: tl.constexpr, LENGTH: tl.constexpr, TURN_FROM: tl.constexpr, TURN_TO: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
@@ -31,7 +31,7 @@ def stream_kernel(
     begin, every = tl.program_id(0) // tiles_m, tl.num_programs(0) // tiles_m
     for tile_n in tl.range(begin, tl.cdiv(N, BN), every, flatten=True):
         total = tl.zeros((BM, BN), tl.float32)
-        for step in range(tl.cdiv(K, BK)):
+        for step in range(STEPS):  # a constant: only then do both loops become one
             a_tile = a_map.load([tile_m * BM, step * BK])
             if INNER_MAJOR:
                 w_tile = w_map.load([tile_n * BN, step * BK]).T

@@ -177,7 +177,8 @@ def launch_product(
     if streamed:
         tiles_m = triton.cdiv(m, numbers["BM"])
         blocks = min(tiles, max(1, multiprocessors(a.device) * numbers["PER"] // tiles_m) * tiles_m)
-        launch(stream_kernel, (blocks,), (a_map, w_map, y, *filled, m, n, k, *ends), constants, numbers, TILE)
+        constants["STEPS"] = triton.cdiv(k, numbers["BK"])
+        launch(stream_kernel, (blocks,), (a_map, w_map, y, *filled, m, n, *ends), constants, numbers, TILE)
         return y, moments
     arguments = (a, w, a_map, w_map, y, *filled, partial, arrived, m, n, k, a.stride(0), *w.stride(), *ends)
     constants |= {"WHOLE_K": k % numbers["BK"] == 0, "WHOLE_N": n % numbers["BN"] == 0, "TMA": tma}
