@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from proveout.devices.cuda import ops
 from proveout.devices.cuda.choose import Candidate, by_promise, fastest, is_half
 from proveout.devices.cuda.launcher import launch, scratch
-from proveout.devices.cuda.triton_conv import conv_kernel
+from proveout.devices.cuda.triton_conv import conv_kernel, pool_kernel, stem_kernel, window_kernel
 
 Tensor = torch.Tensor
 
@@ -22,12 +23,15 @@ CONV_TILES = (
 )  # fmt: skip
 
 
-def conv_candidates(m: int, n: int, k: int, channels: int) -> list[Candidate]:
-    """As for products; where even the smallest tiles are few, all of them, and of large convolutions only large."""
+def conv_candidates(m: int, n: int, k: int, channels: int, beside: int = 0) -> list[Candidate]:
+    """As for products; where even the smallest tiles are few, all of them, and of large convolutions only large. With
+    channels `beside`, a step takes a slice of either image's."""
     rows: list[tuple[int, Candidate]] = []
     large = m * n >= 1 << 20
     for bm, bn, bk, warps, stages in CONV_TILES:
         if bn > max(n, 16) or (bk > 64 and channels % bk) or (bm > 16 and bm >= 2 * m) or (large and bm * bn < 4096):
+            continue
+        if beside and (channels % bk or beside % bk):
             continue
         for split in (1,) if large else (1, 2, 3, 4, 6, 9, 12, 18):
             blocks = triton.cdiv(m, bm) * triton.cdiv(n, bn) * split
@@ -41,14 +45,18 @@ def conv_candidates(m: int, n: int, k: int, channels: int) -> list[Candidate]:
 
 
 def conv(*operands: Any) -> Tensor:
-    x, w, _, residual, activation, image, window, stride, padding, dilation = operands
+    x, w, _, residual, activation, image, window, stride, padding, dilation, beside, _ = operands
     where = " ".join("x".join(map(str, part)) for part in (image, window, stride, padding, dilation))
     key = f"conv {x.dtype} {where} {w.shape[1]} {activation} {'r' if residual is not None else ''}"
+    more = 0 if beside is None else beside.shape[3]
+    key += f" beside {more}" if more else ""
 
     def candidates() -> list[Candidate]:
         sizes = [ops.conv_size(*one) for one in zip(image[1:3], window, stride, padding, dilation)]
         m = image[0] * sizes[0] * sizes[1]
-        return conv_candidates(m, w.shape[1], w.shape[0], image[3]) if is_half(x, w, residual) else []
+        if not is_half(x, w, residual, beside):
+            return []
+        return conv_candidates(m, w.shape[1], w.shape[0], image[3], more)
 
     return fastest(key, candidates, ops.conv_meaning, launch_conv, operands, weight=1)
 
@@ -65,7 +73,11 @@ def launch_conv(
     stride: list[int],
     padding: list[int],
     dilation: list[int],
+    beside: Tensor | None = None,
+    steps: Sequence[int] = (1, 1),
 ) -> Tensor:
+    if "TOGETHER" in numbers:
+        return launch_stem(numbers, x, w, bias, activation, image, window, stride, padding)
     batch, height, width, channels = image
     picture = x.reshape(batch, height, width, channels)
     out_h, out_w = (ops.conv_size(*one) for one in zip(image[1:3], window, stride, padding, dilation))
@@ -74,15 +86,80 @@ def launch_conv(
     partial, arrived = scratch(x.device)
     tiles = triton.cdiv(m, numbers["BM"]) * triton.cdiv(n, numbers["BN"])
     rest = y if residual is None else residual.reshape(m, n).contiguous()
-    tma = bool(numbers.get("TMA"))
-    w_map = TensorDescriptor(w, list(w.shape), list(w.stride()), [numbers["BK"], numbers["BN"]]) if tma else w
-    arguments = (
-        picture, w, w_map, y, bias, rest, partial, arrived, m, n, height, width, out_h, out_w, *picture.stride()
-    )  # fmt: skip
+    tma, split, slice_ = bool(numbers.get("TMA")), numbers["SPLIT"], numbers["BK"]
+    w_map = TensorDescriptor(w, list(w.shape), list(w.stride()), [slice_, numbers["BN"]]) if tma else w
+    constants: dict[str, Any] = {"KH": window[0], "KW": window[1], "ACTIVATION": activation, "TMA": tma}
+    if channels % slice_ == 0 and picture.stride(3) == 1:
+        other = picture if beside is None else beside[:, :: steps[0], :: steps[1]]
+        other = other if other.stride(3) == 1 else other.contiguous()
+        own = window[0] * window[1] * channels // slice_
+        arguments = (
+            picture, other, w, w_map, y, bias, rest, partial, arrived,
+            m, n, channels, height, width, out_h, out_w, *picture.stride()[:3], *other.stride()[:3],
+            *stride, *padding, *dilation, own, w.shape[0] // slice_, split, int(residual is not None),
+        )  # fmt: skip
+        launch(conv_kernel, (tiles * split,), arguments, constants, numbers, ("BM", "BN", "BK"))
+        return y
+    assert beside is None
+    arguments = (picture, w, w_map, y, bias, rest, partial, arrived, m, n, height, width, out_h, out_w, *picture.stride())
+    constants |= {
+        "C": channels, "STRIDE_H": stride[0], "STRIDE_W": stride[1], "PAD_H": padding[0], "PAD_W": padding[1],
+        "GAP_H": dilation[0], "GAP_W": dilation[1], "RESIDUAL": residual is not None,
+    }  # fmt: skip
+    launch(window_kernel, (tiles * split,), arguments, constants, numbers, ("SPLIT", "BM", "BN", "BK"))
+    return y
+
+
+def launch_stem(
+    numbers: dict[str, int],
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor,
+    activation: str,
+    image: list[int],
+    window: list[int],
+    stride: list[int],
+    padding: list[int],
+) -> Tensor:
+    batch, height, width, channels = image
+    picture = x.reshape(batch, height, width, channels)
+    out_h, out_w = (ops.conv_size(*one, 1) for one in zip(image[1:3], window, stride, padding))
+    together, n = numbers["TOGETHER"], w.shape[1]
+    groups = triton.cdiv(out_w, together)
+    m = batch * out_h * groups
+    y = x.new_empty(1, 1, batch * out_h * out_w, n)
+    lead = triton.cdiv(padding[1], 4) * 4
+    span = triton.cdiv(lead - padding[1] + (together - 1) * stride[1] + window[1], 4) * 4
+    x_image, x_row, _, x_channel = picture.stride()
+    arguments = (picture, w, y, bias, m, height, width, out_h, out_w, groups, x_image, x_row, x_channel)
+    constants = {
+        "C": channels, "N": n, "KH": window[0], "KW": window[1], "STRIDE_H": stride[0], "STRIDE_W": stride[1],
+        "PAD_H": padding[0], "PAD_W": padding[1], "ACTIVATION": activation, "LEAD": lead, "SPAN": span,
+    }  # fmt: skip
+    tiles = triton.cdiv(m, numbers["BM"]) * triton.cdiv(together * n, numbers["BN"])
+    launch(stem_kernel, (tiles,), arguments, constants, numbers, ("TOGETHER", "BM", "BN", "BK"))
+    return y
+
+
+def launch_pool(
+    numbers: dict[str, int],
+    x: Tensor,
+    image: list[int],
+    window: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+) -> Tensor:
+    batch, height, width, channels = image
+    picture = x.reshape(batch, height, width, channels)
+    out_h, out_w = (ops.conv_size(*one) for one in zip(image[1:3], window, stride, padding, dilation))
+    m = batch * out_h * out_w
+    y = x.new_empty(1, 1, m, channels)
+    arguments = (picture, y, m, height, width, out_h, out_w, *picture.stride()[:3])
     constants = {
         "C": channels, "KH": window[0], "KW": window[1], "STRIDE_H": stride[0], "STRIDE_W": stride[1],
-        "PAD_H": padding[0], "PAD_W": padding[1], "GAP_H": dilation[0], "GAP_W": dilation[1], "BIAS": True,
-        "RESIDUAL": residual is not None, "ACTIVATION": activation, "TMA": tma,
+        "PAD_H": padding[0], "PAD_W": padding[1], "GAP_H": dilation[0], "GAP_W": dilation[1],
     }  # fmt: skip
-    launch(conv_kernel, (tiles * numbers["SPLIT"],), arguments, constants, numbers, ("SPLIT", "BM", "BN", "BK"))
+    grid = (triton.cdiv(m, numbers["BM"]), triton.cdiv(channels, numbers["BN"]))
+    launch(pool_kernel, grid, arguments, constants, numbers, ("BM", "BN"))
     return y
