@@ -56,6 +56,10 @@ def tile(bm: int, bn: int, bk: int, split: int = 1, tma: int = 0) -> dict[str, i
     return {"BM": bm, "BN": bn, "BK": bk, "SPLIT": split, "TMA": tma, "warps": 4, "stages": 2}
 
 
+def stream(bm: int, bn: int, bk: int) -> dict[str, int]:
+    return {"BM": bm, "BN": bn, "BK": bk, "PER": 1, "warps": 4, "stages": 2}
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(
     ("m", "k", "n", "numbers"),
@@ -64,8 +68,9 @@ def tile(bm: int, bn: int, bk: int, split: int = 1, tma: int = 0) -> dict[str, i
         (33, 192, 64, tile(16, 64, 64, split=2)),
         (70, 104, 200, tile(64, 64, 32, split=3)),
         (65, 128, 136, tile(64, 64, 64, tma=1)),
+        (65, 136, 520, stream(64, 64, 64)),
     ],
-    ids=["plain", "split", "nothing divides", "copy engine"],
+    ids=["plain", "split", "nothing divides", "copy engine", "streamed"],
 )
 @pytest.mark.parametrize("transposed", [False, True], ids=["rows", "columns"])
 def test_a_product_with_bias_and_activation(
@@ -78,13 +83,15 @@ def test_a_product_with_bias_and_activation(
         assert near(y, ops.ACTIVATIONS[name](a.float() @ w.float() + bias.float()))
 
 
-@pytest.mark.parametrize("split", [1, 3])
-def test_a_product_with_norms_before_and_in_its_residual(split: int) -> None:
+@pytest.mark.parametrize(
+    "numbers", [tile(16, 64, 64), tile(16, 64, 64, 3), stream(16, 64, 64)], ids=["1", "3", "streamed"]
+)
+def test_a_product_with_norms_before_and_in_its_residual(numbers: dict[str, int]) -> None:
     a, w, bias, residual = random(40, 192) * 2 + 1, random(192, 128) * 0.1, random(128), random(40, 128) + 0.5
     gamma, beta, scale, shift = random(192), random(192), random(128), random(128)
     folded, columns, moved = ops.fold_norm(w, bias, gamma, beta)
     y, stats = products.launch_product(
-        tile(16, 64, 64, split), a, folded, moved, "gelu", residual, None, ops.moments(a), columns, 1e-5,
+        numbers, a, folded, moved, "gelu", residual, None, ops.moments(a), columns, 1e-5,
         ops.moments(residual), scale, shift, 1e-5, True,
     )  # fmt: skip
     inner = F.layer_norm(a.float(), (192,), gamma.float(), beta.float(), 1e-5) @ w.float() + bias.float()

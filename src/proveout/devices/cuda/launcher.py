@@ -27,6 +27,12 @@ def scratch(device: torch.device) -> tuple[Tensor, Tensor]:
     return parts, torch.zeros(1 << 14, dtype=torch.int32, device=device)
 
 
+@functools.cache
+def multiprocessors(device: torch.device) -> int:
+    """How many blocks a GPU works on at least; a few in the interpreter."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 3
+
+
 _compiled: dict[tuple[Any, ...], tuple[Any, tuple[Any, ...]]] = {}
 """By what Triton specialises a kernel on: the compiled kernel, and its arguments after the tensors and numbers."""
 

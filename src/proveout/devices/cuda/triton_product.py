@@ -41,16 +41,16 @@ def product_kernel(
     if PDL:  # weights are nobody's result: they can come before the kernel ahead is done
         for step in range(first + tile_m, last, tiles_m):
             if INNER_MAJOR:
-                prefetch(w + safe_cols * w_column + step * BK * w_inner)
+                prefetch(w + safe_cols * w_column + step * BK * w_inner)  # all of it was slower, on an H200
             else:
                 prefetch(w + tl.minimum(step * BK + inner, K - 1) * w_inner + tile_n * BN * w_column)
                 if BN > 64:
                     prefetch(w + tl.minimum(step * BK + inner, K - 1) * w_inner + (tile_n * BN + 64) * w_column)
     # What the end needs is on its way from the start: rows of weights before anything is waited for.
-    offset = _columns(bias, cols, in_cols, BIAS)
-    sums = _columns(columns, cols, in_cols, A_BLOCKS > 0)
-    gamma = _columns(r_gamma, cols, in_cols, R_BLOCKS > 0)
-    beta = _columns(r_beta, cols, in_cols, R_BLOCKS > 0)
+    offset = columns_of(bias, cols, in_cols, BIAS)
+    sums = columns_of(columns, cols, in_cols, A_BLOCKS > 0)
+    gamma = columns_of(r_gamma, cols, in_cols, R_BLOCKS > 0)
+    beta = columns_of(r_beta, cols, in_cols, R_BLOCKS > 0)
     wait_for_inputs(PDL)
     a_means, a_squares = row_stats(a_stats, rows, in_rows, A_BLOCKS, A_PADDED)
     r_means, r_squares = row_stats(r_stats, rows, in_rows, R_BLOCKS, R_PADDED)
@@ -85,13 +85,13 @@ def product_kernel(
             total = tl.load(mine + spot, cache_modifier=".cg")
             for other in tl.static_range(1, SPLIT):
                 total += tl.load(mine + other * (BM * BN) + spot, cache_modifier=".cg")
-            _finish(
+            finish(
                 total, y, residual, second, stats, offset, sums, gamma, beta, a_means, a_squares, r_means, r_squares,
                 N, y_row, r_row, s_row, a_eps, r_eps, rows, cols, in_rows, in_cols, tile_n,
                 ACTIVATION, RESIDUAL, SECOND, A_BLOCKS, R_BLOCKS, STATS, BN,
             )  # fmt: skip
     else:
-        _finish(
+        finish(
             total, y, residual, second, stats, offset, sums, gamma, beta, a_means, a_squares, r_means, r_squares,
             N, y_row, r_row, s_row, a_eps, r_eps, rows, cols, in_rows, in_cols, tile_n,
             ACTIVATION, RESIDUAL, SECOND, A_BLOCKS, R_BLOCKS, STATS, BN,
@@ -99,7 +99,7 @@ def product_kernel(
 
 
 @triton.jit
-def _columns(values, cols, in_cols, WANTED: tl.constexpr):
+def columns_of(values, cols, in_cols, WANTED: tl.constexpr):
     """A number for each column, or zeros."""
     result = tl.zeros(cols.shape, tl.float32)
     if WANTED:
@@ -108,7 +108,7 @@ def _columns(values, cols, in_cols, WANTED: tl.constexpr):
 
 
 @triton.jit
-def _finish(
+def finish(
     total, y, residual, second, stats, offset, sums, gamma, beta, a_means, a_squares, r_means, r_squares,
     N, y_row, r_row, s_row, a_eps, r_eps, rows, cols, in_rows, in_cols, tile_n,
     ACTIVATION: tl.constexpr, RESIDUAL: tl.constexpr, SECOND: tl.constexpr, A_BLOCKS: tl.constexpr,

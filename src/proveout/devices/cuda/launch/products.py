@@ -11,8 +11,9 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from proveout.devices.cuda import ops
 from proveout.devices.cuda.choose import HALF, Candidate, all_of, by_promise, fastest, is_half
-from proveout.devices.cuda.launcher import launch, scratch
+from proveout.devices.cuda.launcher import launch, multiprocessors, scratch
 from proveout.devices.cuda.triton_product import norm_kernel, product_kernel
+from proveout.devices.cuda.triton_stream import stream_kernel
 from proveout.devices.cuda.triton_vector import float8_rows_kernel, vector_kernel
 
 Tensor = torch.Tensor
@@ -26,12 +27,23 @@ PRODUCT_TILES = (
     (128, 256, 64, 8, 4), (64, 256, 64, 8, 4), (256, 128, 64, 8, 3),
 )  # fmt: skip
 """Rows, columns and inner length of a tile, warps, and how many tiles are on their way at once."""
+STREAM_TILES = (
+    (128, 64, 128, 4, 4, 1), (128, 64, 64, 4, 4, 2), (128, 128, 64, 8, 6, 1), (128, 128, 128, 8, 3, 1),
+    (64, 128, 64, 4, 4, 2), (128, 256, 64, 8, 4, 1),
+)  # fmt: skip
+"""The same, and how many blocks a multiprocessor takes."""
+TILE = ("BM", "BN", "BK")
 
 
 def product_candidates(m: int, n: int, k: int, stats: bool, maps: bool) -> list[Candidate]:
     """Tiles that give most multiprocessors something to do, from large to small. Of large products only large tiles."""
     large = m * n >= 1 << 21
     rows: list[tuple[int, Candidate]] = []
+    if large and maps and m <= 1024:
+        for bm, bn, bk, warps, stages, per in STREAM_TILES:
+            if bk <= k and not (bm > 64 and m <= 64):
+                numbers = {"BM": bm, "BN": bn, "BK": bk, "PER": per, "warps": warps, "stages": stages}
+                rows.append((140, ("stream", numbers)))
     for bm, bn, bk, warps, stages in PRODUCT_TILES:
         if (stats and bn < ops.STATS_WIDTH) or (bm > 64 and m <= 64) or bk > k or (bm < 64 and m > 256):
             continue
@@ -96,24 +108,32 @@ def launch_product(
     moments = a.new_empty((m, n // ops.STATS_WIDTH, 2) if stats else (0,), dtype=torch.float32)
     partial, arrived = scratch(a.device)
     tiles = triton.cdiv(m, numbers["BM"]) * triton.cdiv(n, numbers["BN"])
-    assert tiles * numbers["SPLIT"] * numbers["BM"] * numbers["BN"] <= partial.numel() or numbers["SPLIT"] == 1
+    split = numbers.get("SPLIT", 1)
+    assert split == 1 or tiles * split * numbers["BM"] * numbers["BN"] <= partial.numel()
+    streamed = "PER" in numbers
     tma = bool(numbers.get("TMA"))
     inner_major = w.stride(0) == 1 and w.stride(1) != 1
-    a_map, w_map = _maps(numbers, a, w, inner_major) if tma else (a, w)
+    a_map, w_map = _maps(numbers, a, w, inner_major) if tma or streamed else (a, w)
     a_blocks, r_blocks = (0 if t is None else t.shape[1] for t in (a_stats, r_stats))
     optional = (bias, residual, second, a_stats, columns, r_stats, r_gamma, r_beta)
-    arguments = (
-        a, w, a_map, w_map, y, *(y if t is None else t for t in optional), moments, partial, arrived,
-        m, n, k, a.stride(0), w.stride(0), w.stride(1), y.stride(0),
-        0 if residual is None else residual.stride(0), 0 if second is None else second.stride(0), a_eps, r_eps,
+    filled = *(y if t is None else t for t in optional), moments
+    ends = (
+        y.stride(0), 0 if residual is None else residual.stride(0), 0 if second is None else second.stride(0),
+        a_eps, r_eps,
     )  # fmt: skip
     constants = {
         "BIAS": bias is not None, "ACTIVATION": activation, "RESIDUAL": residual is not None,
         "SECOND": second is not None, "A_BLOCKS": a_blocks, "A_PADDED": triton.next_power_of_2(a_blocks),
-        "R_BLOCKS": r_blocks, "R_PADDED": triton.next_power_of_2(r_blocks), "STATS": stats,
-        "WHOLE_K": k % numbers["BK"] == 0, "WHOLE_N": n % numbers["BN"] == 0, "INNER_MAJOR": inner_major, "TMA": tma,
+        "R_BLOCKS": r_blocks, "R_PADDED": triton.next_power_of_2(r_blocks), "STATS": stats, "INNER_MAJOR": inner_major,
     }  # fmt: skip
-    launch(product_kernel, (tiles * numbers["SPLIT"],), arguments, constants, numbers, ("SPLIT", "BM", "BN", "BK"))
+    if streamed:
+        tiles_m = triton.cdiv(m, numbers["BM"])
+        blocks = min(tiles, max(1, multiprocessors(a.device) * numbers["PER"] // tiles_m) * tiles_m)
+        launch(stream_kernel, (blocks,), (a_map, w_map, y, *filled, m, n, k, *ends), constants, numbers, TILE)
+        return y, moments
+    arguments = (a, w, a_map, w_map, y, *filled, partial, arrived, m, n, k, a.stride(0), *w.stride(), *ends)
+    constants |= {"WHOLE_K": k % numbers["BK"] == 0, "WHOLE_N": n % numbers["BN"] == 0, "TMA": tma}
+    launch(product_kernel, (tiles * numbers["SPLIT"],), arguments, constants, numbers, ("SPLIT", *TILE))
     return y, moments
 
 
