@@ -166,8 +166,8 @@ def vector_meaning(
     positions: int = 1,
 ) -> Tensor:
     """residual + second + activation(norm(a) @ w + bias) of a few rows. `w` has its columns one after another in
-    memory (`columns`); with `scale`, it is in 8 bits and each column has its factor. A row is the mean of so many rows of
-    `a` as there are `positions`."""
+    memory (`columns`); with `scale`, it is in 8 bits and each column has its factor. A row is the mean of
+    `positions` rows of `a`."""
     a = averaged(a, positions)
     x = a if gamma is None else F.layer_norm(a, a.shape[-1:], gamma, beta, eps)
     total = x.float() @ w.float()

@@ -108,11 +108,13 @@ def _out_height(conv: Step, height: int) -> int:
 
 
 def _join(body: Body, last: Step) -> None:
-    """A convolution and the 1 x 1 convolution that is added to it as one call, whose sum is over both: the shortcut of a
-    block that changes the size of its images."""
+    """A convolution and the 1 x 1 convolution that is added to it as one call, whose sum is over both: the shortcut of
+    a block that changes the size of its images."""
     other = _residual_maker(body, last)
+    if other is None:
+        return
     pair = (last, other)
-    if other is None or any(step.attr("beside") is not None for step in pair):
+    if any(step.attr("beside") is not None for step in pair):
         return
     if other.attr("residual") is not None or other.attr("activation") != "":
         return

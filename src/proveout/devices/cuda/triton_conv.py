@@ -22,10 +22,10 @@ def conv_kernel(
     KH: tl.constexpr, KW: tl.constexpr, ACTIVATION: tl.constexpr, TMA: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """y[M, N] from x[image, H, W, C] and w[KH * KW * C, N]; M counts output positions, and a step takes BK channels of one
-    position of the window. After the `own` steps come those of a second image whose positions are the output's: a 1 x 1
-    convolution beside this one, with its filters after the others in w. What shapes differ in are numbers of the call,
-    not of the compiled kernel: a network's convolutions are few kernels then, whose code stays in the caches."""
+    """y[M, N] from x[image, H, W, C] and w[KH * KW * C, N]; M counts output positions, and a step takes BK channels of
+    one position of the window. After the `own` steps come those of a second image whose positions are the output's: a
+    1 x 1 convolution beside this one, with its filters after the others in w. What shapes differ in are numbers of the
+    call, not of the compiled kernel: a network's convolutions are few kernels then."""
     pid = tl.program_id(0)
     part, tile = pid % split, pid // split
     tiles_m = tl.cdiv(M, BM)
@@ -105,8 +105,8 @@ def window_kernel(
     RESIDUAL: tl.constexpr, ACTIVATION: tl.constexpr, TMA: tl.constexpr, SPLIT: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """As conv_kernel, of channels that are not a multiple of BK, or that do not lie one after another: what a step takes
-    are BK numbers of the whole window, each of which is looked up."""
+    """As conv_kernel, of channels that are not a multiple of BK, or that do not lie one after another: what a step
+    takes are BK numbers of the whole window, each of which is looked up."""
     K: tl.constexpr = KH * KW * C
     STEPS: tl.constexpr = (K + BK - 1) // BK
     EACH: tl.constexpr = (STEPS + SPLIT - 1) // SPLIT
@@ -207,7 +207,9 @@ def stem_kernel(
         window = tl.load(x + at, mask=seen, other=0.0)
         kw = column[:, None] - (LEAD - PAD_W) - (place * STRIDE_W)[None, :]
         known = (index < K)[:, None] & in_cols[None, :] & (kw >= 0) & (kw < KW)
-        filters = tl.load(w + ((kh[:, None] * KW + kw) * C + channel[:, None]) * N + which[None, :], mask=known, other=0.0)
+        filters = tl.load(
+            w + ((kh[:, None] * KW + kw) * C + channel[:, None]) * N + which[None, :], mask=known, other=0.0
+        )
         total = tl.dot(window, filters, total)
     out = group[:, None] * TOGETHER + place[None, :]
     to = (image * OH + line)[:, None] * OW + out

@@ -14,7 +14,8 @@ def vector_kernel(
     a, w, y, scale, bias, residual, second, gamma, beta,
     M, N, K, a_row, w_column, y_row, r_row, s_row, eps,
     SCALE: tl.constexpr, BIAS: tl.constexpr, ACTIVATION: tl.constexpr, RESIDUAL: tl.constexpr, SECOND: tl.constexpr,
-    NORM: tl.constexpr, POSITIONS: tl.constexpr, PADDED: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PDL: tl.constexpr,
+    NORM: tl.constexpr, POSITIONS: tl.constexpr, PADDED: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    PDL: tl.constexpr,
 ):  # fmt: skip
     """y = residual + second + activation(norm(a) @ w + bias): one block takes one row and BN columns, without the
     matrix units. Weights are read before waiting for a: of w the first BK rows, all of them where that fits."""

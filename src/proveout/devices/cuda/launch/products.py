@@ -156,6 +156,7 @@ def vector_candidates(n: int, k: int) -> list[Candidate]:
         (4, whole, 4),
         (4, whole, 8),
         (8, whole, 8),
+        (8, whole, 4),
         (4, 512, 4),
         (8, 512, 8),
         (8, 256, 4),
@@ -209,7 +210,8 @@ def launch_vector(
     y = a.new_empty(m, n)
     arguments = (
         a, w, y, *(y if t is None else t for t in (scale, bias, residual, second, gamma, beta)),
-        m, n, k, positions * a.stride(0), w.stride(1), n, *(0 if t is None else t.stride(0) for t in (residual, second)), eps,
+        m, n, k, positions * a.stride(0), w.stride(1), n,
+        *(0 if t is None else t.stride(0) for t in (residual, second)), eps,
     )  # fmt: skip
     constants = {
         "SCALE": scale is not None, "BIAS": bias is not None, "ACTIVATION": activation,
