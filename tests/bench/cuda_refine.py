@@ -32,8 +32,9 @@ from proveout.devices.cuda.launch import convolutions, products
 
 ROWS = ("resnet18 224|1", "resnet18 32|1", "resnet18 224|8")
 SHARDS = int(os.environ.get("REFINE_SHARDS", max(1, (os.cpu_count() or 2) - 2)))
-ENDS = float(os.environ.get("REFINE_ENDS", time.time() + float(os.environ.get("REFINE_S", 95))))
-COMPILE_ENDS = ENDS - 42
+SECONDS = float(os.environ.get("REFINE_S", 95))
+ENDS = float(os.environ.get("REFINE_ENDS", time.time() + SECONDS))
+COMPILE_ENDS = ENDS - 0.45 * SECONDS
 CALLS = 3
 PROMISING = 12
 """Candidates of a call that are tried again after the others have changed."""
@@ -64,7 +65,7 @@ class Model:
             if key not in self.calls:
                 self.calls[key] = library, kernel, tuple(operands), weight
                 self.candidates[key] = candidates()
-            chosen = instead or self.now[key]
+            chosen = instead or self.now.get(key) or self.first(key)
             return library(*operands) if chosen[0] == "library" else kernel(chosen[1], *operands)
 
         convolutions.fastest = products.fastest = fastest
@@ -80,8 +81,11 @@ class Model:
             self.candidates[key] = [c for c in rows if binary(key, c, operands) in compiled]
 
     def begin(self) -> None:
-        for key, rows in self.candidates.items():
-            self.now[key] = choices().get(key, [LIBRARY, *rows]) or (rows or [LIBRARY])[0]
+        self.now = {key: self.first(key) for key in self.candidates}
+
+    def first(self, key: str) -> Candidate:
+        rows = self.candidates[key]
+        return choices().get(key, [LIBRARY, *rows]) or (rows or [LIBRARY])[0]
 
     def groups(self) -> list[list[str]]:
         """Calls that take the same numbers: convolutions of one size, whatever is added to them."""

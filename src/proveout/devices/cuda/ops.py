@@ -365,6 +365,10 @@ fold_beside = op(
 )(fold_beside_meaning)
 
 
+MOST_SPOTS = 31
+"""Positions of a window that our kernel for slices of channels serves: it has a bit for each."""
+
+
 def conv_size(size: int, window: int, stride: int, padding: int, dilation: int) -> int:
     return (size + 2 * padding - dilation * (window - 1) - 1) // stride + 1
 
@@ -397,7 +401,7 @@ def conv_meaning(
         total = total + (spots @ w[own:]).float()
     if residual is not None:
         total = total + residual.reshape(total.shape).float()
-    return ACTIVATIONS[activation](total).to(x.dtype).reshape(1, 1, -1, w.shape[1])
+    return ACTIVATIONS[activation](total).to(x.dtype).reshape(1, 1, -1, w.shape[1]).contiguous()
 
 
 def _conv_form(x, w, bias, residual, activation, image, *sizes):  # type: ignore[no-untyped-def]
@@ -418,7 +422,7 @@ def pool_meaning(
     """The largest of each window, flattened as `conv` does it."""
     picture = x.reshape(image).permute(0, 3, 1, 2)
     y = F.max_pool2d(picture, window, stride, padding, dilation)
-    return y.permute(0, 2, 3, 1).reshape(1, 1, -1, image[3])
+    return y.permute(0, 2, 3, 1).reshape(1, 1, -1, image[3]).contiguous()
 
 
 def _pool_form(x, image, *sizes):  # type: ignore[no-untyped-def]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proveout.devices.cuda.body import HALF, Body, permute, reshape
-from proveout.devices.cuda.ops import conv_size
+from proveout.devices.cuda.ops import MOST_SPOTS, conv_size
 from proveout.program import Arg, Ref, Step
 
 CONV, FOLD, POOL = "proveout.conv.default", "proveout.fold_conv.default", "proveout.pool.default"
@@ -122,6 +122,8 @@ def _join(body: Body, last: Step) -> None:
     if side is None or any(_image(step)[3] % SLICE for step in pair):
         return
     main = other if side is last else last
+    if body.spec(main.attr("w")).shape[0] > MOST_SPOTS * _image(main)[3]:
+        return
     w, bias = (main.attr(name) for name in ("w", "bias"))
     inner, filters = body.spec(w).shape[0] + body.spec(side.attr("w")).shape[0], body.spec(w).shape[1]
     both = body.fresh(f"{last.outputs[0]}.both", (inner, filters), body.spec(w).dtype)

@@ -45,26 +45,29 @@ def conv_kernel(
     line = place // OW
     column = place - line * OW
     top, left = line * stride_h - pad_h, column * stride_w - pad_w
-    corner = image * x_image + top * x_row + left * x_column
-    spot_beside = image * b_image + line * b_row + column * b_column
+    corner = x + (image * x_image + top * x_row + left * x_column)
+    spot_beside = beside + (image * b_image + line * b_row + column * b_column)
+    shown = in_rows.to(tl.int32) << 31  # a bit for each position of the window: whether it is inside the image
+    for bit in tl.static_range(KH * KW):
+        h, v = top + bit // KW * gap_h, left + bit % KW * gap_w
+        inside = in_rows & (h >= 0) & (h < H) & (v >= 0) & (v < W)
+        shown |= inside.to(tl.int32) << bit
+    filters_at = w + inner[:, None] * N + cols[None, :]
     wait_for_inputs(PDL)
     total = tl.zeros((BM, BN), tl.float32)
     for step in range(first, last):
         at = _row(step, own, C, KH * KW, BK)
         spot, block = step % (KH * KW), step // (KH * KW)
-        down, across = spot // KW * gap_h, spot % KW * gap_w
-        h, v = top + down, left + across
-        seen = in_rows & (h >= 0) & (h < H) & (v >= 0) & (v < W)
-        offsets = corner + (down * x_row + across * x_column + block * BK)
         is_own = step < own
-        source = tl.where(is_own, x, beside)
-        offsets = tl.where(is_own, offsets, spot_beside + (step - own) * BK)
-        seen = tl.where(is_own, seen, in_rows)
-        window = tl.load(source + offsets[:, None] + inner[None, :], mask=seen[:, None], other=0.0)
+        away = spot // KW * gap_h * x_row + spot % KW * gap_w * x_column + block * BK
+        away = tl.where(is_own, away, (step - own) * BK)
+        seen = (shown >> tl.where(is_own, spot, 31)) & 1
+        source = tl.where(is_own, corner, spot_beside)
+        window = tl.load(source[:, None] + (away + inner)[None, :], mask=seen[:, None] != 0, other=0.0)
         if TMA:
             filters = w_map.load([at, tile_n * BN])
         else:
-            filters = tl.load(w + (at + inner)[:, None] * N + cols[None, :], mask=in_cols[None, :], other=0.0)
+            filters = tl.load(filters_at + at * N, mask=in_cols[None, :], other=0.0)
         total = tl.dot(window, filters, total)
     complete = split == 1
     if split > 1:

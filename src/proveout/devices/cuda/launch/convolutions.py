@@ -106,7 +106,7 @@ def launch_conv(
     tma, split, slice_ = bool(numbers.get("TMA")), numbers["SPLIT"], numbers["BK"]
     w_map = TensorDescriptor(w, list(w.shape), list(w.stride()), [slice_, numbers["BN"]]) if tma else w
     constants: dict[str, Any] = {"KH": window[0], "KW": window[1], "ACTIVATION": activation, "TMA": tma}
-    if channels % slice_ == 0 and picture.stride(3) == 1:
+    if channels % slice_ == 0 and picture.stride(3) == 1 and window[0] * window[1] <= ops.MOST_SPOTS:
         other = picture if beside is None else beside[:, :: steps[0], :: steps[1]]
         other = other if other.stride(3) == 1 else other.contiguous()
         own = window[0] * window[1] * channels // slice_
