@@ -1,8 +1,8 @@
-"""Chooses the kernels of image models by the time of the whole model: `python tests/bench/cuda_refine.py OUT [ROW…]`.
+"""Chooses kernels by the time of the whole model: `python tests/bench/cuda_refine.py OUT [ROW…]`.
 
 A kernel that is fastest one after another with itself need not be so among others: its code and its operands come from
 further away there. So candidates take their turn inside the CUDA graph of a whole call, for all convolutions of one
-size at once, and what makes the call fastest stays. A row is MODEL|BATCH. `OUT/choices.json` has what `devices/cuda`
+size at once, and what makes the call fastest stays. A row is MODEL|BATCH or MODEL|BATCH|FORM. `OUT/choices.json` has what `devices/cuda`
 ships, with the rows of these models replaced; `REFINE_S` ends it in time.
 """
 
@@ -28,7 +28,7 @@ from cuda_programs import loaded
 from proveout import vision
 from proveout.devices.cuda import choose
 from proveout.devices.cuda.choose import LIBRARY, Candidate, choices, label
-from proveout.devices.cuda.launch import convolutions, products
+from proveout.devices.cuda.launch import attentions, convolutions, products
 
 ROWS = ("resnet18 224|1", "resnet18 32|1", "resnet18 224|8")
 SHARDS = int(os.environ.get("REFINE_SHARDS", max(1, (os.cpu_count() or 2) - 2)))
@@ -45,9 +45,9 @@ class Model:
     """A model's fused calls: what each may be served by, and what serves it now."""
 
     def __init__(self, row: str) -> None:
-        name, batch = row.split("|")
+        name, batch, form = [*row.split("|"), "apart"][:3]
         self.row = row
-        on_gpu, given = loaded(*build(name, int(batch), torch.bfloat16), "eager", "apart")
+        on_gpu, given = loaded(*build(name, int(batch), torch.bfloat16), "eager", form)
         self.inputs = [t.cuda() for t in given]
         self.kernels = on_gpu.kernels(self.inputs)
         self.calls: dict[str, Call] = {}
@@ -68,7 +68,7 @@ class Model:
             chosen = instead or self.now.get(key) or self.first(key)
             return library(*operands) if chosen[0] == "library" else kernel(chosen[1], *operands)
 
-        convolutions.fastest = products.fastest = fastest
+        attentions.fastest = convolutions.fastest = products.fastest = fastest
         return self.kernels.call(self.inputs)[0]
 
     def outputs(self) -> torch.Tensor:
