@@ -141,7 +141,7 @@ def test_a_matrix_in_eight_bits() -> None:
     packed, scale = ops.pack(w, "int8")
     numbers = {"BN": 4, "BK": 256, "warps": 4, "stages": 1}
     assert near(products.launch_vector(numbers, a, packed, scale), ops.vector_meaning(a, packed, scale, *NOTHING))
-    assert error(ops.vector(a, packed, scale, *NOTHING), a.float() @ w.float()) < 0.01
+    assert error(ops.vector(a, packed, scale, *NOTHING, 1), a.float() @ w.float()) < 0.01
     packed, scale = ops.pack(w, "float8")
     assert error(ops.scaled(a, packed, scale, None, "", None, None), a.float() @ w.float()) < 0.04
 
