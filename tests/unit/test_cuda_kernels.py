@@ -248,3 +248,74 @@ def test_a_convolution_with_its_batch_norm(
     rest = random(*expected.shape) if residual else None
     made = convolutions.launch_conv(tile(32, 32, 32, split, tma), x, w, bias, rest, "relu", list(image), *sizes)
     assert near(made, torch.relu(expected if rest is None else expected + rest.float()))
+
+
+@pytest.mark.parametrize(
+    ("image", "other", "window", "stride", "split"),
+    [((1, 5, 6, 64), 32, 3, 1, 2), ((2, 4, 4, 32), 64, 1, 1, 1), ((1, 5, 5, 32), 32, 3, 2, 3)],
+    ids=["block", "both 1 x 1", "both with steps"],
+)
+@pytest.mark.parametrize("tma", [0, 1])
+def test_a_convolution_with_one_beside_it(
+    image: tuple[int, ...], other: int, window: int, stride: int, split: int, tma: int
+) -> None:
+    padding, filters = window // 2, 32
+    height, width = (ops.conv_size(n, window, stride, padding, 1) for n in image[1:3])
+    x, beside = random(*image), random(image[0], other, 2 * height, 2 * width - 1).permute(0, 2, 3, 1)
+    inner = window * window * image[3]
+    w, bias = random(inner + other, filters) * inner**-0.5, random(filters).float()
+    sizes = [[n, n] for n in (window, stride, padding, 1)]
+    operands = (x, w, bias, None, "relu", list(image), *sizes, beside, [2, 2])
+    expected = ops.conv_meaning(*(t.float() if isinstance(t, Tensor) else t for t in operands))
+    assert near(convolutions.launch_conv(tile(32, 32, 32, split, tma), *operands), expected)
+
+
+@pytest.mark.parametrize(
+    ("image", "filters", "window", "stride", "padding", "together", "tile"),
+    [
+        ((2, 12, 16, 3), 64, 7, 2, 3, 2, (16, 128, 64)),
+        ((1, 9, 11, 3), 24, 3, 1, 1, 4, (32, 64, 32)),
+        ((1, 8, 8, 1), 32, 3, 1, 0, 4, (16, 32, 256)),
+        ((1, 10, 12, 4), 16, 5, 3, 2, 4, (16, 32, 64)),
+    ],
+    ids=["stem", "nothing divides", "one channel", "stride 3"],
+)
+def test_a_convolution_of_few_channels_that_lie_apart(
+    image: tuple[int, ...],
+    filters: int,
+    window: int,
+    stride: int,
+    padding: int,
+    together: int,
+    tile: tuple[int, int, int],
+) -> None:
+    batch, height, width, channels = image
+    x = random(batch, channels, height, width).permute(0, 2, 3, 1)
+    w, bias = random(window * window * channels, filters) * 0.1, random(filters).float()
+    sizes = [[n, n] for n in (window, stride, padding, 1)]
+    numbers = dict(zip(("BM", "BN", "BK"), tile)) | {"TOGETHER": together, "warps": 4, "stages": 2}
+    operands = (x, w, bias, None, "relu", list(image), *sizes)
+    expected = ops.conv_meaning(*(t.float() if isinstance(t, Tensor) else t for t in operands))
+    assert near(convolutions.launch_conv(numbers, *operands), expected)
+
+
+@pytest.mark.parametrize(
+    ("image", "window", "stride", "padding", "dilation"),
+    [((2, 9, 7, 64), 3, 2, 1, 1), ((1, 6, 6, 24), 2, 2, 0, 1), ((1, 9, 9, 8), 3, 1, 1, 2)],
+    ids=["stem", "even", "dilated"],
+)
+def test_a_max_pool(image: tuple[int, ...], window: int, stride: int, padding: int, dilation: int) -> None:
+    x = random(*image)
+    x[0, 3, 3, 1] = float("nan")
+    sizes = [[n, n] for n in (window, stride, padding, dilation)]
+    made = convolutions.launch_pool({"BM": 16, "BN": 32, "warps": 4, "stages": 1}, x, list(image), *sizes)
+    assert torch.equal(made.nan_to_num(7e4), ops.pool_meaning(x, list(image), *sizes).nan_to_num(7e4))
+
+
+@pytest.mark.parametrize(("rows", "positions", "k", "numbers"), [(1, 49, 64, (8, 64)), (3, 4, 200, (4, 64))], ids=str)
+def test_a_product_of_means(rows: int, positions: int, k: int, numbers: tuple[int, int]) -> None:
+    a, w, bias = random(rows * positions, k), random(24, k).t() * k**-0.5, random(24)
+    sizes = {"BN": numbers[0], "BK": numbers[1], "warps": 4, "stages": 1}
+    made = products.launch_vector(sizes, a, w, None, bias, positions=positions)
+    expected = a.float().unflatten(0, (rows, positions)).mean(1).to(a.dtype).float() @ w.float() + bias.float()
+    assert near(made, expected)

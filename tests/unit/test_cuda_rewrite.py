@@ -174,6 +174,29 @@ class Images(nn.Module):
         return torch.relu(self.bn2(self.conv2(x)) + x)
 
 
+class Stages(nn.Module):
+    """A pool, a block whose shortcut changes the size of the image, and a head on the mean of its positions."""
+
+    def __init__(self, channels: int, shortcut_first: bool) -> None:
+        super().__init__()
+        self.pool, self.shortcut_first = nn.MaxPool2d(3, 2, 1), shortcut_first
+        self.conv1 = nn.Conv2d(channels, 64, 3, 2, 1, bias=False)
+        self.conv2 = nn.Conv2d(64, 64, 3, padding=1, bias=False)
+        self.shortcut = nn.Conv2d(channels, 64, 1, 2, bias=False)
+        self.bn1, self.bn2, self.bn3 = (nn.BatchNorm2d(64) for _ in range(3))
+        for norm in (self.bn1, self.bn2, self.bn3):
+            nn.init.normal_(norm.running_mean)
+            nn.init.uniform_(norm.running_var, 0.5, 2.0)
+        self.head = nn.Linear(64, 24)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.pool(x)
+        beside = self.bn3(self.shortcut(x)) if self.shortcut_first else None
+        y = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
+        y = torch.relu(y + beside) if beside is not None else torch.relu(y + self.bn3(self.shortcut(x)))
+        return self.head(y.mean((2, 3)) if self.shortcut_first else nn.functional.adaptive_avg_pool2d(y, 1).flatten(1))
+
+
 def compiled(model: nn.Module, *x: torch.Tensor) -> tuple[Program, list[torch.Tensor], Mapping[str, torch.Tensor]]:
     made = proveout.compile(model, *x, device="cpu") if len(x) == 1 else proveout.compile(model, x, device="cpu")
     seen: list[tuple] = []
@@ -307,6 +330,25 @@ def test_a_convolution_takes_in_its_batch_norm_residual_and_relu() -> None:
     made = rewrite(program)
     assert calls(made) == {"conv": 2}
     assert not {"ttnn.batch_norm", "ttnn.relu", "ttnn.add"} & {s.kernel for s in made.body}
+    (expected,), (given,) = outputs(program, inputs, weights), outputs(made, inputs, weights)
+    assert given.shape == expected.shape
+    assert (given.float() - expected.float()).norm() / expected.float().norm() < 0.01
+
+
+@pytest.mark.parametrize("shortcut_first", [False, True])
+@pytest.mark.parametrize("size", [24, 5], ids=["positions", "one position"])
+@pytest.mark.parametrize("channels", [32, 24], ids=["slices", "channels that are not taken in slices"])
+def test_a_shortcut_is_part_of_a_convolution_and_a_mean_of_the_head(
+    channels: int, size: int, shortcut_first: bool
+) -> None:
+    torch.manual_seed(0)
+    model = Stages(channels, shortcut_first).eval().bfloat16()
+    program, inputs, weights = compiled(model, torch.randn(1, channels, size, size).bfloat16())
+    made = rewrite(program)
+    found = calls(made)
+    assert found == {"pool": 1, "conv": 2 if channels == 32 else 3, "vector": 1}
+    views = {"ttnn.reshape", "ttnn.permute"}
+    assert {s.kernel for s in made.body if not s.kernel.startswith("proveout.")} <= views
     (expected,), (given,) = outputs(program, inputs, weights), outputs(made, inputs, weights)
     assert given.shape == expected.shape
     assert (given.float() - expected.float()).norm() / expected.float().norm() < 0.01

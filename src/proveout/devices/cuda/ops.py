@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -147,6 +147,11 @@ fold_norm = op(
 )(fold_norm_meaning)
 
 
+def averaged(a: Tensor, positions: int) -> Tensor:
+    """The means of rows that follow each other, as a global pool of channels-last images has them."""
+    return a if positions == 1 else a.unflatten(0, (-1, positions)).float().mean(1).to(a.dtype)
+
+
 def vector_meaning(
     a: Tensor,
     w: Tensor,
@@ -158,9 +163,12 @@ def vector_meaning(
     gamma: Tensor | None,
     beta: Tensor | None,
     eps: float,
+    positions: int = 1,
 ) -> Tensor:
     """residual + second + activation(norm(a) @ w + bias) of a few rows. `w` has its columns one after another in
-    memory (`columns`); with `scale`, it is in 8 bits and each column has its factor."""
+    memory (`columns`); with `scale`, it is in 8 bits and each column has its factor. A row is the mean of
+    `positions` rows of `a`."""
+    a = averaged(a, positions)
     x = a if gamma is None else F.layer_norm(a, a.shape[-1:], gamma, beta, eps)
     total = x.float() @ w.float()
     return finished(total if scale is None else total * scale, bias, activation, residual, second).to(a.dtype)
@@ -168,8 +176,8 @@ def vector_meaning(
 
 vector = op(
     "vector(Tensor a, Tensor w, Tensor? scale, Tensor? bias, str activation, Tensor? residual, Tensor? second, "
-    "Tensor? gamma, Tensor? beta, float eps) -> Tensor",
-    lambda a, w, *rest: a.new_empty(a.shape[0], w.shape[1]),
+    "Tensor? gamma, Tensor? beta, float eps, int positions) -> Tensor",
+    lambda a, w, *rest: a.new_empty(a.shape[0] // rest[-1], w.shape[1]),
 )(vector_meaning)
 
 
@@ -445,6 +453,21 @@ fold_conv = op(
 )(fold_conv_meaning)
 
 
+def fold_beside_meaning(w: Tensor, bias: Tensor, other: Tensor, other_bias: Tensor) -> tuple[Tensor, Tensor]:
+    """Filters and bias of a convolution and of the 1 x 1 convolution that is added to it, as one matrix."""
+    return torch.cat((w, other)), bias + other_bias
+
+
+fold_beside = op(
+    "fold_beside(Tensor w, Tensor bias, Tensor other, Tensor other_bias) -> (Tensor, Tensor)",
+    lambda w, bias, other, _: (w.new_empty(w.shape[0] + other.shape[0], w.shape[1]), torch.empty_like(bias)),
+)(fold_beside_meaning)
+
+
+MOST_SPOTS = 31
+"""Positions of a window that our kernel for slices of channels serves: it has a bit for each."""
+
+
 def conv_size(size: int, window: int, stride: int, padding: int, dilation: int) -> int:
     return (size + 2 * padding - dilation * (window - 1) - 1) // stride + 1
 
@@ -460,26 +483,52 @@ def conv_meaning(
     stride: list[int],
     padding: list[int],
     dilation: list[int],
+    beside: Tensor | None = None,
+    steps: Sequence[int] = (1, 1),
 ) -> Tensor:
     """activation(convolution of x + bias + residual), flattened as ttnn has it: [1, 1, positions, channels]; `image` is
-    [batch, height, width, channels] and w is `fold_conv`'s matrix."""
+    [batch, height, width, channels] and w is `fold_conv`'s matrix. With `beside`, an image too, a 1 x 1 convolution of
+    every `steps`-th of its positions is added: w is `fold_beside`'s then."""
     batch, height, width, channels = image
-    filters = w.reshape(*window, channels, -1).permute(3, 2, 0, 1)
+    own = window[0] * window[1] * channels
+    filters = w[:own].reshape(*window, channels, -1).permute(3, 2, 0, 1)
     picture = x.reshape(batch, height, width, channels).permute(0, 3, 1, 2)
     y = F.conv2d(picture, filters, None, stride, padding, dilation).permute(0, 2, 3, 1).reshape(-1, w.shape[1])
     total = y.float() + bias
+    if beside is not None:
+        spots = beside[:, :: steps[0], :: steps[1]].reshape(total.shape[0], -1)
+        total = total + (spots @ w[own:]).float()
     if residual is not None:
         total = total + residual.reshape(total.shape).float()
-    return ACTIVATIONS[activation](total).to(x.dtype).reshape(1, 1, -1, w.shape[1])
+    return ACTIVATIONS[activation](total).to(x.dtype).reshape(1, 1, -1, w.shape[1]).contiguous()
 
 
 def _conv_form(x, w, bias, residual, activation, image, *sizes):  # type: ignore[no-untyped-def]
-    height, width = (conv_size(*one) for one in zip(image[1:3], *sizes))
+    height, width = (conv_size(*one) for one in zip(image[1:3], *sizes[:4]))
     return x.new_empty(1, 1, image[0] * height * width, w.shape[1])
 
 
 conv = op(
     "conv(Tensor x, Tensor w, Tensor bias, Tensor? residual, str activation, int[] image, int[] window, int[] stride, "
-    "int[] padding, int[] dilation) -> Tensor",
+    "int[] padding, int[] dilation, Tensor? beside, int[] steps) -> Tensor",
     _conv_form,
 )(conv_meaning)
+
+
+def pool_meaning(
+    x: Tensor, image: list[int], window: list[int], stride: list[int], padding: list[int], dilation: list[int]
+) -> Tensor:
+    """The largest of each window, flattened as `conv` does it."""
+    picture = x.reshape(image).permute(0, 3, 1, 2)
+    y = F.max_pool2d(picture, window, stride, padding, dilation)
+    return y.permute(0, 2, 3, 1).reshape(1, 1, -1, image[3]).contiguous()
+
+
+def _pool_form(x, image, *sizes):  # type: ignore[no-untyped-def]
+    height, width = (conv_size(*one) for one in zip(image[1:3], *sizes))
+    return x.new_empty(1, 1, image[0] * height * width, image[3])
+
+
+pool = op(
+    "pool(Tensor x, int[] image, int[] window, int[] stride, int[] padding, int[] dilation) -> Tensor", _pool_form
+)(pool_meaning)

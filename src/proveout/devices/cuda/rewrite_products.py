@@ -17,6 +17,8 @@ FEW_ROWS = 4
 MANY_COLUMNS = 16384
 """Beyond this a product (over a vocabulary) has several tiles for each multiprocessor: doing the norm in each of them
 takes longer than a kernel does (768 to 50257 for 128 rows on an H200: 2 to 6 us against 1.4)."""
+MOST_POSITIONS = 64
+"""Of images whose mean a product of few rows takes: each of its blocks reads them all."""
 ACTIVATIONS = {"ttnn.relu": "relu", "ttnn.gelu": "gelu"}
 
 
@@ -377,6 +379,7 @@ def _emit_few(body: Body, product: Product, weights: str) -> None:
     norm = product.before
     a = norm.attr("input_tensor") if norm is not None else product.a
     assert isinstance(a, Ref)
+    a, positions = (a, 1) if norm is not None else _averaged(body, a)
     rows, view = body.rows(a, inner)
     steps += view
     residuals = _residual_rows(body, product, steps)
@@ -385,7 +388,30 @@ def _emit_few(body: Body, product: Product, weights: str) -> None:
     attrs |= {"residual": residuals[0], "second": residuals[1]}
     attrs |= {"gamma": norm.attr("weight") if norm else None, "beta": norm.attr("bias") if norm else None}
     attrs["eps"] = norm.attr("epsilon", 1e-12) if norm else 0.0
+    attrs["positions"] = positions
     _finish(body, product, VECTOR, attrs, steps)
+
+
+def _averaged(body: Body, a: Ref) -> tuple[Ref, int]:
+    """Where rows are the means of channels-last images' positions and nobody else reads them: the images, and how many
+    positions each has."""
+    at: Arg = a
+    view = body.maker(a, "ttnn.reshape")
+    if view is not None and body.only_reader(a.name) is not None:
+        at = view.attr("input_tensor")
+    mean = body.maker(at, "ttnn.mean")
+    turned = None if mean is None else body.maker(mean.attr("input_tensor"), "ttnn.permute")
+    if mean is None or turned is None or turned.attr("dims") != (0, 3, 1, 2):
+        return a, 1
+    source, dims = turned.attr("input_tensor"), mean.attr("dim")
+    assert isinstance(source, Ref)
+    batch, height, width, channels = body.spec(source).shape
+    over = isinstance(dims, tuple) and {int(str(d)) % 4 for d in dims} == {2, 3}
+    alone = body.only_reader(mean.outputs[0]) is not None
+    same = body.spec(a).shape == (batch, channels) and body.spec(a).dtype == body.spec(source).dtype
+    if not (over and alone and same) or height * width > MOST_POSITIONS:
+        return a, 1
+    return source, height * width
 
 
 def _emit_scaled(body: Body, product: Product) -> None:

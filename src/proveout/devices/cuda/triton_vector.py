@@ -14,7 +14,8 @@ def vector_kernel(
     a, w, y, scale, bias, residual, second, gamma, beta,
     M, N, K, a_row, w_column, y_row, r_row, s_row, eps,
     SCALE: tl.constexpr, BIAS: tl.constexpr, ACTIVATION: tl.constexpr, RESIDUAL: tl.constexpr, SECOND: tl.constexpr,
-    NORM: tl.constexpr, PADDED: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PDL: tl.constexpr,
+    NORM: tl.constexpr, POSITIONS: tl.constexpr, PADDED: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    PDL: tl.constexpr,
 ):  # fmt: skip
     """y = residual + second + activation(norm(a) @ w + bias): one block takes one row and BN columns, without the
     matrix units. Weights are read before waiting for a: of w the first BK rows, all of them where that fits."""
@@ -40,12 +41,12 @@ def vector_kernel(
         mean = tl.sum(value, 0) / K
         apart = tl.where(whole < K, value - mean, 0.0)
         rate = 1.0 / tl.sqrt(tl.sum(apart * apart, 0) / K + eps)
-    x = _part(a + row * a_row, factor, shift, inner, K, mean, rate, NORM)
+    x = _part(a + row * a_row, factor, shift, inner, K, mean, rate, NORM, POSITIONS)
     total = x[None, :] * first.to(tl.float32)
     for start in range(BK, K, BK):
         left = start + inner < K
         factor, shift = _norm_weights(gamma, beta, start + inner, K, NORM)
-        x = _part(a + row * a_row, factor, shift, start + inner, K, mean, rate, NORM)
+        x = _part(a + row * a_row, factor, shift, start + inner, K, mean, rate, NORM, POSITIONS)
         total += x[None, :] * tl.load(w_at + start, mask=in_cols[:, None] & left[None, :], other=0).to(tl.float32)
     result = activate(tl.sum(total, 1) * factors + offset, ACTIVATION)
     if RESIDUAL:
@@ -67,9 +68,17 @@ def _norm_weights(gamma, beta, inner, K, NORM: tl.constexpr):
 
 
 @triton.jit
-def _part(a, factor, shift, inner, K, mean, rate, NORM: tl.constexpr):
-    """Some elements of a row, normalised and then rounded as a norm of its own would be."""
-    x = tl.load(a + inner, mask=inner < K, other=0.0)
+def _part(a, factor, shift, inner, K, mean, rate, NORM: tl.constexpr, POSITIONS: tl.constexpr):
+    """Some elements of a row, normalised and then rounded as a norm of its own would be; or means of some columns."""
+    if POSITIONS > 1:
+        sums = tl.zeros((16, inner.shape[0]), tl.float32)
+        for start in tl.static_range(0, POSITIONS, 16):
+            place = start + tl.arange(0, 16)
+            mask = (place < POSITIONS)[:, None] & (inner < K)[None, :]
+            sums += tl.load(a + place[:, None] * K + inner[None, :], mask=mask, other=0.0).to(tl.float32)
+        x = (tl.sum(sums, 0) / POSITIONS).to(a.dtype.element_ty)
+    else:
+        x = tl.load(a + inner, mask=inner < K, other=0.0)
     if NORM:
         x = ((x.to(tl.float32) - mean) * rate * factor + shift).to(a.dtype.element_ty)
     return x.to(tl.float32)

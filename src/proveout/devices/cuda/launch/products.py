@@ -205,6 +205,7 @@ def vector_candidates(n: int, k: int) -> list[Candidate]:
         (4, whole, 4),
         (4, whole, 8),
         (8, whole, 8),
+        (8, whole, 4),
         (4, 512, 4),
         (8, 512, 8),
         (8, 256, 4),
@@ -218,18 +219,19 @@ def vector_candidates(n: int, k: int) -> list[Candidate]:
 
 def vector(*operands: Any) -> Tensor:
     a, w, scale, bias, activation, residual, second, gamma = operands[:8]
-    (m, k), n = a.shape, w.shape[1]
+    (m, k), n, positions = a.shape, w.shape[1], operands[10]
     if a.dtype not in FLOATS or a.stride(1) != 1 or w.stride(0) != 1 or k > 16384:
         return ops.vector_meaning(*operands)
     has = zip("cbrsn", (scale, bias, residual, second, gamma))
     key = f"vector {a.dtype} {w.dtype} {m}x{k}x{n} {activation} {''.join(x for x, value in has if value is not None)}"
+    key += f" mean of {positions}" if positions > 1 else ""
     candidates = partial(vector_candidates, n, k)
     return fastest(key, candidates, _library_vector, launch_vector, operands, weight=1)
 
 
 def _library_vector(*operands: Any) -> Tensor:
-    a, w, scale, bias, activation, residual, second, gamma, beta, eps = operands
-    if scale is not None:
+    a, w, scale, bias, activation, residual, second, gamma, beta, eps, positions = operands
+    if scale is not None or positions > 1:
         return ops.vector_meaning(*operands)
     x = a if gamma is None else ops.norm_meaning(a, gamma, beta, eps)
     plain = activation == "" and residual is None and second is None and (bias is None or bias.dtype == a.dtype)
@@ -250,17 +252,20 @@ def launch_vector(
     gamma: Tensor | None = None,
     beta: Tensor | None = None,
     eps: float = 0.0,
+    positions: int = 1,
 ) -> Tensor:
     (m, k), n = a.shape, w.shape[1]
+    m //= positions
     y = a.new_empty(m, n)
     arguments = (
         a, w, y, *(y if t is None else t for t in (scale, bias, residual, second, gamma, beta)),
-        m, n, k, a.stride(0), w.stride(1), n, *(0 if t is None else t.stride(0) for t in (residual, second)), eps,
+        m, n, k, positions * a.stride(0), w.stride(1), n,
+        *(0 if t is None else t.stride(0) for t in (residual, second)), eps,
     )  # fmt: skip
     constants = {
         "SCALE": scale is not None, "BIAS": bias is not None, "ACTIVATION": activation,
         "RESIDUAL": residual is not None, "SECOND": second is not None, "NORM": gamma is not None,
-        "PADDED": triton.next_power_of_2(k),
+        "POSITIONS": positions, "PADDED": triton.next_power_of_2(k),
     }  # fmt: skip
     launch(vector_kernel, (triton.cdiv(n, numbers["BN"]), m), arguments, constants, numbers, ("BN", "BK"))
     return y
