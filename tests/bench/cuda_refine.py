@@ -2,8 +2,8 @@
 
 A kernel that is fastest one after another with itself need not be so among others: its code and its operands come from
 further away there. So candidates take their turn inside the CUDA graph of a whole call, for all convolutions of one
-size at once, and what makes the call fastest stays. A row is MODEL|BATCH or MODEL|BATCH|FORM. `OUT/choices.json` has what `devices/cuda`
-ships, with the rows of these models replaced; `REFINE_S` ends it in time.
+size at once, and what makes the call fastest stays. A row is MODEL|BATCH or MODEL|BATCH|FORM. `OUT/choices.json` has
+what `devices/cuda` ships, with the rows of these models replaced; `REFINE_S` ends it in time.
 """
 
 from __future__ import annotations

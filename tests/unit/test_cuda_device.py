@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from test_cuda_rewrite import Cached, Images, Layer
+from test_cuda_rewrite import Cached, Images, Layer, Parallel, compiled
 from torch import nn
 
 import proveout
+from proveout.devices.cuda import Form, OnCuda
 from proveout.devices.cuda.choose import Choices
 from proveout.devices.cuda.decode import Decoding
+from proveout.settings import Settings
 
 pytestmark = pytest.mark.cuda
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no NVIDIA GPU in this machine")
@@ -26,7 +28,11 @@ def close(given: torch.Tensor, expected: torch.Tensor) -> bool:
 @needs_gpu
 @pytest.mark.parametrize("device", ["cuda", "cuda:eager"])
 def test_the_four_modes_give_the_same_bits(device: str) -> None:
-    for model, x in ((Layer(), torch.randn(1, 40, 128)), (Images(), torch.randn(1, 3, 16, 16))):
+    for model, x in (
+        (Layer(), torch.randn(1, 40, 128)),
+        (Parallel(), torch.randn(1, 40, 128)),
+        (Images(), torch.randn(1, 3, 16, 16)),
+    ):
         model, inputs = model.eval().bfloat16(), [x.bfloat16(), (x * 0.5).bfloat16(), x.bfloat16()]
         expected = [model(t) for t in inputs]
         made = {}
@@ -36,6 +42,17 @@ def test_the_four_modes_give_the_same_bits(device: str) -> None:
         for name, outputs in made.items():
             assert all(torch.equal(a, b) for a, b in zip(outputs, made["none"])), name
             assert all(close(a, b) for a, b in zip(outputs, expected)), name
+
+
+@needs_gpu
+@pytest.mark.parametrize("form", ["joined", "joined and folded"])
+@pytest.mark.parametrize("shape", [(1, 7, 128), (3, 33, 128), (2, 129, 128)], ids=str)
+def test_branches_joined_over_odd_shapes(shape: tuple[int, ...], form: Form) -> None:
+    model, x = nn.Sequential(Parallel(), Parallel(shared=4)).eval().bfloat16(), torch.randn(shape).bfloat16()
+    program, inputs, weights = compiled(model, x)
+    on_gpu = OnCuda(program, Settings(), torch.device("cuda", 0), "eager", form)
+    on_gpu.set_weights({name: tensor.cuda() for name, tensor in weights.items()})
+    assert close(on_gpu.run(inputs).outputs[0], model(x))
 
 
 @needs_gpu

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
 import proveout
+from proveout.devices import cuda
 from proveout.devices.cuda.decode import with_one, written
 from proveout.devices.cuda.modes import Places, copy_on_host
 from proveout.devices.cuda.rewrite import rewrite
 from proveout.devices.resident import Resident
 from proveout.errors import EnvironmentFault, UsageError
 from proveout.program import Program, Ref
+from proveout.settings import Settings
 
 
 class Layer(nn.Module):
@@ -254,6 +257,26 @@ def test_attention_and_a_feed_forward_beside_each_other_share_two_products(
     assert not {"ttnn.add", "ttnn.gelu", "ttnn.linear", "ttnn.matmul"} & {s.kernel for s in made.body}
     (expected,), (given,) = outputs(program, inputs, weights), outputs(made, inputs, weights)
     assert (given.float() - expected.float()).norm() / expected.float().norm() < 0.01
+
+
+@pytest.mark.parametrize(
+    ("layer", "forms"), [(Layer, ["folded", "apart"]), (Parallel, ["joined and folded", "joined", "folded", "apart"])]
+)
+def test_forms_that_are_the_same_program_are_measured_once(
+    layer: type[nn.Module], forms: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, inputs, _ = compiled(nn.Sequential(layer(), layer()).eval().bfloat16(), torch.randn(1, 8, 128).bfloat16())
+    seen: list[tuple[str, dict[str, int]]] = []
+
+    def first(key: str, candidates: list[tuple[str, dict[str, int]]], *rest: object, **named: object) -> object:
+        seen.extend(candidates)
+        return candidates[0]
+
+    monkeypatch.setattr(cuda, "best", first)
+    monkeypatch.setattr(cuda, "choices", lambda: SimpleNamespace(outcomes=lambda key: {}))
+    on_gpu = cuda.OnCuda(program, Settings(), torch.device("cpu"), "eager")
+    assert on_gpu._fastest("norms", cuda.OURS, inputs, None) == forms[0]
+    assert [name for name, _ in seen] == forms
 
 
 def test_branches_stay_apart_where_their_parts_are_read_elsewhere() -> None:

@@ -132,6 +132,11 @@ def reshape(arg: Arg, shape: tuple[int, ...], name: str) -> Step:
     return Step("ttnn.reshape", (("input_tensor", arg), ("shape", shape)), (name,))
 
 
+def is_view(step: Step) -> bool:
+    """Whether a Step only looks at its operand in another way."""
+    return step.kernel in ("ttnn.reshape", "ttnn.slice", "ttnn.permute")
+
+
 def permute(arg: Arg, dims: tuple[int, ...], name: str) -> Step:
     return Step("ttnn.permute", (("input_tensor", arg), ("dims", dims)), (name,))
 

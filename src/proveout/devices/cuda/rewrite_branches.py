@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from proveout.devices.cuda.body import Body
+from proveout.devices.cuda.body import Body, is_view
 from proveout.devices.cuda.rewrite_heads import ATTENTION, bounds
 from proveout.devices.cuda.rewrite_products import PRODUCT
 from proveout.program import Arg, Ref, Step
@@ -15,7 +15,6 @@ from proveout.types import TensorSpec
 
 BRANCHES = "proveout.branches.default"
 ABREAST, STACKED = "proveout.abreast.default", "proveout.stacked.default"
-VIEWS = ("ttnn.reshape", "ttnn.slice", "ttnn.permute")
 
 
 def join_branches(body: Body) -> None:
@@ -69,9 +68,9 @@ def _found(body: Body, last: Step) -> _Found | None:
 def _source(body: Body, arg: Arg, reader: Step, kernel: str) -> Step | None:
     """The call that a value is a view of, if nobody but the reader looks at it."""
     while isinstance(arg, Ref) and body.only_reader(arg.name) is reader:
-        step = body.maker(arg, kernel, *VIEWS)
-        if step is None or step.kernel == kernel:
-            return step
+        step = body.maker(arg)
+        if step is None or not is_view(step):
+            return step if step is not None and step.kernel == kernel else None
         reader, arg = step, step.attr("input_tensor")
     return None
 
@@ -121,7 +120,7 @@ def _columns(body: Body, attention: Step) -> tuple[Step, tuple[int, ...]] | None
 
 def _behind(body: Body, arg: Arg) -> Step | None:
     step = body.maker(arg)
-    while step is not None and step.kernel in VIEWS:
+    while step is not None and is_view(step):
         step = body.maker(step.attr("input_tensor"))
     return step if step is not None and step.kernel == PRODUCT else None
 
@@ -131,8 +130,7 @@ def _read_by(body: Body, name: str, reader: Step) -> bool:
     if name in body.results:
         return False
     return all(
-        step is reader or (step.kernel in VIEWS and _read_by(body, step.outputs[0], reader))
-        for step in body.readers(name)
+        step is reader or (is_view(step) and _read_by(body, step.outputs[0], reader)) for step in body.readers(name)
     )
 
 

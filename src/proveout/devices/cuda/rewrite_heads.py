@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import torch
 
-from proveout.devices.cuda.body import Body, permute, reshape
+from proveout.devices.cuda.body import Body, is_view, permute, reshape
 from proveout.devices.cuda.rewrite_products import COLUMNS, is_product
 from proveout.program import Arg, Ref, Step
 
@@ -226,7 +226,7 @@ def _chain(body: Body, arg: Arg) -> tuple[Step, list[Step]] | None:
             return None
         if is_product(body, step):
             return step, views[::-1]
-        if step.kernel not in ("ttnn.reshape", "ttnn.slice", "ttnn.permute") or step.outputs[0] in body.results:
+        if not is_view(step) or step.outputs[0] in body.results:
             return None
         views.append(step)
         arg = step.attr("input_tensor")
