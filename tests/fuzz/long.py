@@ -2,8 +2,8 @@
 
     python tests/fuzz/long.py --start 30000 --jobs 16 --minutes 6
 
-Seeds START, START + 1 … go forward and backward until all or the minutes are over. A line of JSON for each finding, with the
-seed that repeats it and the function's text; the counts last. The exit status is 1 if anything of ours was found."""
+Seeds START, START + 1 … go forward and backward until all or the minutes are over. A line of JSON for each finding,
+with the seed that repeats it and the function's text; the counts last. The exit status is 1 if any of it is ours."""
 
 from __future__ import annotations
 
