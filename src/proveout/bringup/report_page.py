@@ -271,7 +271,7 @@ def _perf(data: PerfData, svg: str) -> Html:
 
 def _trace(data: TraceData, svg: str) -> Html:
     rows = [(r.mode, *("–" if ns is None else time(ns) for ns in (r.plan_ns, r.written_ns))) for r in data.rows]
-    words = " a call: the optimised model's plan, and ttnn_model.py as written on the modelled clock"
+    words = " a call, on the chip: the optimised model's plan, and ttnn_model.py as written on the modelled clock"
     return join(el("p", badge(), words), table(("", "optimised", "ttnn_model.py"), rows, (1, 2)))
 
 
