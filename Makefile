@@ -1,6 +1,8 @@
 # Two commands do everything: `make demo` and `make test`. The rest are their parts.
 PYTHON ?= python3
 BIN := .venv/bin
+# Hundreds of processes import the package: without bytecode each would compile it anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help demo app test test-interop interop-tools check bench faults lint clean
 
