@@ -111,7 +111,7 @@ def generated(request: GenerationRequest) -> GenerationReport:
     )
     times: dict[str, list[int]] = collections.defaultdict(list)
     if not request.dry_run:
-        report = _ran(generator, request, report, times)
+        report = _generated(generator, request, report, times)
     generating = [phase for phase in generator.phases if phase.name != LOGITS]  # which teacher forcing alone asks for
     phases = tuple(_phase(phase, times[phase.name]) for phase in generating)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -140,7 +140,7 @@ def _within_budget(
     )
 
 
-def _ran(
+def _generated(
     generator: Generator, request: GenerationRequest, report: GenerationReport, times: dict[str, list[int]]
 ) -> GenerationReport:
     """Eager's tokens, ours, and how often both agree."""
