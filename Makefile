@@ -1,6 +1,8 @@
 # Two commands do everything: `make demo` and `make test`. The rest are their parts.
 PYTHON ?= python3
 BIN := .venv/bin
+# Hundreds of processes import the package: without bytecode each would compile it anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help demo app test test-interop interop-tools check bench faults lint clean
 
@@ -53,7 +55,8 @@ app: .venv/installed-app
 # All of PyTorch's operator samples are left out of it (tens of minutes); a run that stops goes on where it was:
 #   .venv/bin/python -m pytest -n 2 -m whole_table tests/ops
 # So are nine tenths of the corpora's scripts: -m whole_corpora tests/corpora
-# And the long runs of the fuzzers, thousands of seeds each: -m fuzz tests/fuzz
+# And the long runs of the fuzzers, thousands of seeds each: -m fuzz tests/fuzz; small programs on many cores, without
+# pytest: python tests/fuzz/long.py --jobs 16
 # And what is sampled of other long families: -m whole tests
 test: .venv/installed-test lint interop-tools
 	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=25 tests

@@ -1,6 +1,7 @@
 """Shared by all tests: helpers are importable, nothing is fetched from a hub, the cache is a temporary one."""
 
 import gc
+import itertools
 import os
 import random
 import re
@@ -24,6 +25,7 @@ gc.set_threshold(20_000, 10, 50)  # PyTorch's heap is large and lives on: lookin
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 vision.serve()  # tests import transformers, which imports torchvision
 
+_numbers = itertools.count()
 BY_NAME = {"whole", "whole_table", "whole_corpora", "whole_vectors", "whole_decoders", "fuzz"}
 
 
@@ -58,8 +60,13 @@ def without_rows(monkeypatch, tmp_path):
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("PROVEOUT_CACHE", str(tmp_path / "cache"))
+def own_cache(request, tmp_path_factory, monkeypatch):
+    """Each test's, made when something is kept there. Thousands of tests keep nothing: a `tmp_path` for each, which
+    pytest names by looking at all that are there, took 20 s of a worker."""
+    folder = request.getfixturevalue("tmp_path") if "tmp_path" in request.fixturenames else None
+    if folder is None:
+        folder = tmp_path_factory.getbasetemp() / "own" / str(next(_numbers))
+    monkeypatch.setenv("PROVEOUT_CACHE", str(folder / "cache"))
 
 
 @pytest.fixture(scope="module")

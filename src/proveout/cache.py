@@ -82,7 +82,7 @@ def clean(store: Store, older_than_days: float | None = None, unreadable: bool =
         if older_than_days < 0:
             raise UsageError(f"--older-than takes a number of days, not {older_than_days}.")
         limit = datetime.now(UTC) - timedelta(days=older_than_days)
-        goes += [f for path, record in _readable(store) if _made(record, path) < limit for f in _files(path)]
+        goes += [f for path, record in _readable(store) if _created(record, path) < limit for f in _files(path)]
     return _remove(goes)
 
 
@@ -117,7 +117,7 @@ def _readable(store: Store) -> Iterator[tuple[Path, Record]]:
             continue
 
 
-def _made(record: Record, path: Path) -> datetime:
+def _created(record: Record, path: Path) -> datetime:
     try:
         created = datetime.fromisoformat(record.created)
     except ValueError:

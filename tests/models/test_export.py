@@ -6,40 +6,12 @@ import runpy
 
 import pytest
 import torch
-from ttnn_text import unbound
-from zoo import EACH_MODEL, MODELS
 
 import proveout
 from proveout.engine.backend import Capture
 from proveout.engine.snapshot import save_call, save_calls
 from proveout.program import Ref
 from proveout.report.script import write_script
-
-LONG = ("clip", "mamba", "mobilenet_v2", "segformer")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("precision", ["model", "bfloat16"])
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(*p.values, marks=[*p.marks, pytest.mark.whole] if p.values[0] in LONG else p.marks)
-        for p in EACH_MODEL
-    ],
-)
-def test_an_exported_model_reproduces_its_outputs(name, precision, tmp_path, capsys):
-    torch._dynamo.reset()
-    model, inputs = MODELS[name]()
-    compiled = proveout.compile(model, inputs, settings={"precision": precision})
-    scripts = [write_script(folder, name) for folder in save_calls(compiled, (), inputs, tmp_path)]
-    assert len(scripts) == compiled.coverage.num_graphs
-    for script in scripts:
-        runpy.run_path(str(script), run_name="__main__")
-        assert "as compiled" in capsys.readouterr().out
-    text = "".join(script.read_text() for script in scripts)
-    assert text.count("ttnn.from_torch(") + text.count("ttnn.to_torch(") >= compiled.coverage.num_transfers
-    assert unbound(text) == []
-    assert "# bert.encoder.layer.1" in text or name != "bert"
 
 
 def test_a_script_that_computes_something_else_says_so(tmp_path):

@@ -1,18 +1,23 @@
-"""Small versions of real models compile, compute what eager computes, and stay on the device."""
+"""Small versions of real models compile, compute what eager computes, stay on the device, and export as scripts."""
 
 from __future__ import annotations
 
+import runpy
+
 import pytest
 import torch
+from ttnn_text import unbound
 from zoo import EACH_MODEL, MODELS
 
 import proveout
 from proveout.check import compare_outputs
+from proveout.engine.snapshot import save_calls
 from proveout.program import refs
+from proveout.report.script import write_script
 from ttnn_binding import binding_error
 
 PCC = {"model": 0.9999, "bfloat16": 0.99}
-ALIKE = ("clip", "codegen", "mobilenet_v2", "segformer")
+ALIKE = ("clip", "codegen", "mamba", "mobilenet_v2", "segformer", "t5")
 """Whose kinds others of the zoo stand for, in the model's own precision and on the CPU."""
 
 
@@ -37,7 +42,7 @@ def sampled(names):
         for p in (EACH_MODEL if precision == "bfloat16" else sampled(EACH_MODEL))
     ],
 )
-def test_model_on_the_embedded_chip(name, precision):
+def test_model_on_the_embedded_chip(name, precision, tmp_path, capsys):
     model, inputs = MODELS[name]()
     compiled = proveout.compile(model, inputs, settings={"precision": precision, "verify": True})
     with torch.no_grad():
@@ -52,6 +57,29 @@ def test_model_on_the_embedded_chip(name, precision):
         if not step.on_host:
             attributes = {k: any(True for _ in refs(v)) for k, v in step.attrs}
             assert binding_error(step.kernel, attributes) is None
+    if name not in ("mamba", "mobilenet_v2", "segformer"):  # their scripts take as long again: -m whole
+        assert_exports(compiled, name, inputs, tmp_path, capsys)
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("name", ["mamba", "mobilenet_v2", "segformer"])
+def test_a_large_model_exports(name, tmp_path, capsys):
+    model, inputs = MODELS[name]()
+    compiled = proveout.compile(model, inputs, settings={"precision": "bfloat16"})
+    assert_exports(compiled, name, inputs, tmp_path, capsys)
+
+
+def assert_exports(compiled, name, inputs, folder, capsys):
+    """Its scripts run by themselves and give what it gave."""
+    scripts = [write_script(call, name) for call in save_calls(compiled, (), inputs, folder)]
+    assert len(scripts) == compiled.coverage.num_graphs
+    for script in scripts:
+        runpy.run_path(str(script), run_name="__main__")
+        assert "as compiled" in capsys.readouterr().out
+    text = "".join(script.read_text() for script in scripts)
+    assert text.count("ttnn.from_torch(") + text.count("ttnn.to_torch(") >= compiled.coverage.num_transfers
+    assert unbound(text) == []
+    assert "# bert.encoder.layer.1" in text or name != "bert"
 
 
 @pytest.mark.parametrize("name", sampled(EACH_MODEL))

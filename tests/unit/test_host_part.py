@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import time
 from textwrap import dedent
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 import proveout
+from proveout import recording
 from proveout.capture import watch
 from proveout.clock.timing import measured
 from proveout.columns.table import row
 from proveout.engine.host_part import has_host_part, host_part
 from proveout.engine.prediction import prediction, with_host
 from proveout.prove import prove_here
+from proveout.report.perf.sheet import make_sheet
+from proveout.report.perf.view import totals
 from proveout.report.tables.rows import COLUMNS
+from proveout.report.tune.text import headline
+from proveout.tune.model import Model
 from proveout.types import Job, Settings
 
 X = torch.randn(48, 48)
@@ -147,3 +153,22 @@ def test_nothing_compared_is_no_pass(tmp_path, script):
     record = prove_here(Job(found.workload, "sim", Settings(), do=("check",)), found)
     assert (record.status, record.failure) == ("failed", "numerics")
     assert record.reason.startswith("nothing was compared")
+
+
+@pytest.mark.parametrize(("model", "left_out"), [(Factored(), "1 step"), (Broken(), "1 graph break")])
+def test_a_perf_sheet_without_the_host_is_of_the_chips_part(tmp_path, model, left_out):
+    compiled = proveout.compile(model.eval(), (X,), record=tmp_path)
+    sheet = make_sheet("m", recording.load(tmp_path), len(compiled.coverage.graph_breaks))
+    lines = totals(sheet)
+    assert lines[1].startswith("The chip's part of one call")
+    assert f"  without {left_out} on the host, which `proveout benchmark` measures" in lines
+
+
+@pytest.mark.parametrize("model", [Factored(), Broken()])
+def test_what_tuning_gains_of_a_model_that_is_partly_on_the_host_is_the_chips(model):
+    num_hosted = Model(model.eval(), ((X,), {}), "sim", Settings(precision="bfloat16")).num_hosted
+    assert num_hosted == 1
+    tuned = SimpleNamespace(goal="faster", start_ns=40_000, verified_ns=20_000, speedup=2.0, num_hosted=num_hosted)
+    assert headline(tuned).startswith(
+        "the chip's part 2.00 × faster, modelled: 40 µs → 20 µs a call on the chip, without"
+    )

@@ -105,6 +105,19 @@ def test_loading_checks_the_call_that_was_saved(tmp_path):
         load_compiled(tmp_path / "model")
 
 
+@pytest.mark.parametrize("numbers", [torch.zeros(4, 8), X, torch.ones(4, 8, dtype=torch.int64).cumsum(1)])
+@pytest.mark.parametrize("field", ["inputs", "outputs"])
+def test_places_that_were_exchanged_are_seen_whatever_the_example_held(tmp_path, numbers, field):
+    """Arguments and outputs that are equal on the example are none on the call that loading makes again."""
+    again(lambda w, a, b, c: (a - 2 * b, c * 3 - a), numbers, numbers, numbers, path=tmp_path)
+    head = tmp_path / "model" / "compiled.json"
+    document = json.loads(head.read_text())
+    document[field] = document[field][::-1]
+    head.write_text(json.dumps(document))
+    with pytest.raises(UsageError, match="is not what the model gave when it was saved"):
+        load_compiled(tmp_path / "model")
+
+
 def test_the_containers_of_a_call_import_nothing(tmp_path):
     again(lambda w, x: {"y": x @ w}, X, path=tmp_path)
     head = json.loads((tmp_path / "model" / "compiled.json").read_text())

@@ -205,8 +205,8 @@ def _newest(folder: Path) -> int:
     return max((path.stat().st_mtime_ns for path in folder.rglob("program.json")), default=0)
 
 
-def sheet(entry: Entry, programs: Sequence[Recorded]) -> Sheet:
+def sheet(entry: Entry, programs: Sequence[Recorded], num_breaks: int = 0) -> Sheet:
     """The perf sheet of a Record's Programs: modelled again, nothing runs."""
     from proveout.report.perf.sheet import make_sheet
 
-    return make_sheet(entry.row.model, programs)
+    return make_sheet(entry.row.model, programs, num_breaks)

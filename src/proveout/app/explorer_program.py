@@ -139,9 +139,9 @@ def performance(board: Board, entry: Entry, record: Record) -> None:
     from proveout.report.perf.advice import advise
     from proveout.report.perf.tt_csv import render_csv
 
-    sheet = data.sheet(entry, programs)
+    sheet = data.sheet(entry, programs, len(record.coverage.graph_breaks))
     low, high = (" ".join(tables.duration(sum(getattr(t, at) for t in sheet.times))) for at in ("low_ns", "high_ns"))
-    missing = perf_view.without_host(sheet.num_hosted)
+    missing = perf_view.without_host(sheet.num_hosted, sheet.num_breaks)
     figures: list[tuple[str, int, str]] = [
         ("On the chip" if missing else "One call", sheet.total_ns, f"between {low} and {high}"),
         ("Kernels", sheet.kernel_ns, f"{len(sheet.device_rows)} device operations"),

@@ -47,7 +47,7 @@ def show(
 ) -> Any:
     """Draw a table above its download button; columns that say nothing are left out. With `select` (Streamlit's
     selection modes), gives what is selected."""
-    shown = [c for c in columns if any(_told(flat.get(c.key)) for flat in rows)]
+    shown = [c for c in columns if any(_has_value(flat.get(c.key)) for flat in rows)]
     frame = {c.title: [_seen(c, flat.get(c.key)) for flat in rows] for c in shown}
     more: dict[str, Any] = {"on_select": "rerun", "selection_mode": list(select)} if select else {}
     chosen = st.dataframe(
@@ -97,7 +97,7 @@ def _plain(value: object) -> object:
     return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
 
 
-def _told(value: object) -> bool:
+def _has_value(value: object) -> bool:
     return value is not None and value != "" and value != []
 
 

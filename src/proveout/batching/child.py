@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import sys
 from pathlib import Path
 
 import torch
-import transformers
 
 from proveout.batching.engines import GeneratorEngine
 from proveout.batching.scheduler import Request, Scheduler
 from proveout.batching.serving import MeasuredClock, serve
 from proveout.batching.simulated import ServeAsk, Served
-from proveout.coding import from_json, to_json
-from proveout.errors import ProveoutError
-from proveout.generation.child import decoder_of
+from proveout.generation.child import answer, decoder_of
 from proveout.generation.generator import Generator
 from proveout.generation.messages import GenerationRequest
 from proveout.generation.sampling import GREEDY
 
 
 def main(arguments: list[str]) -> None:
-    if not sys.flags.safe_path:
-        del sys.path[0]  # `python -m` put the working folder there; `python script.py` would not
-    ask, path = from_json(ServeAsk, json.loads(sys.stdin.read())), Path(arguments[0])
-    transformers.logging.set_verbosity_error()
-    logging.getLogger("torch._dynamo").setLevel(logging.ERROR)
-    try:
-        told = served(ask)
-    except ProveoutError as error:
-        told = Served(error=str(error), failure=error.failure)
-    path.write_text(json.dumps(to_json(told), allow_nan=False))
+    answer(arguments, ServeAsk, Served, served)
 
 
 def served(ask: ServeAsk) -> Served:

@@ -94,14 +94,14 @@ def serve(requests: Sequence[Request], deciding: Scheduler, engine: Engine, by: 
             if due < len(requests):
                 by.wait(requests[due].intended_ns)
             continue
-        given, ns = (engine.prefill if step.kind == "prefill" else engine.decode)(step.sequences)
+        newest, ns = (engine.prefill if step.kind == "prefill" else engine.decode)(step.sequences)
         by.spend(ns)
         now = by.now()
-        for sequence, token in zip(step.sequences, given, strict=True):
+        for sequence, token in zip(step.sequences, newest, strict=True):
             index = place[sequence.request.number]
             exchanges[index].pieces_ns.append(now)
             tokens[index].append(token)
-        for sequence in deciding.done(step, given):
+        for sequence in deciding.done(step, newest):
             exchanges[place[sequence.request.number]].ended_ns = now
     answered = any(not e.error for e in exchanges)
     refused = next((e.error for e in exchanges if e.error), "")

@@ -54,6 +54,11 @@ class GraphData(StageData):
     """Nodes whose PCC is below their threshold."""
     memory: MemoryUse
 
+    @property
+    def has_host_part(self) -> bool:
+        """Whether a call is more than what the chip does: then no modelled time is that of a call."""
+        return bool(self.states.get("host") or self.graph_breaks)
+
 
 @dataclass(frozen=True)
 class SummaryData(StageData):
@@ -237,7 +242,7 @@ class PerfData(StageData):
     totals: tuple[str, ...]
     csv: str
     num_hosted: int = 0
-    """Steps of a call that run on the host: no time here has them."""
+    """Steps of a call that run on the host, and graph breaks: no time here has them."""
 
 
 @dataclass(frozen=True)

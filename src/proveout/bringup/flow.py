@@ -142,13 +142,13 @@ def _run(subject: Subject, folder: Folder, stage: Stage, done: Mapping[str, Stag
             data = result.data
         except Exception as error:
             files.drop()
-            outcome, data = _failed(stage, *_told(error)), None
+            outcome, data = _failed(stage, *_sentence(error)), None
     folder.write(outcome, data)
     folder.mark_of(stage.name).unlink(missing_ok=True)
     return outcome
 
 
-def _told(error: Exception) -> tuple[str, tuple[str, ...]]:
+def _sentence(error: Exception) -> tuple[str, tuple[str, ...]]:
     """An error in a sentence, and where it was raised unless it is one of ours, which says all there is."""
     if isinstance(error, ProveoutError):
         return str(error), ()

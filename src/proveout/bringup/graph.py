@@ -76,10 +76,10 @@ def run(subject: Subject, files: Files) -> StageResult:
     for number, program in enumerate(compiled.programs):
         # Named by its place: a process that compiled other models before counts on.
         replace(program, name=f"graph{number}").save(files.path(f"programs/{number}/program.json").parent)
-    return _found(subject, ops, coverage.graph_breaks, comparisons)
+    return _result(subject, ops, coverage.graph_breaks, comparisons)
 
 
-def _found(
+def _result(
     subject: Subject, ops: Sequence[Op], breaks: Sequence[str], comparisons: Sequence[Sequence[Comparison]]
 ) -> StageResult:
     states = Counter(op.state for op in ops)

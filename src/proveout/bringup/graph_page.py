@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from proveout.report.drawing.element import Html, el
+from proveout.report.drawing.element import Html, el, page
 from proveout.report.tables.html import POLICY
 
 if TYPE_CHECKING:
@@ -21,14 +21,6 @@ def render(name: str, device: str, ops: Sequence[Op], types: Mapping[str, str]) 
     style, script = (
         resources.files("proveout.bringup").joinpath(name).read_text() for name in ("graph.css", "graph.js")
     )
-    head = el(
-        "head",
-        el("meta", charset="utf-8"),
-        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        el("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        el("title", f"{name}: graph"),
-        el("style", Html(style)),
-    )
     choices = [el("option", f"by {words}", value=key) for key, words in COLOURS]
     bar = el(
         "header",
@@ -41,18 +33,14 @@ def render(name: str, device: str, ops: Sequence[Op], types: Mapping[str, str]) 
         el("button", "Fit", id="fit", type="button"),
         el("span", id="legend"),
     )
-    page = el(
-        "html",
-        head,
-        el(
-            "body",
-            bar,
-            el("main", el("canvas", id="canvas", tabindex=0), el("aside", id="about", aria_live="polite")),
-            el("script", Html(f"const DATA = {_document(ops, types)};\n{script}")),
-        ),
-        lang="en",
+    return page(
+        f"{name}: graph",
+        style,
+        POLICY,
+        bar,
+        el("main", el("canvas", id="canvas", tabindex=0), el("aside", id="about", aria_live="polite")),
+        el("script", Html(f"const DATA = {_document(ops, types)};\n{script}")),
     )
-    return f"<!doctype html>\n{page}\n"
 
 
 def _document(ops: Sequence[Op], types: Mapping[str, str]) -> Html:

@@ -151,11 +151,11 @@ def _input_names(subject: Subject, inputs: Mapping[str, Any]) -> dict[str, str]:
         return {}
     known = {name: value for name, value in bound.items() if isinstance(value, torch.Tensor)}
     names: dict[str, str] = {}
-    for given, value in inputs.items():
+    for argument, value in inputs.items():
         for name, tensor in known.items():
             same = isinstance(value, torch.Tensor) and value.shape == tensor.shape and value.dtype == tensor.dtype
             if same and name not in names.values() and torch.equal(value, tensor):
-                names[given] = name
+                names[argument] = name
                 break
     return names
 

@@ -16,7 +16,7 @@ from proveout.coding import digest
 from proveout.folders import default_folder
 from proveout.kernels.cost import memory_use
 from proveout.program import DEALLOCATE
-from proveout.report.perf.view import signed, time, without_host
+from proveout.report.perf.view import faster, signed, time
 from proveout.tune.account import NOT_MEASURED
 from proveout.tune.certificate import Certificate
 from proveout.tune.greedy import Trial
@@ -47,9 +47,9 @@ def run(subject: Subject, files: Files) -> StageResult:
         proven = f"no combination within the error budget takes less than {time(certificate.bound_ns)}"
         findings.append(f"proven: {proven} (gap {certificate.gap:.1%})")
     findings += [*certificate.notes, freed]
-    missing = without_host(subject.num_hosted(certificate.settings))
+    missing = subject.without_host(certificate.settings)
     return StageResult(
-        f"{certificate.speedup:.2f} × faster than bfloat16 in DRAM, modelled: {time(certificate.start_ns)} → "
+        f"{faster(certificate.speedup, missing)} than bfloat16 in DRAM, modelled: {time(certificate.start_ns)} → "
         f"{time(certificate.verified_ns)} on the chip{f'; {missing}' if missing else ''}",
         tuple(findings),
         _step(certificate)
@@ -105,10 +105,12 @@ def _freed(subject: Subject, settings: Settings) -> str:
 
 def _page(subject: Subject, certificate: Certificate, trials: list[Trial], freed: str) -> str:
     start, ns = time(certificate.start_ns), time(certificate.verified_ns)
+    missing = subject.without_host(certificate.settings)
+    how = "both modelled, in a trace" + (f"; {missing}" if missing else "")
     lines = [
         f"# Optimising {subject.bringup.workload.name} on {subject.bringup.device}",
         "",
-        f"From {start} to {ns} a call, {certificate.speedup:.2f} × (both modelled, in a trace), with a PCC of at least "
+        f"From {start} to {ns} a call, {certificate.speedup:.2f} × ({how}), with a PCC of at least "
         f"{certificate.pcc}. PCCs in the table are what the measured errors add up to; those of the last line are "
         "verified. `certificate.json` holds all of it; `proveout tune --check` replays it.",
         "",

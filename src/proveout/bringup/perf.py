@@ -26,13 +26,14 @@ WIDTH = 120
 def run(subject: Subject, files: Files) -> StageResult:
     settings = replace(subject.optimised, trace=True, numerics="fast")
     with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
-        compile(subject.model, device=subject.bringup.device, settings=settings, record=folder, call=subject.call)
+        device = subject.bringup.device
+        compiled = compile(subject.model, device=device, settings=settings, record=folder, call=subject.call)
         programs = recording.load(Path(folder))
     if not programs:
         raise CompileError("no op of the model runs on the chip: there is nothing to time.")
     recorded = [replace(r, program=replace(r.program, name=f"graph{n}")) for n, r in enumerate(programs)]
     name = subject.bringup.workload.name.replace("::", ".")
-    sheet, advice = make_sheet(name, recorded), advise(recorded)
+    sheet, advice = make_sheet(name, recorded, len(compiled.coverage.graph_breaks)), advise(recorded)
     # The script's own time: the same folder comes of the same script.
     when = datetime.fromtimestamp(int(Path(subject.bringup.workload.script).stat().st_mtime), UTC)
     staging = files.path("perf/perf.json").parent
@@ -44,7 +45,7 @@ def run(subject: Subject, files: Files) -> StageResult:
     rows = [_row(line, sheet, total) for line in lines[:25]]
     top = [f"{r.share:.0%} {r.op} ×{r.count}, {r.cores} cores, {r.bound}" for r in rows[:4]]
     changes = [f"{a.change} saves {perf_view.time(a.saves_ns)}: {a.how}" for a in advice[:5]]
-    missing = perf_view.without_host(sheet.num_hosted)
+    missing = perf_view.without_host(sheet.num_hosted, sheet.num_breaks)
     return StageResult(
         f"{perf_view.time(sheet.total_ns)} a call{' on the chip' * bool(missing)} in a trace (modelled), "
         f"{len(sheet.device_rows)} device operations{missing and f'; {missing}'}",
@@ -55,7 +56,7 @@ def run(subject: Subject, files: Files) -> StageResult:
             high_ns=sum(t.high_ns for t in sheet.times), kernel_ns=sheet.kernel_ns, rows=tuple(rows),
             operations=len(sheet.device_rows), advice=advice, totals=tuple(perf_view.totals(sheet)),
             csv=written["csv"].relative_to(staging.parent).as_posix(),
-            num_hosted=sheet.num_hosted,
+            num_hosted=sheet.num_hosted + sheet.num_breaks,
         ),
     )  # fmt: skip
 
@@ -63,7 +64,7 @@ def run(subject: Subject, files: Files) -> StageResult:
 def _record(subject: Subject, settings: Settings, sheet: Sheet, when: datetime) -> Record:
     """The optimised model's time as a Record, or its chip's part of it; `records` is a store like any other."""
     job, times = subject.bringup, sheet.times
-    what = "device" if perf_view.without_host(sheet.num_hosted) else "compiled"
+    what = "device" if sheet.num_hosted or sheet.num_breaks else "compiled"
     bounds = sum(t.low_ns for t in times), sum(t.high_ns for t in times)
     backed = sum(t.ns for t in times if t.calibrated) / (sum(t.ns for t in times) or 1)
     return Record(

@@ -55,9 +55,9 @@ def figures(folder: Folder) -> list[Figure]:
             drawn.append((answer, "fast's PCC can be trusted", tone))
         if checked.accuracy is not None:
             drawn.append((f"{checked.accuracy[0]:.1f} %", f"accuracy; eager {checked.accuracy[1]:.1f} %", "plain"))
-    perf = folder.data(PerfData)
-    chip = " on the chip, without the host's part" if perf is not None and perf.num_hosted else ""
-    if perf is not None:
+    graph = folder.data(GraphData)
+    chip = " on the chip, without the host's part" if graph is not None and graph.has_host_part else ""
+    if (perf := folder.data(PerfData)) is not None:
         drawn.append((time(perf.total_ns), f"a call{chip}, optimised, in a trace (modelled)", "plain"))
     if (tuned := folder.data(OptimiseData)) is not None:
         drawn.append((f"{tuned.speedup:.2f} ×", f"faster than bfloat16 in DRAM{chip} (modelled)", "plain"))
@@ -67,7 +67,7 @@ def figures(folder: Folder) -> list[Figure]:
         one = decoder.rows[0]
         spread = f"{one.slowest:.3g} to {one.quickest:.3g}"
         drawn.append((f"{one.tokens_per_s:.3g}", f"tokens/s for one user ({spread}, modelled)", "plain"))
-    if (graph := folder.data(GraphData)) is not None:
+    if graph is not None:
         on_host = graph.states.get("host", 0)
         drawn.append((f"{on_host} of {graph.ops}", "ops on the host", "partial" if on_host else "passed"))
     tested = [folder.data(OpTestsData), folder.data(ModulesData), folder.data(TraceData)]

@@ -24,7 +24,7 @@ from proveout.bringup.data import (
 from proveout.bringup.stage import MARKS, StageRecord
 from proveout.bringup.subject import Subject
 from proveout.report.drawing.assets import STYLE
-from proveout.report.drawing.element import Html, el, join
+from proveout.report.drawing.element import Html, el, join, page
 from proveout.report.perf.view import time
 
 Figure = tuple[str, str, str]
@@ -77,36 +77,14 @@ def render(
     """One HTML document."""  # fmt: skip
     workload = subject.bringup.workload
     title = f"Bring-up of {workload.name}"
-    head = el(
-        "head",
-        el("meta", charset="utf-8"),
-        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        el("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        el("title", title),
-        el("style", Html(STYLE + OWN_STYLE)),
-    )
     subtitle = f"{workload.class_name} on {subject.bringup.device} · PCC ≥ {subject.bringup.settings.pcc} · "
     sections = [_section(o, data.get(o.name), svg) for o in outcomes]
-    page = el(
-        "html",
-        head,
-        el(
-            "body",
-            el(
-                "header",
-                el("h1", title),
-                el("p", subtitle, badge(), " all times; nothing was measured on hardware", class_="hint"),
-            ),
-            el(
-                "main",
-                el("section", *(_tile(*figure) for figure in top), class_="tiles", aria_label="Key figures"),
-                el("ol", *map(_flow, outcomes), class_="flow", aria_label="Stages"),
-                *sections,
-            ),
-        ),
-        lang="en",
+    hint = el("p", subtitle, badge(), " all times; nothing was measured on hardware", class_="hint")
+    tiles = el("section", *(_tile(*figure) for figure in top), class_="tiles", aria_label="Key figures")
+    flow = el("ol", *map(_flow, outcomes), class_="flow", aria_label="Stages")
+    return page(
+        title, STYLE + OWN_STYLE, POLICY, el("header", el("h1", title), hint), el("main", tiles, flow, *sections)
     )
-    return f"<!doctype html>\n{page}\n"
 
 
 def badge() -> Html:
@@ -271,7 +249,7 @@ def _perf(data: PerfData, svg: str) -> Html:
 
 def _trace(data: TraceData, svg: str) -> Html:
     rows = [(r.mode, *("–" if ns is None else time(ns) for ns in (r.plan_ns, r.written_ns))) for r in data.rows]
-    words = " a call: the optimised model's plan, and ttnn_model.py as written on the modelled clock"
+    words = " a call, on the chip: the optimised model's plan, and ttnn_model.py as written on the modelled clock"
     return join(el("p", badge(), words), table(("", "optimised", "ttnn_model.py"), rows, (1, 2)))
 
 

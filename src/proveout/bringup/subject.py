@@ -17,6 +17,7 @@ from proveout.devices.registry import find
 from proveout.engine.compiled import Compiled, compile, undisturbed
 from proveout.engine.graph import Variant
 from proveout.errors import CompileError
+from proveout.report.perf.view import without_host
 from proveout.subject import Call, copied
 from proveout.tune.model import held_out
 from proveout.types import DeviceSpec, Job, Settings
@@ -70,9 +71,10 @@ class Subject(subject.Subject):
             raise CompileError("the stage 'optimise' left no settings that can be read.")
         return replace(tuned.settings, numerics=self.bringup.settings.numerics)
 
-    def num_hosted(self, settings: Settings) -> int:
-        """Calls on the host in one of each Program: no modelled time has them."""
-        return sum(step.on_host for run in self.runs(settings) for step in run.variant.compiled.program.body)
+    def without_host(self, settings: Settings) -> str:
+        """What of a call no modelled time has: Steps on the host, and what runs between graphs. Empty if nothing."""
+        steps = sum(step.on_host for run in self.runs(settings) for step in run.variant.compiled.program.body)
+        return without_host(steps, len(self.compiled(settings).coverage.graph_breaks))
 
     def on_device(self, call: Call, settings: Settings | None = None) -> Any:
         compiled = self.compiled(settings)

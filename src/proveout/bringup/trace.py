@@ -14,7 +14,7 @@ from proveout.bringup.trace_text import RUNNER, TESTS
 from proveout.bringup.tree import parts_of
 from proveout.compiler.plan import make_plan
 from proveout.program import Program
-from proveout.report.perf.view import time, without_host
+from proveout.report.perf.view import faster, time
 
 MODES: tuple[tuple[str, bool, int], ...] = (
     ("none", False, 1),
@@ -41,8 +41,10 @@ def run(subject: Subject, files: Files) -> StageResult:
     plans = _plans(programs, subject)
     rows = [TraceRow(name, plans.get(name), measured.get(name), trace, queues) for name, trace, queues in MODES]
     best = min(plans, key=lambda name: plans[name])
-    faster = f"{plans['none'] / plans[best]:.2f} × faster with {best}: " if plans[best] else ""
-    findings = [f"{name}: {time(ns)} a call, optimised (modelled)" for name, ns in plans.items()]
+    missing = subject.without_host(subject.optimised)
+    gain = f"{faster(plans['none'] / plans[best], missing)} with {best}: " if plans[best] else ""
+    where = " on the chip" if missing else ""
+    findings = [f"{name}: {time(ns)} a call{where}, optimised (modelled)" for name, ns in plans.items()]
     findings.append(f"tests: {tests}")
     if blocked:
         kinds = ", ".join(dict.fromkeys(s.kernel for s in blocked))
@@ -51,10 +53,9 @@ def run(subject: Subject, files: Files) -> StageResult:
     step = (
         "Bring the ops of the stage 'missing' to the device: only then is the whole model one trace." if blocked else ""
     )
-    missing = without_host(subject.num_hosted(subject.optimised))
     said = ("; not in one trace" if blocked else "") + (f"; {missing}" if missing else "")
     return StageResult(
-        f"{faster}{time(plans[best])} a call{' on the chip' * bool(missing)} (modelled){said}",
+        f"{gain}{time(plans[best])} a call{where} (modelled){said}",
         tuple(findings),
         "Run: pytest tests/test_trace.py" if wrong else step,
         attention=wrong or bool(blocked),

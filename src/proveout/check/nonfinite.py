@@ -40,11 +40,11 @@ def first_nonfinite(loaded: Loaded, inputs: Sequence[Any]) -> NonFinite | None:
             for name, result in zip(step.outputs, results):
                 strange = _strange(result)
                 if strange is not None:
-                    return _told(step, name, *strange)
+                    return _nonfinite(step, name, *strange)
     return None
 
 
-def _told(step: Step, name: str, kind: str, count: int, of: int) -> NonFinite:
+def _nonfinite(step: Step, name: str, kind: str, count: int, of: int) -> NonFinite:
     return NonFinite(step.kernel, name, kind, count, of, step.origin)
 
 

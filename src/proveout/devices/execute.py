@@ -72,10 +72,10 @@ def run_step(step: Step, values: Mapping[str, Any], meanings: Meanings = unround
         out = aten_op(step.kernel)(**attrs)
     else:
         out = call_meaning(kernels()[step.kernel], attrs, meanings(step))
-    return _given(out) if isinstance(out, (tuple, list)) and not isinstance(out, Pieces) else (out,)
+    return _present(out) if isinstance(out, (tuple, list)) and not isinstance(out, Pieces) else (out,)
 
 
-def _given(out: Sequence[Any]) -> tuple[Any, ...]:
+def _present(out: Sequence[Any]) -> tuple[Any, ...]:
     """The outputs that there are: a backward gives None for a gradient nobody asked for, and a Step names none."""
     return tuple(o for o in out if o is not None)
 
@@ -109,7 +109,7 @@ def body_function(
     used = {n for s in program.body for n in s.uses} | program.results
     params = [*program.inputs, *stable]
     variable = {name: f"v{i}" for i, name in enumerate(program.specs)}
-    scope: dict[str, Any] = {"given": _given}
+    scope: dict[str, Any] = {"given": _present}
     lines = [f"def body({', '.join(variable[p] for p in params)}):"]
     left = (*program.outputs, *(Ref(value) for _, value in program.state))
     fresh = needs_copy(program)

@@ -70,9 +70,9 @@ Tensors = dict[str, torch.Tensor]
 
 def _described(compiled: Compiled, args: Sequence[Any], kwargs: Any) -> tuple[tuple[Head, Variant], Tensors, Tensors]:
     """The call is made with tensors that share nothing, so that each input and output has one place of its own: what
-    is matched is where a tensor lies, never what it holds."""
+    is matched is where a tensor lies, never what it holds. What they hold is the reference."""
     leaves, arguments = tree_flatten((tuple(args), dict(kwargs)))
-    leaves = [_apart(leaf) for leaf in leaves]
+    leaves = _told_apart(leaves)
     given_args, given_kwargs = tree_unflatten(leaves, arguments)
     compiled(*given_args, **given_kwargs)  # equal arguments were one input until now: those are compiled apart
     ran: list[tuple[Variant, Sequence[Any]]] = []
@@ -123,10 +123,26 @@ def _described(compiled: Compiled, args: Sequence[Any], kwargs: Any) -> tuple[tu
     return (head, variant), {n: _stored(v) for n, v in weights.items()}, reference
 
 
-def _apart(leaf: Any) -> Any:
-    if not isinstance(leaf, torch.Tensor):
-        return leaf
-    return leaf.detach().clone().requires_grad_(leaf.requires_grad)
+def _told_apart(leaves: Sequence[Any]) -> list[Any]:
+    """Copies that share nothing, by whose numbers loading sees which is which: a tensor of equal numbers moves towards
+    others, and what equals an earlier one has its numbers in another order."""
+    copies: list[Any] = []
+    for index, leaf in enumerate(leaves):
+        if not isinstance(leaf, torch.Tensor):
+            copies.append(leaf)
+            continue
+        copy = leaf.detach().clone()
+        if copy.numel() > 1 and copy.is_floating_point() and bool((copy == copy.flatten()[0]).all()):
+            numbers = torch.rand(copy.shape, generator=torch.Generator().manual_seed(index))
+            copy += (numbers.to(copy) - copy) / 4
+        elif turns := sum(_equal(leaf, earlier) for earlier in leaves[:index]):
+            copy.copy_(copy.flatten().roll(turns).view(copy.shape))
+        copies.append(copy.requires_grad_(leaf.requires_grad))
+    return copies
+
+
+def _equal(a: torch.Tensor, b: Any) -> bool:
+    return isinstance(b, torch.Tensor) and (a.dtype, a.device) == (b.dtype, b.device) and torch.equal(a, b)
 
 
 def _stored(value: torch.Tensor) -> torch.Tensor:

@@ -180,8 +180,10 @@ class _Noting(_Layer):
 def layer_shapes(model: Any) -> tuple[LayerShape, ...]:
     """What each layer of a model keeps, told by a call on tensors without data."""
     config = model.config.get_text_config(decoder=True)
-    kinds, told = get_layer_types_and_kwargs(config)
-    options = [told] * len(kinds) if isinstance(told, dict) else told  # one for all layers before transformers 5.20
+    kinds, per_layer = get_layer_types_and_kwargs(config)
+    options = (
+        [per_layer] * len(kinds) if isinstance(per_layer, dict) else per_layer
+    )  # one for all layers before transformers 5.20
     other = sorted({kind for kind in kinds if kind not in (FULL, SLIDING)})
     if other:
         raise UsageError(

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import transformers
@@ -28,6 +28,7 @@ from proveout.generation.messages import Agreement, GenerationReport, Generation
 from proveout.generation.phase import LOGITS, Phase
 from proveout.generation.recipes import AUTO, smallest_within, with_recipe
 from proveout.generation.sampling import GREEDY
+from proveout.generation.worker import Answer
 from proveout.types import TILE
 
 
@@ -36,20 +37,27 @@ class Met(BaseException):
 
 
 def main(arguments: list[str]) -> None:
+    answer(arguments, GenerationRequest, GenerationReport, generated)
+
+
+Q = TypeVar("Q")
+A = TypeVar("A", bound=Answer)
+
+
+def answer(arguments: list[str], question: type[Q], kind: type[A], work: Callable[[Q], A]) -> None:
+    """A worker's whole life, for `isolate.answered`: a question on standard input, its answer in a file."""
     if not sys.flags.safe_path:
         del sys.path[0]  # `python -m` put the working folder there; `python script.py` would not
-    request, path = from_json(GenerationRequest, json.loads(sys.stdin.read())), Path(arguments[0])
+    content, path = from_json(question, json.loads(sys.stdin.read())), Path(arguments[0])
     transformers.logging.set_verbosity_error()
     logging.getLogger("torch._dynamo").setLevel(logging.ERROR)
     try:
-        report = generated(request)
+        result = work(content)
     except ProveoutError as error:
-        report = GenerationReport(error=str(error), failure=error.failure)
+        result = kind(error=str(error), failure=error.failure)
     except MemoryError as error:
-        report = GenerationReport(
-            error=f"out of memory: {error}. Make the model smaller, or plan it: --dry-run", failure="memory"
-        )
-    path.write_text(json.dumps(to_json(report), allow_nan=False))
+        result = kind(error=f"out of memory: {error}. Make the model smaller: --small", failure="memory")
+    path.write_text(json.dumps(to_json(result), allow_nan=False))
 
 
 def generated(request: GenerationRequest) -> GenerationReport:
@@ -103,7 +111,7 @@ def generated(request: GenerationRequest) -> GenerationReport:
     )
     times: dict[str, list[int]] = collections.defaultdict(list)
     if not request.dry_run:
-        report = _ran(generator, request, report, times)
+        report = _generated(generator, request, report, times)
     generating = [phase for phase in generator.phases if phase.name != LOGITS]  # which teacher forcing alone asks for
     phases = tuple(_phase(phase, times[phase.name]) for phase in generating)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -118,18 +126,21 @@ def _within_budget(
         raise UsageError("--recipe auto needs to run the model: leave out --dry-run, or name a recipe.")
     ids, mask = prompts(lengths, model, request.settings.seed)
     theirs = eager_tokens(model, ids, mask, request.new_tokens)
-    made: dict[str, Generator] = {}
+    generators: dict[str, Generator] = {}
 
     def judged(recipe: str) -> Agreement:
-        made[recipe] = compiled(recipe)
-        return agreement(made[recipe], ids, mask, theirs)
+        generators[recipe] = compiled(recipe)
+        return agreement(generators[recipe], ids, mask, theirs)
 
     chosen, tried = smallest_within(request.budget, judged)
     said = [f"weights {name}: top-1 {a.top1:.1%}, top-5 {a.top5:.1%}" for name, a in tried.items()]
-    return made[chosen], (*said, f"weights {chosen} are the smallest with a top-1 of at least {request.budget:.0%}")
+    return generators[chosen], (
+        *said,
+        f"weights {chosen} are the smallest with a top-1 of at least {request.budget:.0%}",
+    )
 
 
-def _ran(
+def _generated(
     generator: Generator, request: GenerationRequest, report: GenerationReport, times: dict[str, list[int]]
 ) -> GenerationReport:
     """Eager's tokens, ours, and how often both agree."""

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import functools
-import json
-import logging
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 
 from proveout.clock.timing import FIRST_TOKEN, PER_TOKEN, measured
-from proveout.coding import from_json, to_json
 from proveout.devices.registry import find
-from proveout.errors import ProveoutError
-from proveout.generation.child import decoder_of
+from proveout.generation.child import answer, decoder_of
 from proveout.generation.generator import Generator
 from proveout.generation.messages import GenerationRequest
 from proveout.generation.modelled import modelled_row
@@ -29,18 +24,7 @@ TILE = 32
 
 
 def main(arguments: list[str]) -> None:
-    if not sys.flags.safe_path:
-        del sys.path[0]  # `python -m` put the working folder there; `python script.py` would not
-    ask, path = from_json(SpeedAsk, json.loads(sys.stdin.read())), Path(arguments[0])
-    transformers.logging.set_verbosity_error()
-    logging.getLogger("torch._dynamo").setLevel(logging.ERROR)
-    try:
-        told = speeds(ask)
-    except ProveoutError as error:
-        told = SpeedTold(error=str(error), failure=error.failure)
-    except MemoryError as error:
-        told = SpeedTold(error=f"out of memory: {error}. Make the model smaller: --small", failure="memory")
-    path.write_text(json.dumps(to_json(told), allow_nan=False))
+    answer(arguments, SpeedAsk, SpeedTold, speeds)
 
 
 def speeds(ask: SpeedAsk) -> SpeedTold:

@@ -26,11 +26,11 @@ def device_ops(
     specs = {name: _told_apart(value, outputs) for name, value in specs.items()}
     operands = tuple(_on_device(s) for v in specs.values() for s in flat_specs(v))
     ops = kernel.device_ops(Call(specs, operands, tuple(outputs), work, fidelity))
-    params = _told(specs)
+    params = _params(specs)
     return tuple(_named(replace(op, params=(*op.params, *params)) if op.work is work else op, kernel) for op in ops)
 
 
-def _told(specs: Specs) -> Params:
+def _params(specs: Specs) -> Params:
     """What a call says of how it runs, for the operation that does its arithmetic: the cores, the program config, the
     width of its sums."""
     params: list[tuple[str, Any]] = []

@@ -18,7 +18,7 @@ from proveout.errors import UsageError
 from proveout.load.exchange import Run
 from proveout.load.figures import share, times
 from proveout.load.slo import Slo
-from proveout.measure.capacity import MOST_RUNS, grows, search
+from proveout.measure.capacity import MOST_RUNS, Rates, grows, search
 
 ATTAIN = 0.99
 PRECISION = 0.05
@@ -38,17 +38,10 @@ class RateTried:
 
 
 @dataclass(frozen=True)
-class Capacity:
-    """`rate` is the highest that was met; None where none was, or where the runs could not tell (`reason`)."""
-
-    rate: float | None
-    shown_rate: float | None
-    missed_rate: float | None
-    shown_missed_rate: float | None
+class Capacity(Rates):
     slo: str
     attain: float
     runs: tuple[RateTried, ...]
-    reason: str = ""
 
 
 def capacity(
@@ -64,18 +57,16 @@ def capacity(
     check(slo, attain)
     if not 0 < start_rate < math.inf:
         raise UsageError(f"a rate of {start_rate:g}: give a number above 0.")
-    tries, met, missed, reason = search(
-        lambda rate: tried(run(rate), rate, slo, attain), start_rate, precision, most_runs
+    tries, rates = search(
+        lambda rate: tried(run(rate), rate, slo, attain),
+        start_rate,
+        precision,
+        most_runs,
+        within=lambda t: t.good_share.low is not None and t.good_share.low >= attain,
+        beyond=lambda t: (t.good_share.high or 0.0) < attain,
+        missed_all=f"kept {slo} for {attain:.4g} of the requests",
     )
-    shown = [t.rate for t in tries if t.met and t.good_share.low is not None and t.good_share.low >= attain]
-    beyond = [t.rate for t in tries if t.met is False and (t.reason or (t.good_share.high or 0.0) < attain)]
-    if met is None and not reason:
-        reason = (
-            f"no rate down to {min(t.rate for t in tries):g} per second kept {slo} for {attain:.4g} of the requests"
-        )
-    return Capacity(
-        met, max(shown, default=None), missed, min(beyond, default=None), str(slo), attain, tuple(tries), reason
-    )
+    return Capacity(**vars(rates), slo=str(slo), attain=attain, runs=tuple(tries))
 
 
 def check(slo: Slo, attain: float) -> None:

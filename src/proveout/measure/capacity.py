@@ -33,6 +33,8 @@ class Tried(Protocol):
     """What a search needs to know of one run: whether its rate was met, or why that could not be said."""
 
     @property
+    def rate(self) -> float: ...
+    @property
     def met(self) -> bool | None: ...
     @property
     def reason(self) -> str: ...
@@ -54,7 +56,7 @@ class Probe:
 
 
 @dataclass(frozen=True)
-class Capacity:
+class Rates:
     """`rate` is the highest that met the bound; None where none did, or where the runs could not tell (`reason`)."""
 
     rate: float | None
@@ -64,10 +66,14 @@ class Capacity:
     """The lowest that did not meet it."""
     shown_missed_rate: float | None
     """The lowest whose interval lies beyond the bound, or whose queue grew."""
+    reason: str
+
+
+@dataclass(frozen=True)
+class Capacity(Rates):
     bound_ms: float
     percent: float
     probes: tuple[Probe, ...]
-    reason: str = ""
 
 
 def capacity(
@@ -83,16 +89,29 @@ def capacity(
     for name, value in (("bound_ms", bound_ms), ("start_rate", start_rate), ("precision", precision)):
         if not 0 < value < math.inf:
             raise UsageError(f"{name} is {value:g}: give a number above 0.")
-    probes, met, missed, reason = search(
-        lambda rate: probed(run(rate), rate, bound_ms, percent), start_rate, precision, most_runs
+    probes, rates = search(
+        lambda rate: probed(run(rate), rate, bound_ms, percent),
+        start_rate,
+        precision,
+        most_runs,
+        within=lambda p: p.latency_ms.high is not None and p.latency_ms.high <= bound_ms,
+        beyond=lambda p: p.latency_ms.low is not None and p.latency_ms.low > bound_ms,
+        missed_all=f"met {bound_ms:g} ms",
     )
-    return _answer(probes, met, missed, bound_ms, percent, reason)
+    return Capacity(**vars(rates), bound_ms=bound_ms, percent=percent, probes=tuple(probes))
 
 
 def search(
-    probe: Callable[[float], T], start_rate: float, precision: float = PRECISION, most_runs: int = MOST_RUNS
-) -> tuple[list[T], float | None, float | None, str]:
-    """All runs, the highest rate that was met, the lowest that was not, and why it ended before they met."""
+    probe: Callable[[float], T],
+    start_rate: float,
+    precision: float,
+    most_runs: int,
+    *,
+    within: Callable[[T], bool],
+    beyond: Callable[[T], bool],
+    missed_all: str,
+) -> tuple[list[T], Rates]:
+    """All runs, and the rates that they show: `within` and `beyond` say whether a run's interval lies on one side."""
     met = missed = None
     rate, reason = float(start_rate), ""
     probes: list[T] = []
@@ -108,7 +127,11 @@ def search(
         rate = rate * 2 if missed is None else rate / 2 if met is None else math.sqrt(met * missed)
     else:
         reason = f"{most_runs} runs did not narrow it to {precision:.0%}"
-    return probes, met, missed, reason
+    if met is None and not reason:
+        reason = f"no rate down to {min(p.rate for p in probes):g} per second {missed_all}"
+    shown = [p.rate for p in probes if p.met and within(p)]
+    shown_missed = [p.rate for p in probes if p.met is False and (p.reason or beyond(p))]
+    return probes, Rates(met, max(shown, default=None), missed, min(shown_missed, default=None), reason)
 
 
 def probed(outcome: Outcome, rate: float, bound_ms: float, percent: float = PERCENT) -> Probe:
@@ -150,29 +173,6 @@ def grows(latency_ns: Stamps) -> str:
         return ""
     times = quarters[3] / quarters[0]
     return f"the queue grows: the last quarter of the calls took {times:.1f} times as long as the first"
-
-
-def _answer(
-    probes: list[Probe], met: float | None, missed: float | None, bound_ms: float, percent: float, reason: str
-) -> Capacity:
-    shown = [p.rate for p in probes if p.met and p.latency_ms.high is not None and p.latency_ms.high <= bound_ms]
-    beyond = [p.rate for p in probes if p.met is False and _beyond(p, bound_ms)]
-    if met is None and not reason:
-        reason = f"no rate down to {min(p.rate for p in probes):g} per second met {bound_ms:g} ms"
-    return Capacity(
-        met,
-        max(shown, default=None),
-        missed,
-        min(beyond, default=None),
-        bound_ms,
-        percent,
-        tuple(probes),
-        reason,
-    )
-
-
-def _beyond(probe: Probe, bound_ms: float) -> bool:
-    return bool(probe.reason) or (probe.latency_ms.low is not None and probe.latency_ms.low > bound_ms)
 
 
 def _ms(ns: Estimate) -> Estimate:

@@ -340,7 +340,7 @@ class _Controller:
                 with suppress(subprocess.TimeoutExpired):
                     worker.process.wait(timeout=1)
         runs = worker_runs(self.folder, self.task.columns, self.task.callers)
-        reports = [_told(run, self.workers[run.model], self.folder) for run in runs]
+        reports = [_with_reasons(run, self.workers[run.model], self.folder) for run in runs]
         checks = [OutputCheck(**c) for w in self.workers if (c := w.finished.get("check")) is not None]
         overheads = [w.prepared["overhead_ns"] for w in self.workers if w.prepared]
         return outcome(
@@ -364,7 +364,7 @@ def worker_environment(threads: int) -> dict[str, str]:
     return {**os.environ, **dict.fromkeys(names, str(threads)), "PYTHONPATH": path}
 
 
-def _told(run: WorkerRun, worker: _Worker, folder: Path) -> WorkerRun:
+def _with_reasons(run: WorkerRun, worker: _Worker, folder: Path) -> WorkerRun:
     """A worker's stamps with what it and its process said."""
     said = worker.finished["runs"][run.worker] if worker.finished else {}
     reason = worker.reason or said.get("reason", "")

@@ -128,7 +128,7 @@ def _evaluated(
     preprocess_fn: Callable[..., Any] | None,
     postprocess_fn: Callable[[Any], Any] | None,
 ) -> Record:
-    model, device = _made(chosen, device_type)
+    model, device = _model_and_device(chosen, device_type)
     scored = _Items(items, eval_target_col, judges)
     if scored.first is None:
         raise UsageError("the dataset is empty: evaluate needs at least one item.")
@@ -210,7 +210,7 @@ def _scored(report: Report, judges: Mapping[str, Any]) -> Report:
     return report
 
 
-def _made(chosen: Model, device_type: str | None) -> tuple[Any, str]:
+def _model_and_device(chosen: Model, device_type: str | None) -> tuple[Any, str]:
     """The model itself, and the device that it runs on: what was asked for, or what it was compiled for."""
     if chosen.path:
         saved: Any = load_pipeline(chosen.path) if chosen.stages > 1 else load_compiled(chosen.path)

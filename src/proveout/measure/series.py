@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from proveout.clock.stamps import NO_STAMPS, Stamps
+from proveout.clock.stamps import NO_STAMPS, Calls, Stamps
 from proveout.measure.outcome import Outcome
 
 MOST_WINDOWS = 600
@@ -17,16 +17,8 @@ STEPS_A_SECOND = 100
 
 
 @dataclass(frozen=True, eq=False)
-class CallSeries:
+class CallSeries(Calls):
     """Every completed call of an Outcome in the order of its end. Parts that were not timed are empty."""
-
-    starts_ns: Stamps
-    ends_ns: Stamps
-    intended_ns: Stamps
-    preprocess_ns: Stamps
-    infer_ns: Stamps
-    postprocess_ns: Stamps
-    device_ns: Stamps
 
     @cached_property
     def service_ns(self) -> Stamps:

@@ -151,10 +151,10 @@ class Recording:
 
     def _name(self, key: Key, spec: TensorSpec, data: torch.Tensor) -> str:
         if key not in self._names:
-            self._names[key] = self._given(key, spec, data)
+            self._names[key] = self._from_outside(key, spec, data)
         return self._names[key]
 
-    def _given(self, key: Key, spec: TensorSpec, data: torch.Tensor) -> str:
+    def _from_outside(self, key: Key, spec: TensorSpec, data: torch.Tensor) -> str:
         """A value from outside: an input or a weight, and how it came to the device."""
         is_torch = isinstance(key, int)
         is_input = self._is_input(key)

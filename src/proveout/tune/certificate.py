@@ -111,6 +111,8 @@ class Certificate:
     rejected: tuple[Rejected, ...] = ()
     notes: tuple[str, ...] = ()
     solver: str = ""
+    num_hosted: int = 0
+    """Steps of a call that run on the host: no time here has them. Graph breaks count as one each."""
     schema: int = SCHEMA
     seal: str = ""
 

@@ -47,6 +47,13 @@ class Model:
             self._compiled[settings] = compile(self.module, device=self.device, settings=settings, call=self.call)
         return self._compiled[settings]
 
+    @property
+    def num_hosted(self) -> int:
+        """Steps of a call that run on the host, and graph breaks: no modelled time has them."""
+        compiled = self.compiled(self.start)
+        steps = sum(step.on_host for program in compiled.programs for step in program.body)
+        return steps + len(compiled.coverage.graph_breaks)
+
     def planned(self, settings: Settings) -> tuple[CompiledGraph, ...] | None:
         """The graphs compiled under some settings, nothing run; None where they do not compile or fit."""
         try:

@@ -176,6 +176,7 @@ class _Search:
             refuted=tuple(_vector(a, len(decisions)) for a in outcome.refuted),
             unfit=tuple(_vector(a, len(decisions)) for a in outcome.unfit),
             solver=f"OR-Tools CP-SAT, {outcome.solved.status}" if self.options.solver else "",
+            num_hosted=self.model.num_hosted,
         ).sealed()
 
     # ------------------------------------------------------------------------------------------- the start

@@ -118,12 +118,12 @@ def _delete(store: Store, names: list[str], as_json: bool, request: dict[str, An
     if not names and not request["all_records"]:
         raise UsageError("name models or keys: proveout cache delete linear. For every Record: --all")
     records = chosen(store, names) if names else entries(store)
-    return _told(counted(len(records), "Record"), delete(records), as_json)
+    return _deleted(counted(len(records), "Record"), delete(records), as_json)
 
 
 def _clean(store: Store, names: list[str], as_json: bool, request: dict[str, Any]) -> dict[str, Any]:
     removed = clean(store, request["older_than_days"], request["unreadable"])
-    return _told(counted(len(removed.files), "file"), removed, as_json)
+    return _deleted(counted(len(removed.files), "file"), removed, as_json)
 
 
 def _stats(store: Store, names: list[str], as_json: bool, request: dict[str, Any]) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def _upgrade(store: Store, names: list[str], as_json: bool, request: dict[str, A
     return {"rewritten": [str(path) for path in files]}
 
 
-def _told(what: str, removed: Any, as_json: bool) -> dict[str, Any]:
+def _deleted(what: str, removed: Any, as_json: bool) -> dict[str, Any]:
     if not as_json:
         emit(f"deleted {what}, {_size(removed.num_bytes)}")
     return {"deleted": [str(path) for path in removed.files], "bytes": removed.num_bytes}

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import statistics
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from proveout.capture.named import Named, named
+from proveout.capture.named import named
 from proveout.cli.options import Json, ScriptArgs, SearchDir, Small, device_names
 from proveout.cli.output import colour, emit, emit_json, note
 from proveout.cli.progress import Progress
 from proveout.cli.request import setting_of
-from proveout.coding import from_json, to_json
+from proveout.coding import to_json
 from proveout.devices.registry import find, settings_for
 from proveout.errors import UsageError, unknown
 from proveout.generation.messages import GenerationReport, GenerationRequest, PhaseReport
 from proveout.generation.recipes import AUTO, RECIPES
-from proveout.isolate import read_answer, run_python
+from proveout.generation.worker import answered
 from proveout.report.tables.terminal import grid
 
 Models = Annotated[
@@ -135,7 +132,7 @@ def verb(
                 dry_run,
             )
             progress.start(what := f"{'planning' if dry_run else 'generating with'} {one.name}")
-            report = _answer(one, request, timeout)
+            report = answered("proveout.generation.child", request, GenerationReport, one.name, timeout)
             answers.append((one, request, replace(report, model=one.call(report.model))))
             progress.step(what, f"{one.name}: {'failed' if report.error else 'done'}")
     failed = sum(bool(report.error) for *_, report in answers)
@@ -147,27 +144,6 @@ def verb(
         elif not as_json:
             emit(_text(request, report))
     return 1 if failed else 0
-
-
-def _answer(model: Named, request: GenerationRequest, timeout: float) -> GenerationReport:
-    """The worker's answer; a worker that gave none is report by how it ended."""
-    with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
-        path = Path(folder, "told.json")
-        end = run_python(
-            "proveout.generation.child", [str(path)], stdin=json.dumps(to_json(request)), timeout_s=timeout
-        )
-        if not path.exists():
-            last = end.log.strip().splitlines()[-1:] if end.log.strip() else []
-            return GenerationReport(
-                error=" ".join([f"{model.name}: {end.story}.", *last]), failure=end.failure or "crash"
-            )
-        try:
-            report: GenerationReport = from_json(GenerationReport, read_answer(path))
-        except (ValueError, TypeError, LookupError, UsageError) as error:
-            return GenerationReport(
-                error=f"{model.name}: its script changed what is said about it: {error}", failure="crash"
-            )
-        return report
 
 
 def _text(request: GenerationRequest, report: GenerationReport) -> str:

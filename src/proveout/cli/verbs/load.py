@@ -6,7 +6,6 @@ import dataclasses
 import json
 import random
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
@@ -20,12 +19,11 @@ from proveout.capture.named import named
 from proveout.cli.options import CacheDir, Json, ScriptArgs, Small, device_names
 from proveout.cli.output import emit, emit_json, note
 from proveout.cli.request import setting_of
-from proveout.cli.verbs.tokens import asked
-from proveout.coding import from_json, to_json
+from proveout.cli.verbs.tokens import speeds
 from proveout.devices.registry import find, settings_for
 from proveout.errors import CompileError, Crash, OutOfMemory, UsageError
 from proveout.generation.speed import SpeedAsk, SpeedTold
-from proveout.isolate import read_answer, run_python
+from proveout.generation.worker import answered
 from proveout.load.capacity import ATTAIN, Capacity, capacity
 from proveout.load.capacity import check as check_capacity
 from proveout.load.client import MOST_OPEN, TIMEOUT_S, Client
@@ -249,7 +247,7 @@ class _Scheduled:
             str(one.script), one.script_args, self.device, self._settings, (self._slots,), padded_lengths(plan),
             max_length=self._max_length,
         )  # fmt: skip
-        answer = asked(one, ask, max(self._timeout_s, 3600.0))
+        answer = speeds(one, ask, max(self._timeout_s, 3600.0))
         if answer.error:
             raise CompileError(answer.error)
         if row := next((row for row in answer.rows if not row.fits), None):
@@ -282,15 +280,9 @@ class _Scheduled:
 
 def served_here(ask: ServeAsk, timeout_s: float) -> Run:
     """Requests served in a worker of this machine, by the clock."""
-    with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
-        path = Path(folder, "served.json")
-        end = run_python("proveout.batching.child", [str(path)], stdin=json.dumps(to_json(ask)), timeout_s=timeout_s)
-        if not path.exists():
-            last = end.log.strip().splitlines()[-1:] if end.log.strip() else []
-            raise Crash(" ".join([f"the worker {end.story}.", *last]))
-        served: Served = from_json(Served, read_answer(path))
+    served = answered("proveout.batching.child", ask, Served, "the worker", timeout_s)
     if served.error:
-        raise CompileError(served.error)
+        raise (Crash if served.failure in ("crash", "timeout", "memory") else CompileError)(served.error)
     return served.run
 
 

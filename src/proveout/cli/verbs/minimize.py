@@ -61,13 +61,13 @@ def verb(request: Request, slower_than: SlowerThan = None, output: Output = Path
         own = {"model": job.workload.name, "device": job.device, "file": str(path), "verified": verified}
         documents.append({**own, **small})
         if not request.as_json:
-            emit(_told(label, small, path, verified))
+            emit(_text(label, small, path, verified))
     if request.as_json:
         emit_json({"verb": "minimize", "failed": failed, "models": documents})
     return 1 if failed else 0
 
 
-def _told(label: str, small: dict[str, Any], path: Path, verified: bool) -> str:
+def _text(label: str, small: dict[str, Any], path: Path, verified: bool) -> str:
     ops = ", ".join(op.removesuffix(".default") for op in small["ops"])
     how = "in a process of its own it fails in the same way" if verified else "in a process of its own it does NOT fail"
     return "\n".join(

@@ -93,7 +93,8 @@ def _of_scripts(request: Request, chosen: dict[str, Any], output: Path, apply: i
             note(f"{label}: {record.reason}")
         programs = recording.load(Path(record.job.artifacts)) if record.job.artifacts else []
         if programs:
-            sheets.append((record.job.workload.name, programs, record.comparisons))
+            breaks = len(record.coverage.graph_breaks)
+            sheets.append(Recording(record.job.workload.name, programs, record.comparisons, breaks))
         elif not record.reason:
             note(f"{label}: no op of it runs on the chip")
     if apply is not None:
@@ -101,15 +102,23 @@ def _of_scripts(request: Request, chosen: dict[str, Any], output: Path, apply: i
     return _show(sheets, request, output, failed=sum(r.failed for r in results))
 
 
-def _applied(
-    request: Request, sheets: Sequence[tuple[str, Sequence[Recorded], Sequence[Comparison]]], number: int, output: Path
-) -> int:
+@dataclasses.dataclass(frozen=True)
+class Recording:
+    """The Programs that one model ran, and what is known of it besides."""
+
+    model: str
+    programs: Sequence[Recorded]
+    comparisons: Sequence[Comparison] = ()
+    num_breaks: int = 0
+
+
+def _applied(request: Request, sheets: Sequence[Recording], number: int, output: Path) -> int:
     """One change of the advice made, and the model compiled and checked again."""
     from proveout.report.perf.apply import chosen, outcome
 
     if len(sheets) != 1:
         raise UsageError(f"--apply changes one model, and there are {len(sheets)}. Name one: proveout perf NAME.py::…")
-    name, recorded, _ = sheets[0]
+    name, recorded = sheets[0].model, sheets[0].programs
     change = chosen(name, recorded, number)
     words = [f"{key}={'true' if value is True else value}" for key, value in change.settings.items()]
     kept = [o for o in request.overrides or () if o.partition("=")[0].strip() not in change.settings]
@@ -153,25 +162,20 @@ def _of_command(request: Request, command: str, name: str, chosen: dict[str, Any
     by_device: dict[str, list[Recorded]] = {}
     for one in programs:
         by_device.setdefault(one.device, []).append(one)
-    return _show([(name, group, ()) for group in by_device.values()], request, output, failed=0 if outcome.ok else 1)
+    return _show([Recording(name, group) for group in by_device.values()], request, output, 0 if outcome.ok else 1)
 
 
-def _show(
-    sheets: Sequence[tuple[str, Sequence[Recorded], Sequence[Comparison]]],
-    request: Request,
-    output: Path,
-    failed: int,
-) -> int:
+def _show(sheets: Sequence[Recording], request: Request, output: Path, failed: int) -> int:
     """Write and print each sheet; several have a folder each."""
     from proveout.report.perf.files import produce
 
     when = datetime.now(UTC)
     documents, texts = [], []
-    for name, recorded, comparisons in sheets:
-        stem = file_name(name)
-        own = f"{stem}-{file_name(recorded[0].device)}"
+    for one in sheets:
+        stem = file_name(one.model)
+        own = f"{stem}-{file_name(one.programs[0].device)}"
         folder = output if len(sheets) == 1 else output / own
-        sheet = produce(stem, recorded, folder, when, comparisons, colour())
+        sheet = produce(stem, one.programs, folder, when, one.comparisons, one.num_breaks, colour())
         documents.append({**sheet.document, "files": {k: str(path) for k, path in sheet.files.items()}})
         texts.append(sheet.text)
         note(f"wrote {sheet.files['csv']}, {sheet.files['memory']} and {sheet.files['sheet']}")

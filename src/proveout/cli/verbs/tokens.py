@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import json
-import tempfile
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,11 +14,11 @@ from proveout.cli.output import colour, emit, emit_json, note
 from proveout.cli.progress import Progress
 from proveout.cli.request import setting_of
 from proveout.clock.conditions import conditions
-from proveout.coding import digest, from_json, to_json
+from proveout.coding import digest, to_json
 from proveout.devices.registry import find, settings_for
 from proveout.errors import UsageError
 from proveout.generation.speed import SpeedAsk, SpeedRow, SpeedTold
-from proveout.isolate import read_answer, run_python
+from proveout.generation.worker import answered
 from proveout.measure.records import keep
 from proveout.report.tables.terminal import grid
 from proveout.serving import Configuration
@@ -79,7 +76,7 @@ def verb(
             for place, setting in zip(places, settings):
                 ask = SpeedAsk(str(one.script), one.script_args, place, setting, *numbers, new_tokens, runs)
                 progress.start(what := f"{one.name} on {place}")
-                answer = asked(one, ask, timeout)
+                answer = speeds(one, ask, timeout)
                 answers.append((ask, dataclasses.replace(answer, model=one.call(answer.model))))
                 progress.step(what, f"{what}: {'failed' if answer.error else 'done'}")
                 if answer.error:
@@ -95,21 +92,8 @@ def verb(
     return 1 if any(answer.error for _, answer in answers) else 0
 
 
-def asked(model: Named, ask: SpeedAsk, timeout: float) -> SpeedTold:
-    """The worker's answer; a worker that gave none is told by how it ended."""
-    with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
-        path = Path(folder, "told.json")
-        end = run_python(
-            "proveout.generation.speed_child", [str(path)], stdin=json.dumps(to_json(ask)), timeout_s=timeout
-        )
-        if not path.exists():
-            last = end.log.strip().splitlines()[-1:] if end.log.strip() else []
-            return SpeedTold(error=" ".join([f"{model.name}: {end.story}.", *last]), failure=end.failure or "crash")
-        try:
-            answer: SpeedTold = from_json(SpeedTold, read_answer(path))
-        except (ValueError, TypeError, LookupError, UsageError) as error:
-            return SpeedTold(error=f"{model.name}: its script changed what is said about it: {error}", failure="crash")
-        return answer
+def speeds(model: Named, ask: SpeedAsk, timeout: float) -> SpeedTold:
+    return answered("proveout.generation.speed_child", ask, SpeedTold, model.name, timeout)
 
 
 def text(answers: list[tuple[SpeedAsk, SpeedTold]]) -> str:

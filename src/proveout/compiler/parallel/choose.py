@@ -49,9 +49,9 @@ def over_chips(
     What stays on the device is preferred, the batch first; columns are cut by themselves only where one chip is short.
     """
     if settings.parallel == "data":
-        return _asked("data", _by_rows(gm, weights, chip, build), "Change the model there, or use parallel='auto'.")
+        return _or_error("data", _by_rows(gm, weights, chip, build), "Change the model there, or use parallel='auto'.")
     if settings.parallel == "tensor":
-        return _asked("tensor", _by_columns(gm, chip, build), "Use parallel='auto'.")
+        return _or_error("tensor", _by_columns(gm, chip, build), "Use parallel='auto'.")
     if settings.parallel == "none":
         return build(gm), _one_chip(chip, "parallel='none' asks for it")
     rows = _by_rows(gm, weights, chip, build)
@@ -87,7 +87,7 @@ def over_heads(
         raise CompileError(f"parallel='data' cannot be: {KEEPS_STATE}. Use parallel='auto'.")
     heads = _by_heads(gm, weights, state, chip, build)
     if settings.parallel == "tensor":
-        return _asked("tensor", heads, "Use parallel='auto'.")
+        return _or_error("tensor", heads, "Use parallel='auto'.")
     whole = build(gm)
     if isinstance(heads, str):
         return whole, _one_chip(chip, heads)
@@ -121,7 +121,7 @@ def _by_heads(
         return str(error)
 
 
-def _asked(way: str, built: tuple[Built, str] | str, advice: str) -> tuple[Built, str]:
+def _or_error(way: str, built: tuple[Built, str] | str, advice: str) -> tuple[Built, str]:
     if isinstance(built, str):
         raise CompileError(f"parallel={way!r} cannot be: {built}. {advice}")
     return built

@@ -60,11 +60,11 @@ def _own_weights(program: Program) -> set[str]:
     """What setup makes for one reader alone, in tiles of DRAM."""
     readers = Counter(name for step in program.body for name in step.uses)
     state = {weight for weight, _ in program.state}
-    made = {s.outputs[0]: s for s in program.setup if len(s.outputs) == 1 and state.isdisjoint(s.uses)}
+    makers = {s.outputs[0]: s for s in program.setup if len(s.outputs) == 1 and state.isdisjoint(s.uses)}
     specs = program.specs
     return {
         name
-        for name in made
+        for name in makers
         if readers[name] == 1
         and specs[name].layout == "tile"
         and specs[name].memory == Memory("dram")

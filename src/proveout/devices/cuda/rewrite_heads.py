@@ -181,8 +181,8 @@ def _order_columns(body: Body, step: Step) -> None:
     makers = {id(chain[0]) for chain in chains if chain is not None}
     if len(makers) > 1 or any(
         id(reader) not in views and reader is not step
-        for made in (product, *views.values())
-        for reader in body.readers(made.outputs[0])
+        for maker in (product, *views.values())
+        for reader in body.readers(maker.outputs[0])
     ):
         return
     columns = [_columns(body, product, chain) for chain in (q_views, k_views, v_views)]

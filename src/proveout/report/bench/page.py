@@ -8,7 +8,7 @@ from typing import Any
 from proveout.columns.words import number
 from proveout.measure.sheet import PERCENTS, Report
 from proveout.report.drawing.assets import STYLE
-from proveout.report.drawing.element import Html, el, join
+from proveout.report.drawing.element import Html, el, join, page
 from proveout.report.drawing.lines import STYLE as LINES_STYLE
 from proveout.report.drawing.lines import Axis, Line, axis, chart
 from proveout.report.tables.details import badge
@@ -43,30 +43,14 @@ WHOLE = ("passed", "finished")
 
 def render(reports: Sequence[Report]) -> str:
     """The page; the same reports give the same bytes."""
-    page = el(
-        "html",
-        el(
-            "head",
-            el("meta", charset="utf-8"),
-            el("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            el("meta", http_equiv="Content-Security-Policy", content=POLICY),
-            el("title", "Proveout benchmark"),
-            el("style", Html(STYLE + LINES_STYLE + OWN_STYLE)),
-        ),
-        el(
-            "body",
-            el("header", el("h1", "Proveout benchmark"), el("p", _subtitle(reports), class_="hint")),
-            el(
-                "main",
-                _table(reports),
-                _distribution(reports),
-                _over_time(reports),
-                *(_details(r, i) for i, r in enumerate(reports)),
-            ),
-        ),
-        lang="en",
+    details = (_details(r, i) for i, r in enumerate(reports))
+    return page(
+        "Proveout benchmark",
+        STYLE + LINES_STYLE + OWN_STYLE,
+        POLICY,
+        el("header", el("h1", "Proveout benchmark"), el("p", _subtitle(reports), class_="hint")),
+        el("main", _table(reports), _distribution(reports), _over_time(reports), *details),
     )
-    return f"<!doctype html>\n{page}\n"
 
 
 def _subtitle(reports: Sequence[Report]) -> str:

@@ -38,6 +38,19 @@ def el(tag: str, *children: str, **attributes: object) -> Html:
     return Html(f"<{tag}{text}>{end}" if tag in VOID else f"<{tag}{text}>{join(*children)}</{tag}>{end}")
 
 
+def page(title: str, style: str, policy: str, *body: str) -> str:
+    """A document; the browser itself refuses any request that the policy does not name."""
+    head = el(
+        "head",
+        el("meta", charset="utf-8"),
+        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        el("meta", http_equiv="Content-Security-Policy", content=policy),
+        el("title", title),
+        el("style", Html(style)),
+    )
+    return f"<!doctype html>\n{el('html', head, el('body', *body), lang='en')}\n"
+
+
 def join(*children: str) -> Html:
     """Markup and text one after the other, text escaped."""
     return Html("".join(child if isinstance(child, Html) else html.escape(child) for child in children))

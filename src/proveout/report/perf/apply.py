@@ -9,7 +9,7 @@ from proveout.errors import UsageError
 from proveout.recording import Recorded
 from proveout.report.perf.advice import advise, call_ns, predicted_ns
 from proveout.report.perf.changes import Advice
-from proveout.report.perf.view import signed, time
+from proveout.report.perf.view import signed, time, without_host
 
 
 def chosen(name: str, recorded: Sequence[Recorded], number: int) -> Advice:
@@ -28,9 +28,11 @@ def outcome(name: str, change: Advice, before: Sequence[Recorded], after: Sequen
     now, then = call_ns(before), call_ns(after)
     predicted = now - predicted_ns(before, [change])
     words = ", ".join(f"{key}={value}" for key, value in change.settings.items())
+    missing = without_host(sum(step.on_host for one in after for step in one.program.body))
+    call = f"a call on the chip, {missing}, modelled" if missing else "a call, modelled"
     text = (
         f"{name}: {change.change} ({words})\n"
-        f"  {time(now)} → {time(then)} a call, modelled\n"
+        f"  {time(now)} → {time(then)} {call}\n"
         f"  predicted to save {time(predicted)}, saves {signed(now - then)}"
     )
     return {

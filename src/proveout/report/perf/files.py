@@ -36,10 +36,11 @@ def produce(
     folder: Path,
     when: datetime,
     comparisons: Sequence[Comparison],
+    num_breaks: int = 0,
     colour: bool = False,
 ) -> Written:
     """The sheet of what was recorded, with advice: written, as JSON and as text."""
-    sheet, advice = make_sheet(name, recorded), advise(recorded)
+    sheet, advice = make_sheet(name, recorded, num_breaks), advise(recorded)
     files = write(sheet, advice, folder, when, comparisons)
     return Written(files, document(sheet, advice), render(sheet, advice, colour=colour))
 

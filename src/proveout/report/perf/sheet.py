@@ -73,6 +73,8 @@ class Sheet:
     rows: tuple[Row, ...]
     times: tuple[ProgramTime, ...]
     """Of each Program, as its plan has it."""
+    num_breaks: int = 0
+    """Graph breaks of the model: what runs there is in no Program."""
 
     @property
     def device_rows(self) -> tuple[Row, ...]:
@@ -100,7 +102,7 @@ class Sheet:
         return sum(row.kind == "host" for row in self.rows)
 
 
-def make_sheet(name: str, recorded: Sequence[Recorded]) -> Sheet:
+def make_sheet(name: str, recorded: Sequence[Recorded], num_breaks: int = 0) -> Sheet:
     """The sheet over some Programs of one device; each counts once, however often it was called."""
     rows: list[Row] = []
     for number, one in enumerate(recorded):
@@ -108,7 +110,7 @@ def make_sheet(name: str, recorded: Sequence[Recorded]) -> Sheet:
         rows += _rows(one, number, start)
     times = tuple(program_time(step_times(r.program, r.chip, r.settings), r.settings) for r in recorded)
     first = recorded[0]
-    return Sheet(name, first.device, first.chip, tuple(recorded), tuple(rows), times)
+    return Sheet(name, first.device, first.chip, tuple(recorded), tuple(rows), times, num_breaks)
 
 
 def _rows(recorded: Recorded, number: int, start_ns: int) -> list[Row]:

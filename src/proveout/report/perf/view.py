@@ -52,28 +52,34 @@ def totals(sheet: Sheet) -> list[str]:
     transfers = sum(row.kind == "transfer" for row in sheet.rows)
     each = " of each Program" if len(sheet.recorded) > 1 else ""
     how = [text for on, text in ((_all(sheet, "trace", True), "traced"), (_all(sheet, "queues", 2), "2 queues")) if on]
+    missing = without_host(sheet.num_hosted, sheet.num_breaks)
+    call = f"The chip's part of one call{each}" if missing else f"One call{each}"
     lines = [
         f"{sheet.name} on {sheet.device}: {columns}×{rows} cores at {chip.clock_ghz:g} GHz"
         f"{''.join(f', {text}' for text in how)}. All times are modelled, none is measured.",
-        f"One call{each} takes {time(sheet.total_ns)}{' on the chip' * bool(sheet.num_hosted)}, between {time(low)} "
+        f"{call} takes {time(sheet.total_ns)}, between {time(low)} "
         f"and {time(high)}; {share:.0%} of kernels and transfers is calibrated.",
         f"  kernels {time(sheet.kernel_ns)} in {len(sheet.device_rows)} device operations (PM ideal {time(ideal)})",
         f"  waits between them {time(sheet.wait_ns)}",
         f"  transfers {time(sheet.transfer_ns)} in {transfers}" + (", overlapped" if "2 queues" in how else ""),
     ]
-    if sheet.num_hosted:
-        lines.append(f"  {without_host(sheet.num_hosted)}")
+    if missing:
+        lines.append(f"  {missing}")
     if len(sheet.recorded) > 1:
         calls = ", ".join(f"{r.program.name} ×{r.calls}" for r in sheet.recorded)
         lines.append(f"  {len(sheet.recorded)} Programs; calls of each: {calls}")
     return lines
 
 
-def without_host(num_hosted: int) -> str:
+def without_host(num_hosted: int, num_breaks: int = 0) -> str:
     """What a time on the chip leaves out; empty where it is the whole."""
-    if not num_hosted:
-        return ""
-    return f"not in it: what runs on the host ({counted(num_hosted, 'step')}), which `proveout benchmark` measures"
+    parts = [counted(number, what) for number, what in ((num_hosted, "step"), (num_breaks, "graph break")) if number]
+    return f"without {' and '.join(parts)} on the host, which `proveout benchmark` measures" if parts else ""
+
+
+def faster(ratio: float, missing: str) -> str:
+    """How much, and of what: where the host has a part in a call, nobody knows the ratio of whole calls."""
+    return ("the chip's part " if missing else "") + f"{ratio:.2f} × faster"
 
 
 def _all(sheet: Sheet, name: str, value: object) -> bool:

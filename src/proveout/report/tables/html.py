@@ -9,7 +9,7 @@ from proveout.columns.column import Shown
 from proveout.columns.table import Row
 from proveout.columns.words import NOTHING, STATUS, called, numbers, pcc_text
 from proveout.report.drawing.assets import SCRIPT, STYLE
-from proveout.report.drawing.element import Html, el, join
+from proveout.report.drawing.element import Html, el, join, page
 from proveout.report.tables.chart import bars
 from proveout.report.tables.data import page_name
 from proveout.report.tables.details import badge, details, status_chip
@@ -22,34 +22,16 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 
 
 def render(report: Report) -> str:
-    page = el(
-        "html",
-        el(
-            "head",
-            el("meta", charset="utf-8"),
-            el("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            el("meta", http_equiv="Content-Security-Policy", content=POLICY),
-            el("title", "Proveout report"),
-            el("style", Html(STYLE)),
-        ),
-        el(
-            "body",
-            el("header", el("h1", "Proveout report"), el("p", _subtitle(report.rows), class_="hint")),
-            el(
-                "main",
-                _summary(report),
-                _unreadable(report),
-                _models(report),
-                details(report),
-                bars(report.rows),
-                ops(report),
-            ),
-            el("footer", _glossary()),
-            el("script", Html(SCRIPT)),
-        ),
-        lang="en",
+    parts = _summary(report), _unreadable(report), _models(report), details(report), bars(report.rows), ops(report)
+    return page(
+        "Proveout report",
+        STYLE,
+        POLICY,
+        el("header", el("h1", "Proveout report"), el("p", _subtitle(report.rows), class_="hint")),
+        el("main", *parts),
+        el("footer", _glossary()),
+        el("script", Html(SCRIPT)),
     )
-    return f"<!doctype html>\n{page}\n"
 
 
 def _subtitle(rows: Sequence[Row]) -> str:

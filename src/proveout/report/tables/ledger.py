@@ -49,7 +49,10 @@ COLUMNS = (
     LedgerColumn("Transfers", lambda f: f"{f.num_transfers:,}", "Transfers at every call that exist for them alone."),
     LedgerColumn("Of all", lambda f: _share(f.transfer_share), "Their share of all transfers."),
     LedgerColumn("Time", lambda f: _microseconds(f.transfer_ns), "Their modelled time at every call."),
-    LedgerColumn("Of a call", lambda f: _share(f.time_share), "That time's share of the modelled time of a call."),
+    LedgerColumn(
+        "Of the chip's part", lambda f: _share(f.time_share),
+        "That time's share of the modelled time of a call, in which the host's own part is not.",
+    ),
     LedgerColumn(
         "Converting saves", lambda f: _saves(f.saved_transfers, f.saved_ns),
         "Modelled time of a call less that of one where these ops run on the device.",

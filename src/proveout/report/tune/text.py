@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from proveout.report.perf.view import time
+from proveout.report.perf.view import faster, time, without_host
 from proveout.tune.certificate import Certificate, Weighed
 
 MOST_CHANGES, MOST_REJECTED = 24, 8
@@ -12,13 +12,14 @@ MOST_CHANGES, MOST_REJECTED = 24, 8
 
 def headline(certificate: Certificate) -> str:
     """One sentence: what was found."""
-    c = certificate
+    c, missing = certificate, without_host(certificate.num_hosted)
     if c.goal == "cure":
         changes = "1 change" if c.changes == 1 else f"{c.changes} changes"
         return f"{changes} of {len(c.decisions)} decisions cure it: PCC {c.start_pcc:.5f} → {min(c.verified_pcc):.5f}"
+    call = f"a call on the chip, {missing}" if missing else "a call"
     if c.verified_ns >= c.start_ns:
-        return f"nothing is quicker than the start ({time(c.start_ns)} a call, modelled) with a PCC of {c.pcc}"
-    return f"{c.speedup:.2f} × faster, modelled: {time(c.start_ns)} → {time(c.verified_ns)} a call"
+        return f"nothing is quicker than the start ({time(c.start_ns)} {call}, modelled) with a PCC of {c.pcc}"
+    return f"{faster(c.speedup, missing)}, modelled: {time(c.start_ns)} → {time(c.verified_ns)} {call}"
 
 
 def text(label: str, certificate: Certificate) -> str:
