@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import logging
+import os
 import pickle
 import sys
 import time

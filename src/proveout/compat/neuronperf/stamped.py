@@ -29,7 +29,7 @@ class Stamped:
 
 @dataclass(frozen=True)
 class Placed:
-    """A user's `env_setup_fn` that finds the cores of its copy where Neuron's runtime names them, and may change them."""
+    """A user's `env_setup_fn`, which finds its copy's cores where Neuron's runtime names them, and may change them."""
 
     function: Any
 
