@@ -229,8 +229,12 @@ def test_calls_are_counted_and_one_report_is_enough(capsys):
         max_duration=0,
         env_setup_fn=without_cores,
         preprocess_fn=lambda texts: [torch.tensor(len(text)) for text in texts],
-        **{name: value for name, value in QUICK.items() if name != "duration"},
+        **{name: value for name, value in QUICK.items() if name not in ("duration", "verbosity")},
     )
+    told = capsys.readouterr().err.splitlines()
+    assert [
+        line.endswith(", until its calls are done.") or line.endswith("; until its calls are done.") for line in told
+    ]
     assert (report["status"], report["total_infs"]) == ("finished", 5)
     assert report["latency_ms_avg"] == report["e2e_avg_ms"] > 0
     report["tokens_per_s"] = 12.5

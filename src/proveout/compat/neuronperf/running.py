@@ -23,14 +23,13 @@ from proveout.measure.benchmarking import Subject, device_for, is_index, subject
 from proveout.measure.grid import counts, max_models
 from proveout.measure.inputs import DatasetOptions, is_dataset
 from proveout.measure.models import Model, is_bare, model_of
-from proveout.measure.settings import DURATION_S, Copies, Expected, Loop, Numbers, check_positive
+from proveout.measure.progress import UNTIL_DONE
+from proveout.measure.settings import DURATION_S, UNTIMED_S, Copies, Expected, Loop, Numbers, check_positive
 from proveout.measure.sheet import Report
 from proveout.measure.task import Functions, Task
 
 NEURON = "neuron"
 """NeuronPerf's own device: here the one that a model was compiled for, or the CPU."""
-UNTIMED_S = 86_400.0
-"""`duration=0` runs through a whole dataset, for as long as it takes; this is for ever."""
 OWN = {"load", "on_error", "pcc", "recording", "reference", "warmup"}
 """Options of `proveout.benchmark` that NeuronPerf does not have."""
 Names = str | Sequence[str] | None
@@ -203,7 +202,7 @@ def benchmark(
         if value is None:
             log.debug("%s was not specified, assuming default.", what)
     whole = sum(task.configuration.duration_s for task, _ in planned)
-    log.info("Benchmarking '%s', ~%s remaining.", _shown(source), _time(whole))
+    log.info("Benchmarking '%s', %s.", _shown(source), _time(whole))
     with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
         tasks = [_stamped(task, Path(folder), number) for number, (task, _) in enumerate(planned)]
         outcomes = benchmarking.run(tasks, limits, _say(verbosity), stats_interval)
@@ -346,8 +345,8 @@ def _shown(value: Any) -> str:
 
 def _time(seconds: float) -> str:
     if seconds >= UNTIMED_S:
-        return "as long as it takes"
-    return f"{round(seconds / 60, 1)} minutes" if seconds >= 60 else f"{round(seconds)} seconds"
+        return UNTIL_DONE
+    return f"~{round(seconds / 60, 1)} minutes remaining" if seconds >= 60 else f"~{round(seconds)} seconds remaining"
 
 
 def _say(verbosity: int) -> controller.Say:
