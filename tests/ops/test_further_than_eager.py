@@ -31,7 +31,6 @@ WORSE, NOISE = 1.25, 1e-5
 KNOWN = {
     "nn.functional.scaled_dot_product_attention": "with dropout, as in training, it is products and a softmax, each "
     "rounded; without heads its weights are rounded, as with them, and eager's are not",
-    "nn.functional.rms_norm": "its samples give the weight with the call, and an epsilon below 0: no kernel has those",
 }
 
 DRAWN = {"normal"}

@@ -329,8 +329,13 @@ def test_a_weight_that_is_not_one_row_is_multiplied_apart(weight):
     becomes("fuse_norm", rms(weight=weight), ["ttnn.rms_norm", "ttnn.multiply"])
 
 
-def test_a_weight_that_changes_at_every_call_is_multiplied_apart():
-    becomes("fuse_norm", rms().replace("weight w", "input w"), ["ttnn.rms_norm", "ttnn.multiply"])
+def test_a_weight_that_changes_at_every_call_is_the_kernels_too():
+    """Apart, the norm would be rounded before it is multiplied, and eager's is not."""
+    becomes("fuse_norm", rms().replace("weight w", "input w"), ["ttnn.rms_norm"])
+
+
+def test_an_epsilon_may_be_negative():
+    becomes("fuse_norm", rms(epsilon=-1e-6), ["ttnn.rms_norm"])
 
 
 LLAMA_NORM = f"""

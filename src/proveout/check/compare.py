@@ -45,15 +45,14 @@ def compare(
     elif wanted.numel() == 0:
         passed, reason = True, "no element"
     else:
-        both = _finite(actual, wanted)
+        both = _finite(actual, wanted, ulp_of or _coarser(actual.dtype, wanted.dtype))
         if isinstance(both, str):
             passed, reason = False, both
         elif both.want.numel() == 0:
             passed, reason = True, "nothing finite, and the same"
         else:
             passed, reason = _judged(both, threshold)
-            pcc, rel_l2, max_abs = both.pcc, both.rel_l2, both.max_abs
-            max_ulp = both.max_ulp(ulp_of or _coarser(actual.dtype, wanted.dtype))
+            pcc, rel_l2, max_abs, max_ulp = both.pcc, both.rel_l2, both.max_abs, both.max_ulp
             within = both.share_within()
     return Comparison(
         scope, name, pcc, rel_l2, max_abs, threshold, passed, reason, accumulated_pcc, origin, max_ulp, within
@@ -70,23 +69,29 @@ class Difference:
 
     got: torch.Tensor
     want: torch.Tensor
+    ulp_of: torch.dtype | None = None
+    """The dtype whose units in the last place differences are told in."""
 
     @functools.cached_property
     def size(self) -> torch.Tensor:
         return (self.got.double() - self.want.double()).abs_()
 
     @functools.cached_property
-    def _distances(self) -> tuple[float, float, float, float]:
-        """The largest difference and the largest wanted value, and the squared norms of both."""
-        most = largest = off = norm = 0.0
+    def _distances(self) -> tuple[float, float, float, float, float]:
+        """The largest difference and the largest wanted value, the squared norms of both, and the largest difference
+        in units of the last place at the wanted value."""
+        most = largest = off = norm = units = 0.0
         for got, want, products in blocks(self.got, self.want):
             got.sub_(want)
-            low, high = torch.aminmax(want)
-            largest = max(largest, -float(low), float(high))
             off += float(torch.mul(got, got, out=products).sum())
             norm += float(torch.mul(want, want, out=products).sum())
-            most = max(most, float(got.abs_().max()))
-        return most, largest, off, norm
+            low, high = torch.aminmax(want)
+            largest = max(largest, -float(low), float(high))
+            off_by = float(got.abs_().max())
+            most = max(most, off_by)
+            if off_by and self.ulp_of is not None:
+                units = max(units, float(got.div_(ulp_of_values(want, self.ulp_of)).max()))
+        return most, largest, off, norm, units
 
     @property
     def max_abs(self) -> float:
@@ -98,19 +103,16 @@ class Difference:
 
     @property
     def rel_l2(self) -> float | None:
-        most, _, off, norm = self._distances
+        most, _, off, norm, _ = self._distances
         return math.sqrt(off) / math.sqrt(norm) if norm else (0.0 if most == 0 else None)
 
     @functools.cached_property
     def pcc(self) -> float | None:
         return pearson(self.got, self.want)
 
-    def max_ulp(self, dtype: torch.dtype) -> float:
-        """The largest difference in units of the last place that `dtype` has at the wanted value."""
-        if not self.max_abs:
-            return 0.0
-        pairs = blocks(self.got, self.want)
-        return max(float(got.sub_(want).abs_().div_(ulp_of_values(want, dtype)).max()) for got, want, _ in pairs)
+    @property
+    def max_ulp(self) -> float:
+        return self._distances[4]
 
     def share_within(self) -> float:
         """The share of elements that are close."""
@@ -156,18 +158,18 @@ def relative_l2(actual: torch.Tensor, wanted: torch.Tensor) -> float | None:
     return both.rel_l2 if both.want.numel() else 0.0
 
 
-def _finite(actual: torch.Tensor, wanted: torch.Tensor) -> Difference | str:
+def _finite(actual: torch.Tensor, wanted: torch.Tensor, ulp_of: torch.dtype | None = None) -> Difference | str:
     """The finite elements, or the reason where others differ."""
     got, want = (_flat(t) for t in (actual, wanted))
     if _is_finite(got) and _is_finite(want):
-        return Difference(got, want)
+        return Difference(got, want, ulp_of)
     got, want = got.double(), want.double()
     strange = ~torch.isfinite(want)
     if not torch.equal(strange, ~torch.isfinite(got)) or not _same_specials(got[strange], want[strange]):
         same = (got == want) | (got.isnan() & want.isnan())
         first = int(torch.nonzero((strange | ~torch.isfinite(got)) & ~same)[0])
         return f"not finite in other places, first at element {first}"
-    return Difference(got[~strange], want[~strange])
+    return Difference(got[~strange], want[~strange], ulp_of)
 
 
 def _judged(both: Difference, threshold: float) -> Verdict:

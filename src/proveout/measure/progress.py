@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from proveout.measure.settings import UNTIMED_S
 from proveout.serving import Configuration
 from proveout.words import counted
+
+UNTIL_DONE = "until its calls are done"
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,8 @@ def line(number: int, total: int, configuration: Configuration, left: TimeLeft) 
     pipeline = f", over {c.pipeline_size} chips" if c.pipeline_size > 1 else ""
     load = f", {c.load.mode}" + (f" {c.load.rate:g}/s" if c.load.rate else "") if c.load.mode != "closed" else ""
     what = f"{c.model_name} on {c.device}: {models} × {workers}, batch {c.batch_size}{pipeline}{load}"
-    return f"[{number}/{total}] {what}; {left} remaining."
+    counts_calls = c.max_infers is not None or c.duration_s >= UNTIMED_S
+    return f"[{number}/{total}] {what}; {UNTIL_DONE if counts_calls else f'{left} remaining'}."
 
 
 def _words(seconds: float) -> str:

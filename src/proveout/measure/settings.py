@@ -12,6 +12,8 @@ from proveout.errors import UsageError, unknown
 from proveout.serving import Load
 
 DURATION_S = 60.0
+UNTIMED_S = 86_400.0
+"""A duration that stands for as long as it takes."""
 ON_ERROR = ("fail", "continue", "retry")
 RECORDINGS = ("raw", "histogram")
 Recording = Literal["raw", "histogram"]

@@ -9,12 +9,12 @@ states(store)                              how far the sweeps of a store have co
 from __future__ import annotations
 
 from proveout.prove import settle
-from proveout.sweep.controller import Interrupted, Listener, SweepPlan, Workers, sweep
+from proveout.sweep.controller import Interrupted, Listener, SweepPlan, Workers, selected, sweep
 from proveout.sweep.local import Local
 from proveout.sweep.results import Rebuild, Result
 from proveout.sweep.state import State, states
 
 __all__ = [
-    "SweepPlan", "Interrupted", "Listener", "Local", "Rebuild", "Result", "State", "Workers", "settle", "states",
-    "sweep",
+    "SweepPlan", "Interrupted", "Listener", "Local", "Rebuild", "Result", "State", "Workers", "selected",
+    "settle", "states", "sweep",
 ]  # fmt: skip

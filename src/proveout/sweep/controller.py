@@ -210,7 +210,7 @@ class _Sweep:
     def searched(self, place: Place, task: Task, script: Script, discovery: Discovery) -> None:
         """Queue a script's Jobs; a script without any gets a failed Record for each target."""
         selection = self.plan
-        workloads = _selected(discovery, *script)
+        workloads = selected(discovery, *script)
         self.listener.found(task.name, script[0], len(workloads), discovery.error)
         self.num_jobs += len(selection.targets) * (len(workloads) or 1)
         left = len(self.scripts) + sum(one is not None for _, _, one, _ in self.running.values())
@@ -246,7 +246,8 @@ class _Sweep:
         )
 
 
-def _selected(discovery: Discovery, script: Path, selectors: tuple[str, ...]) -> tuple[Workload, ...]:
+def selected(discovery: Discovery, script: Path, selectors: tuple[str, ...]) -> tuple[Workload, ...]:
+    """The models that are meant; one that the script has not is refused."""
     workloads = discovery.workloads
     for selector in selectors if workloads else ():
         if not any(w.is_named(selector) for w in workloads):

@@ -39,20 +39,24 @@ class Find:
 
     def __call__(self, run: Runner) -> Discovery:
         try:
-            return discover(
-                self.script,
-                script_args=self.how.arguments(self.script),
-                max_depth=self.how.max_depth,
-                weights=self.how.weights,
-                limits=self.how.limits,
-                timeout_s=self.timeout_s,
-                cache=self.cache,
-                run=run,
-            )
+            return self.discovery(run)
         except ProveoutError:
             raise
         except Exception as error:  # whatever a script made of us is its own failure: the others go on
             return Discovery(str(self.script), (), (), unexpected(error), "", 0.0, "internal")
+
+    def discovery(self, run: Runner) -> Discovery:
+        """What the cache has, or what `run` finds."""
+        return discover(
+            self.script,
+            script_args=self.how.arguments(self.script),
+            max_depth=self.how.max_depth,
+            weights=self.how.weights,
+            limits=self.how.limits,
+            timeout_s=self.timeout_s,
+            cache=self.cache,
+            run=run,
+        )
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,11 @@ COMMANDS = [
         "finds the models of the scripts, builds and times them; folders, globs and lists are taken too",
     ),
     Row("benchit FILE.onnx", CLI, "times the file as it is with ONNX Runtime"),
-    Row("benchit SCRIPT::HASH,HASH", FIND, "only these models: our hash of 12 digits, or MLAgility's of 8"),
+    Row(
+        "benchit SCRIPT::HASH,HASH",
+        FIND,
+        "only these models: our hash of 12 digits, or MLAgility's of 8; the script's others are listed",
+    ),
     Row("benchit cache list", GUIDE, "names of the builds: script, author and MLAgility's hash"),
     Row(
         "benchit cache stats BUILD",
@@ -139,7 +143,7 @@ NAMES = [
     Row("mlagility.benchmark_model", GUIDE, "times a live model in this process, 100 calls; a `MeasuredPerformance`"),
     Row("mlagility.benchitcli", "src/mlagility/__init__.py", "`benchit` on this process's words; what is wrong is raised"),
     Row("mlagility.parser.parse", MODELS, "the standard parameters; a beginning that only one has is enough"),
-    Row("mlagility.common.labels.load_from_cache", MODELS, "labels of a build or model in a cache"),
+    Row("mlagility.common.labels.load_from_cache", MODELS, "labels of a build or model in a cache; its class is the label `class`"),
     Row("mlagility.common.labels.load_from_file", "src/mlagility/common/labels.py", "labels of a script"),
     Row("mlagility.common.labels.to_dict", "src/mlagility/common/labels.py", "labels as a dict"),
     Row("mlagility.common.labels.is_subset", "src/mlagility/common/labels.py", "whether labels fit"),
@@ -197,15 +201,12 @@ compiled is benchmarked as it was before.
 ## Its own tests
 
 Run as they are against these names, with PyTorch 2.13 and timm 1.0: `database` 12 of 12, `model_api` 4 of 4, `cli` 16 of the 18
-that it does not skip, `analysis` 8 of 14, `build_model` 11 of 19. `gpu` and Slurm's were not run. The others:
+that it does not skip, `analysis` 12 of 14, `build_model` 11 of 19. `gpu` and Slurm's were not run. The others:
 
 | test | what it asks for | here |
 |---|---|---|
 | cli 012 | a script that crashes ends `benchit`; `--resume` goes on | the next script runs at once |
 | cli 018 | a model that its script compiled is left out | it is benchmarked, as it was before |
-| analysis 04, 12 | `SCRIPT::HASH` lists the script's other models too | only those that are named |
-| analysis 05 | labels of a script whose second line has them | labels are in the first line, as its manual says |
-| analysis 07 | what a script prints is the first line of the output | it is below the script's status |
 | analysis 11, 15 | a count of models by the names of variables; by timm's insides of 2023 | every module that is called, to `--max-depth` |
 | build_model 003, 004 | Keras models | refused with what exports them |
 | build_model 006, 007, 016, 018 | scikit-learn, XGBoost and LightGBM by Hummingbird | refused with what exports them |

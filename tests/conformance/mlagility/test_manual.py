@@ -199,7 +199,9 @@ def test_the_default_runtime_is_onnx_runtime_where_it_is_installed(bench, monkey
 
 @pytest.mark.parametrize("hash_", [HELLO_HASH, TWO_HASH])
 def test_mlagilitys_own_hashes_pick_a_model(bench, hash_):
-    bench("benchmark", f"scripts/two_models.py::{hash_}", *EAGER)
+    """The script's other models are listed too, and nothing is done with them."""
+    shown = bench("benchmark", f"scripts/two_models.py::{hash_}", *EAGER)
+    assert (shown.count("(executed"), shown.count("Successfully benchmarked")) == (2, 1)
     (job,) = bench.proven
     assert job.workload.parameters == {HELLO_HASH: 55, TWO_HASH: 510}[hash_]
 
@@ -207,7 +209,13 @@ def test_mlagilitys_own_hashes_pick_a_model(bench, hash_):
 def test_several_hashes_and_one_that_is_not_there(bench):
     bench(f"scripts/two_models.py::{HELLO_HASH},{TWO_HASH}", *EAGER)
     assert len(bench.proven) == 2
-    assert "has no model 00000000; it has" in bench("scripts/two_models.py::00000000", code=2)
+    for more in (EAGER, ["--analyze-only"]):
+        assert "has no model 00000000; it has" in bench("scripts/two_models.py::00000000", *more, code=2)
+
+
+def test_what_a_script_without_a_model_prints_comes_first(bench):
+    (bench.folder / "scripts" / "prints.py").write_text("")
+    assert bench("scripts/prints.py", *EAGER, code=1).startswith("printed\nModels discovered:")
 
 
 def test_the_cache_commands(bench):
@@ -559,7 +567,7 @@ def test_benchmark_model_gives_a_measured_performance(bench):
     assert perf.mean_latency > 0
     assert perf.throughput == pytest.approx(1e3 / perf.mean_latency)
     assert "Mean Latency" in bench.capsys.readouterr().out
-    assert load_from_cache("c", "api") == {}
+    assert load_from_cache("c", "api") == {"class": ["Linear"]}
     with mlagility_names():
         from onnxflow.common import build
     assert build.load_state("c", "api").build_status is build.Status.SUCCESSFUL_BUILD
@@ -574,7 +582,7 @@ def test_benchmark_script_is_benchit_with_arguments(bench):
     benchmark_script(["scripts/hello_world.py"], runtimes=["torch-eager"], cache_dir="c", labels=["test_group::a"])
     assert "Successfully benchmarked on" in bench.capsys.readouterr().out
     assert load_from_cache("c", f"hello_world_{HELLO_HASH}") == {
-        "name": ["hello_world"], "author": ["mlagility"], "test_group": ["a"],
+        "name": ["hello_world"], "author": ["mlagility"], "test_group": ["a"], "class": ["SmallModel"],
     }  # fmt: skip
     with pytest.raises(ValueError, match="unknown runtime"):
         benchmark_script("scripts/hello_world.py", runtimes=["tvm"])

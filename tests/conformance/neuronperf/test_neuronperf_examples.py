@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import logging
+import os
 import pickle
 import sys
 import time
@@ -206,6 +207,42 @@ def test_duration_zero(file):
     assert report["total_infs"] == 12
     with pytest.raises(UsageError, match="duration=0 runs once through a dataset"):
         npf.torch.benchmark(file, rows(2), **options)
+
+
+def load_sum(filename, **more):
+    return lambda *parts: sum(parts)
+
+
+def without_cores(*_):
+    """As Amazon's script of OPT: its model spreads over all cores by itself."""
+    del os.environ["NEURON_RT_VISIBLE_CORES"]
+
+
+def test_calls_are_counted_and_one_report_is_enough(capsys):
+    """Benchmark scripts (opt_benchmark.py): `max_infers` without a time, a list of arguments, one report alone."""
+    (report,) = npf.benchmark(
+        load_sum,
+        "./a-folder",
+        [["a text", "another"]],
+        batch_sizes=1,
+        max_infers=5,
+        max_duration=0,
+        env_setup_fn=without_cores,
+        preprocess_fn=lambda texts: [torch.tensor(len(text)) for text in texts],
+        **{name: value for name, value in QUICK.items() if name not in ("duration", "verbosity")},
+    )
+    told = capsys.readouterr().err.splitlines()
+    assert [
+        line.endswith(", until its calls are done.") or line.endswith("; until its calls are done.") for line in told
+    ]
+    assert (report["status"], report["total_infs"]) == ("finished", 5)
+    assert report["latency_ms_avg"] == report["e2e_avg_ms"] > 0
+    report["tokens_per_s"] = 12.5
+    capsys.readouterr()
+    npf.print_report(report)
+    assert capsys.readouterr().out.splitlines()[0].split() == list(npf.SUMMARY_COLS)
+    assert json.loads(Path(npf.write_json(report)).read_text())[0]["tokens_per_s"] == 12.5
+    assert Path(npf.write_csv(report)).exists()
 
 
 def test_an_index_written_in_an_editor(file):

@@ -14,7 +14,7 @@ import typer
 from proveout.cache import entries
 from proveout.cli.benchit import script_arguments, slurm
 from proveout.cli.benchit.builds import leave
-from proveout.cli.benchit.listing import documents, listing, of_results
+from proveout.cli.benchit.listing import Entry, documents, listing, of_results
 from proveout.cli.benchit.targets import Target, targets
 from proveout.cli.jobs import run
 from proveout.cli.output import emit, emit_json, note
@@ -160,7 +160,11 @@ def show(request: Request, results: Sequence[Result]) -> int:
     if request.as_json:
         emit_json({"verb": "benchmark", "cache": str(store.folder), "failed": failed, "records": documents(results)})
         return 1 if failed else 0
-    emit(listing(of_results(results), store.folder))
+    models = of_results(results)
+    for workload, record in models:
+        if record is not None and not workload.selector:
+            _emit_log(record.log)
+    emit(listing(_beside_others(request, models, store.folder), store.folder))
     old = sum(result.from_cache for result in results)
     again = " (run again with --rebuild always)" if old else ""
     note(f"cache {store.folder}: {len(results) - old} new, {old} read{again}")
@@ -169,19 +173,31 @@ def show(request: Request, results: Sequence[Result]) -> int:
     return 1 if failed else 0
 
 
+def _beside_others(request: Request, entries: list[Entry], cache: Path) -> list[Entry]:
+    """With the models that a script has beside those that are named, as MLAgility lists them."""
+    named = {(workload.script, workload.selector) for workload, _ in entries}
+    models = discover.remembered(request, cache)
+    return entries + [(model, None) for model in models if (model.script, model.selector) not in named]
+
+
 def analyze(request: Request) -> int:
     """The models alone."""
     if request.as_json:
         return discover.show(request)
     discoveries = discover.look(request)
-    for discovery in discoveries:  # a terminal is for the models; what is read by another program gets all
-        if discovery.log and (os.environ.get("MLAGILITY_DEBUG") == "True" or not sys.stdout.isatty()):
-            emit(discovery.log)
+    for discovery in discoveries:
+        _emit_log(discovery.log)
     emit(listing([(workload, None) for discovery in discoveries for workload in discovery.workloads]))
     for discovery in discoveries:
         if discovery.error:
             note(f"{discovery.script}: {discovery.error}")
     return 1 if any(map(discover.gave_nothing, discoveries)) else 0
+
+
+def _emit_log(log: str) -> None:
+    """What a script printed. A terminal is for the models; what is read by another program gets all."""
+    if log and (os.environ.get("MLAGILITY_DEBUG") == "True" or not sys.stdout.isatty()):
+        emit(log)
 
 
 def _opset(opset: int | None) -> int | None:

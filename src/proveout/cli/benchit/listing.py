@@ -19,7 +19,10 @@ RUNTIME_WORDS = {"ort": "ort", "eager": "torch-eager", "inductor": "torch-compil
 PACKAGES = {"ort": "onnxruntime", "eager": "torch", "inductor": "torch", "proveout": "proveout"}
 
 
-def listing(entries: Sequence[tuple[Workload, Record | None]], cache: Path | None = None) -> str:
+Entry = tuple[Workload, Record | None]
+
+
+def listing(entries: Sequence[Entry], cache: Path | None = None) -> str:
     """Every model once, with its invocations, and what became of each."""
     lines = ["Models discovered:", ""]
     scripts = dict.fromkeys(w.script for w, _ in entries)
@@ -47,7 +50,7 @@ def _model(w: Workload, record: Record | None, cache: Path | None) -> list[str]:
         f"\tInput Shape:\t{shapes}",
         f"\tHash:\t\t{w.selector}{theirs}",
     ]
-    if cache is not None:
+    if cache is not None and record is not None:
         lines.append(f"\tBuild:\t\t{w.build_name} in {cache}")
     return lines + [f"\t{line}" for line in _outcome(record)] if record is not None else lines
 
@@ -114,7 +117,7 @@ def _log(record: Record | None) -> list[str]:
     return [f"\t{line}" for line in record.log.splitlines()[-12:]]
 
 
-def of_results(results: Sequence[Result]) -> list[tuple[Workload, Record | None]]:
+def of_results(results: Sequence[Result]) -> list[Entry]:
     read: list[Record] = [read_record(result.path) for result in results]
     return [(record.job.workload, record) for record in read]
 

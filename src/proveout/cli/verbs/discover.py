@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -29,8 +31,9 @@ from proveout.cli.request import Request, checked_weights, chosen_scripts, limit
 from proveout.coding import to_json
 from proveout.report.tables.terminal import grid
 from proveout.runtimes import check_runtime
-from proveout.sweep import Local
+from proveout.sweep import Local, selected
 from proveout.sweep.tasks import Find
+from proveout.types import Workload
 
 TITLES = ("Model", "Class", "Hash", "Parameters", "Bytes", "Inputs", "Calls", "Seconds", "Built at")
 
@@ -91,23 +94,42 @@ def show(request: Request) -> int:
 
 def look(request: Request) -> list[Discovery]:
     """Run the scripts, always anew: how long their models ran is part of the answer."""
-    limits = limits_of(request.memory, request.no_network, request.sandbox)
-    how = How(request.script_args, request.small, request.max_depth, checked_weights(request.weights), limits)
+    how = _how(request)
     discoveries = []
     chosen = chosen_scripts(request.scripts, request.search_dir, request.all_scripts, request.labels)
     check_runtime("proveout", [script for script, _ in chosen])
     workers = Local(1, [script for script, _ in chosen])
     try:
         with Progress(len(chosen)) as progress:
-            for script, _ in chosen:
+            for script, selectors in chosen:
                 task = Find(script, how, request.timeout)
                 progress.start(task.name)
                 discoveries.append(workers.submit(task).result())
+                selected(discoveries[-1], script, selectors)
                 line = f"{script.name}: {len(discoveries[-1].workloads)} found in {discoveries[-1].seconds:.1f} s"
                 progress.step(task.name, line)
     finally:
         workers.stop()
     return discoveries
+
+
+def remembered(request: Request, cache: Path) -> list[Workload]:
+    """All models of the scripts of which only some are named, as far as the cache has them; nothing is run."""
+
+    def nothing(*_: Any, **__: Any) -> Any:
+        raise LookupError
+
+    chosen = chosen_scripts(request.scripts, request.search_dir, request.all_scripts, request.labels)
+    models: list[Workload] = []
+    for script in [script for script, selectors in chosen if selectors]:
+        with suppress(LookupError):
+            models += Find(script, _how(request), request.timeout, cache.absolute()).discovery(nothing).workloads
+    return models
+
+
+def _how(request: Request) -> How:
+    limits = limits_of(request.memory, request.no_network, request.sandbox)
+    return How(request.script_args, request.small, request.max_depth, checked_weights(request.weights), limits)
 
 
 def gave_nothing(discovery: Discovery) -> bool:

@@ -12,7 +12,8 @@ from proveout.errors import UsageError
 
 
 def load_from_cache(cache_dir: str | Path, build_name: str) -> dict[str, list[str]]:
-    """The labels of the Record whose model or build is named `build_name`, as `{"author": ["google"], …}`."""
+    """The labels of the Record whose model or build is named `build_name`, as `{"author": ["google"], …}`; its
+    model's class is one of them, `class`."""
     folder = Path(cache_dir)
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder. Name the folder that `--cache-dir` named when benchmarking.")
@@ -37,6 +38,8 @@ def _workloads(folder: Path) -> Iterator[tuple[set[str], dict[str, list[str]]]]:
         try:
             workload = read_json(path)["job"]["workload"]
             labels = {key: list(values) for key, values in workload["labels"]}
+            if workload.get("class_name"):
+                labels["class"] = [workload["class_name"]]
             stem = Path(workload.get("script", "")).stem
             hashes = [workload.get("selector", ""), *workload.get("other_hashes", ())]
             builds = (stem, *(f"{stem}_{author}" for author in labels.get("author", ())))

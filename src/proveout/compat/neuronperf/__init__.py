@@ -16,7 +16,7 @@ HOMES = {
     "dummy": "DummyModel",
     "timing": "Timer timestamp_convert",
     "reporting": "CSV_COLS PRINT_COLS REPORT_COLS SUMMARY_COLS "
-    "get_reports print_reports print_results write_csv write_json",
+    "get_reports print_report print_reports print_results write_csv write_json",
     "running": "evaluate",
 }
 HOME_OF = {name: module for module, names in HOMES.items() for name in names.split()}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from proveout.compat.neuronperf.results import get_reports
 from proveout.report.bench import PRINT_COLS, print_reports, print_results, write_csv, write_json
 
+print_report = print_reports
+"""As some of NeuronPerf's own scripts call it, with one report."""
 SUMMARY_COLS = PRINT_COLS
 CSV_COLS = REPORT_COLS = (
     "model_name", "n_models", "workers_per_model", "pipeline_size", "batch_size", "throughput_avg", "throughput_peak",
@@ -21,6 +23,7 @@ __all__ = [
     "REPORT_COLS",
     "SUMMARY_COLS",
     "get_reports",
+    "print_report",
     "print_reports",
     "print_results",
     "write_csv",

@@ -166,6 +166,9 @@ def report(outcome: Outcome, config: Mapping[str, Any], results: Mapping[str, An
             reasons[name] = f"no {timers}_fn was given"
     for name, reason in NOT_STAMPED.items():
         merged[name], reasons[name] = None, reason
+    merged["latency_ms_avg"] = own["e2e_avg_ms"]
+    if own["e2e_avg_ms"] is None:
+        reasons["latency_ms_avg"] = reasons.get("e2e_avg_ms", "")
     merged["throughput_modelled"] = _modelled(outcome, own)
     if merged["throughput_modelled"] is None:
         reasons["throughput_modelled"] = "the time of this device is not modelled"

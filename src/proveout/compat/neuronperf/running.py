@@ -16,22 +16,21 @@ from typing import Any
 
 from proveout.compat.neuronperf import logs, model_index
 from proveout.compat.neuronperf.results import Pair, pair, report, stamps_of
-from proveout.compat.neuronperf.stamped import Stamped
+from proveout.compat.neuronperf.stamped import Placed, Spread, Stamped
 from proveout.errors import UsageError, unknown
 from proveout.measure import benchmarking, controller, evaluation, records
 from proveout.measure.benchmarking import Subject, device_for, is_index, subjects_of
 from proveout.measure.grid import counts, max_models
 from proveout.measure.inputs import DatasetOptions, is_dataset
 from proveout.measure.models import Model, is_bare, model_of
-from proveout.measure.settings import DURATION_S, Copies, Expected, Loop, Numbers, check_positive
+from proveout.measure.progress import UNTIL_DONE
+from proveout.measure.settings import DURATION_S, UNTIMED_S, Copies, Expected, Loop, Numbers, check_positive
 from proveout.measure.sheet import Report
 from proveout.measure.task import Functions, Task
 
 NEURON = "neuron"
 """NeuronPerf's own device: here the one that a model was compiled for, or the CPU."""
-UNTIMED_S = 86_400.0
-"""`duration=0` runs through a whole dataset, for as long as it takes; this is for ever."""
-OWN = {"load", "max_infers", "on_error", "pcc", "recording", "reference", "warmup"}
+OWN = {"load", "on_error", "pcc", "recording", "reference", "warmup"}
 """Options of `proveout.benchmark` that NeuronPerf does not have."""
 Names = str | Sequence[str] | None
 
@@ -100,6 +99,8 @@ def benchmark(
     *,
     model: Any = None,
     load_fn: Callable[..., Any] | None = None,
+    max_infers: int | None = None,
+    max_duration: float | None = None,
     performance_levels: Numbers = None,
     stats_interval: float = 0.5,
     cost_per_hour: float | None = None,
@@ -118,7 +119,7 @@ def benchmark(
     cache_dir: str | Path | None = None,
     **more: Any,
 ) -> list[Any]:
-    """NeuronPerf's `benchmark`; `more` are options of `proveout.benchmark` (`load`, `max_infers`, `warmup` …)."""
+    """NeuronPerf's `benchmark`; `more` are options of `proveout.benchmark` (`load`, `warmup` …)."""
     logs.set_verbosity(verbosity)
     if strange := more.keys() - OWN:
         raise unknown("option of benchmark", min(strange), [*inspect.signature(benchmark).parameters, *OWN])
@@ -146,9 +147,13 @@ def benchmark(
     if dataset_inputs and dataset_loader_fn is None and not is_dataset(inputs):
         dataset_loader_fn = _in_order
     dataset = DatasetOptions(loop_dataset, dataset_loader_fn, dict(dataloader_kwargs or {}))
+    duration = duration if max_duration is None else max_duration
     if duration == 0:
-        if loop_dataset or not (is_dataset(inputs) or dataset_loader_fn is not None):
-            raise UsageError("duration=0 runs once through a dataset: give one as inputs, without loop_dataset.")
+        once = is_dataset(inputs) or dataset_loader_fn is not None
+        if max_infers is None and (loop_dataset or not once):
+            raise UsageError(
+                "duration=0 runs once through a dataset: give one as inputs, without loop_dataset, or max_infers."
+            )
         duration = UNTIMED_S
     together = not (multiprocess or multiinterpreter)
 
@@ -174,12 +179,13 @@ def benchmark(
     )
     expected = Expected(**{name: more.pop(name) for name in ("reference", "pcc") if name in more})
     copies = Copies(n_models, workers_per_model, more.pop("load", "closed"))
-    loop = Loop(duration, multiprocess=not together, multiinterpreter=multiinterpreter, **more)
+    loop = Loop(duration, max_infers, multiprocess=not together, multiinterpreter=multiinterpreter, **more)
     place = device if device is None else benchmarking.check_device(device)
+    environment = Placed(env_setup_fn) if env_setup_fn is not None and device is None else env_setup_fn
     plan = partial(
         benchmarking.plan,
         loop=loop,
-        functions=Functions(preprocess_fn, postprocess_fn, env_setup_fn, setup_fn),
+        functions=Functions(preprocess_fn and Spread(preprocess_fn), postprocess_fn, environment, setup_fn),
         dataset=dataset,
         expected=expected,
         device=place,
@@ -196,7 +202,7 @@ def benchmark(
         if value is None:
             log.debug("%s was not specified, assuming default.", what)
     whole = sum(task.configuration.duration_s for task, _ in planned)
-    log.info("Benchmarking '%s', ~%s remaining.", _shown(source), _time(whole))
+    log.info("Benchmarking '%s', %s.", _shown(source), _time(whole))
     with tempfile.TemporaryDirectory(prefix="proveout-") as folder:
         tasks = [_stamped(task, Path(folder), number) for number, (task, _) in enumerate(planned)]
         outcomes = benchmarking.run(tasks, limits, _say(verbosity), stats_interval)
@@ -339,8 +345,8 @@ def _shown(value: Any) -> str:
 
 def _time(seconds: float) -> str:
     if seconds >= UNTIMED_S:
-        return "a dataset"
-    return f"{round(seconds / 60, 1)} minutes" if seconds >= 60 else f"{round(seconds)} seconds"
+        return UNTIL_DONE
+    return f"~{round(seconds / 60, 1)} minutes remaining" if seconds >= 60 else f"~{round(seconds)} seconds remaining"
 
 
 def _say(verbosity: int) -> controller.Say:

@@ -43,7 +43,7 @@ def _scaled_by_its_size(body: Body, step: Step) -> Fusion | None:
         epsilon = number(safe) if safe else None
         mean = _mean_of_rows(body, safe.attr("input_tensor_a")) if safe else None
         square = body.maker(mean.attr("input_tensor")) if mean else None
-        if spread and safe and mean and square and epsilon is not None and epsilon > 0 and _squares(square, x):
+        if spread and safe and mean and square and epsilon and _squares(square, x):
             attrs: tuple[tuple[str, Arg], ...] = (("input_tensor", x), ("epsilon", epsilon))
             norm = Step("ttnn.rms_norm", attrs, step.outputs, step.origin)
             return Fusion((square, mean, safe, spread, step), (norm,))
@@ -94,7 +94,7 @@ def _affine(body: Body, step: Step, kernel: str, parameter: str) -> Fusion | Non
         if parameter not in kernels()[norm.kernel].parameters:
             continue
         out = body.specs[norm.outputs[0]]
-        if is_row(body.spec(row), out.shape[-1]) and body.spec(row).dtype == out.dtype and row.name in body.prepared:
+        if is_row(body.spec(row), out.shape[-1]) and body.spec(row).dtype == out.dtype:
             whole = replace(norm, attrs=(*norm.attrs, (parameter, row)), outputs=step.outputs, origin=step.origin)
             return Fusion((norm, step), (whole,))
     return None

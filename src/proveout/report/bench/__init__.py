@@ -52,7 +52,7 @@ REAL_NUMBERS = 4
 
 
 def print_reports(
-    reports: Sequence[Report],
+    reports: Sequence[Report] | Report,
     cols: Sequence[str] | None = None,
     sort_by: str | None = None,
     reverse: bool = False,
@@ -71,16 +71,17 @@ print_results = print_reports
 
 
 def table(
-    reports: Sequence[Report],
+    reports: Sequence[Report] | Report,
     cols: Sequence[str] | None = None,
     sort_by: str | None = None,
     reverse: bool = False,
     verbosity: int = 1,
 ) -> str:
     """What `print_reports` prints."""
+    reports = _several(reports)
     if not reports:
         return "There are no reports: nothing was benchmarked."
-    generation = "tokens_per_s" in reports[0]
+    generation = "decode_tokens_per_s" in reports[0]
     cols = cols or (GENERATION_COLS if generation else PRINT_COLS)
     ordered = _sorted(reports, sort_by or ("tokens_per_s" if generation else "throughput_peak"), reverse)
     for column in cols:
@@ -108,13 +109,17 @@ def render_json(reports: Sequence[Report]) -> str:
     return json.dumps([_strict(report) for report in reports], indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def write_csv(reports: Sequence[Report], filename: str | Path | None = None, cols: Sequence[str] | None = None) -> str:
+def write_csv(
+    reports: Sequence[Report] | Report, filename: str | Path | None = None, cols: Sequence[str] | None = None
+) -> str:
     """Write the reports as CSV and return the file's name; None names it after the model and the time."""
+    reports = _several(reports)
     return _write(reports, filename, "csv", render_csv(reports, cols))
 
 
-def write_json(reports: Sequence[Report], filename: str | Path | None = None) -> str:
+def write_json(reports: Sequence[Report] | Report, filename: str | Path | None = None) -> str:
     """Write everything in the reports as strict JSON and return the file's name."""
+    reports = _several(reports)
     return _write(reports, filename, "json", render_json(reports))
 
 
@@ -168,6 +173,11 @@ def save(reports: Sequence[Report], folder: str | Path, formats: Sequence[str] =
         kept = f" Written: {', '.join(written)}." if written else ""
         raise EnvironmentFault(" ".join(failed) + kept)
     return written
+
+
+def _several(reports: Sequence[Report] | Report) -> Sequence[Report]:
+    """Reports, of which one alone may be given as it is."""
+    return [reports] if isinstance(reports, dict) else reports
 
 
 def _write(reports: Sequence[Report], filename: str | Path | None, suffix: str, text: str) -> str:
