@@ -158,11 +158,19 @@ def _show(name: str, as_json: bool) -> int:
     return 0
 
 
+TOLD_ROWS = 10
+"""Rows that could not be read of which each is told."""
+
+
 def _predict(table: Path, output: Path | None, as_json: bool) -> int:
     predictions = predict_table(table)
-    if predictions.unpredicted:
-        some = "1 row has" if predictions.unpredicted == 1 else f"{predictions.unpredicted} rows have"
-        note(f"{some} no prediction: no tensors to predict from.")
+    empty = predictions.unpredicted - len(predictions.unreadable)
+    if empty:
+        note(f"{'1 row has' if empty == 1 else f'{empty} rows have'} no prediction: no tensors to predict from.")
+    for sentence in predictions.unreadable[:TOLD_ROWS]:
+        note(sentence)
+    if len(predictions.unreadable) > TOLD_ROWS:
+        note(f"{len(predictions.unreadable) - TOLD_ROWS} more rows could not be read.")
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(predictions.text, encoding="utf-8")
@@ -171,6 +179,7 @@ def _predict(table: Path, output: Path | None, as_json: bool) -> int:
             {
                 "rows": predictions.rows,
                 "predicted": predictions.rows - predictions.unpredicted,
+                "unreadable": predictions.unreadable,
                 "calibrated": predictions.calibrated,
                 "median_error": predictions.median_error,
                 "output": str(output) if output else None,
