@@ -175,3 +175,11 @@ def test_an_operation_in_place_is_the_operation():
     assert find("add_") is find("add")
     assert find("clamp_ min=0,max=1") is not None
     assert find("nothing_") is find("_") is None
+
+
+def test_numbers_by_another_name_are_read_where_there_is_one_and_selu_has_ttnns_own():
+    assert find("softshrink lambd=0.25") is not None
+    assert find("rdiv number=2.0") is not None
+    assert find("clamp low=0.0,high=1.0") is None
+    ours = FUNCTIONS["selu"](Sfpu("wormhole", wide=True), torch.tensor([2.0]))
+    assert ours.item() == pytest.approx(2 * 1.0507, rel=1e-7)

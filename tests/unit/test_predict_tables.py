@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import io
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,7 @@ from proveout.chip.specs import CHIPS
 from proveout.chip.table_rows import READERS, op_row
 from proveout.chip.tables import committed, kind_of
 from proveout.chip.time import device_op_time
+from proveout.cli import main
 from proveout.errors import UsageError
 from proveout.kernels.conv import conv2d
 from proveout.kernels.device_ops import device_ops
@@ -303,3 +305,42 @@ def test_a_convolution_takes_a_bias_of_float32():
         conv2d(x, weight, *told, bias_tensor=torch.ones(1, 1, 1, 32, dtype=d)) for d in (x.dtype, torch.float)
     )
     assert torch.equal(plain, wide)
+
+
+def test_a_row_that_cannot_be_read_keeps_no_other_from_its_prediction(tmp_path, capsys):
+    good = next(r for r in committed("op_profiles.csv.gz") if "Matmul" in r["op_code"])
+    path = written([good, good | {"core_count": "many"}, good | {"kernel_ns_median": "soon"}], tmp_path / "mixed.csv")
+    found = predict_table(path)
+    assert (found.rows, found.unpredicted) == (3, 1)
+    (told,) = found.unreadable
+    assert "line 3" in told
+    assert "many" in told
+    assert main(["devices", "predict", str(path), "-o", str(tmp_path / "out.csv")]) == 0
+    captured = capsys.readouterr()
+    assert "line 3" in captured.err
+    assert "2 of 3 rows predicted" in captured.out
+
+
+@pytest.mark.parametrize(
+    ("cell", "value"),
+    [
+        ("input0", lambda text: text.replace("BFLOAT16", "DataType.BFLOAT16").replace(":TILE:", ":Layout::TILE:")),
+        ("input1", lambda text: text.replace("BFLOAT8_B", "bfp8_b").lower()),
+        ("math_fidelity", lambda text: f"MathFidelity.{text}"),
+        ("arch", lambda text: f"{text} p150b" if text == "blackhole" else f"{text} B0"),
+    ],
+)
+def test_what_people_write_otherwise_is_read_alike(cell, value, tmp_path):
+    row = next(r for r in committed("op_profiles.csv.gz") if "Matmul" in r["op_code"] and r["math_fidelity"])
+    same = predict_table(written([row, row | {cell: value(row[cell])}], tmp_path / "two.csv")).text.splitlines()
+    assert same[1].rsplit(",", 4)[1:4] == same[2].rsplit(",", 4)[1:4]
+
+
+def test_an_operation_that_no_table_times_is_predicted_as_its_kin_and_called_uncalibrated(tmp_path):
+    row = next(r for r in committed("op_profiles.csv.gz") if r["op_code"].startswith("BinaryNg"))
+    (told,) = csv.DictReader(
+        io.StringIO(predict_table(written([row | {"op_code": "WhereDeviceOperation"}], tmp_path / "kin.csv")).text)
+    )
+    (known,) = csv.DictReader(io.StringIO(predict_table(written([row], tmp_path / "known.csv")).text))
+    assert told["predicted_ns"] == known["predicted_ns"]
+    assert (told["calibrated"], known["calibrated"]) == ("False", "True")

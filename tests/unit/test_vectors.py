@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from proveout.cli import main
 from proveout.errors import UsageError
@@ -92,3 +93,71 @@ def test_a_file_that_would_unpack_to_too_much_is_not_unpacked(tmp_path, monkeypa
         archive.writestr("c00_x.npy", b"\0" * (3 << 20))
     with pytest.raises(UsageError, match="Split the file"):
         check_file(path)
+
+
+def product(**arrays) -> dict[str, np.ndarray]:
+    """A 2 x 32 by 32 x 3 product of ones, HiFi4 alone, by another case name, and what its arrays are changed to."""
+    ones = np.full((2, 32), 0x3F80, "u2")
+    given = {
+        "first_in0": ones,
+        "first_in1": np.full((32, 3), 0x3F80, "u2"),
+        "first_dst16": np.full((1, 2, 3), 0x4200, "u2"),
+        "notes": np.array(json.dumps([{"case": "first", "kind": "ones", "fidelity": "HiFi4"}])),
+    }
+    return {**given, **arrays}
+
+
+def test_cases_by_other_names_and_of_one_fidelity_are_judged(tmp_path):
+    np.savez(tmp_path / "own.npz", **product())
+    found = check_file(tmp_path / "own.npz")
+    assert [(f.case, f.setting, f.equal, f.total) for f in found] == [("first", "dst16 HiFi4", 6, 6)] * 2
+    without_notes = product()
+    del without_notes["notes"]
+    np.savez(tmp_path / "plain.npz", **without_notes)
+    assert [f.setting for f in check_file(tmp_path / "plain.npz")] == ["dst16 LoFi"] * 2
+
+
+def test_what_cannot_be_judged_is_told_and_the_rest_judged(tmp_path, capsys):
+    odd = product(
+        first_dst64=np.zeros(3, "u4"),
+        first_dst32=np.zeros((4, 5), "u4"),
+        first_note=np.zeros(3),
+        c07_x=np.zeros((32, 32), "u2"),
+        c07_max16=np.zeros(32, "u2"),
+        c07_sum16=np.zeros((4, 32), "u2"),
+    )
+    np.savez(tmp_path / "odd.npz", **odd)
+    (tmp_path / "broken.npz").write_bytes(b"PK no archive")
+    assert main(["devices", "numerics", str(tmp_path / "odd.npz"), str(tmp_path / "broken.npz"), "--json"]) == 2
+    told = json.loads(capsys.readouterr().out)
+    why = {c["setting"]: c["unjudged"] for c in told["cases"] if c["unjudged"]}
+    assert "no result of that name" in why["first_dst64" if "first_dst64" in why else "dst64"]
+    assert "no multiple of 6" in why["dst32"]
+    assert "float64" in why["first_note"]
+    assert "no scaler" in why["sum16"]
+    assert {c["setting"] for c in told["cases"] if not c["unjudged"]} == {"dst16 HiFi4", "max16"}
+    assert told["equal"] == told["total"] == 2 * (6 + 32)
+    assert "broken.npz" in told["refused"][0]
+    assert main(["devices", "numerics", str(tmp_path / "odd.npz")]) == 0
+    assert "4 arrays could not be judged" in capsys.readouterr().out
+
+
+def test_a_damaged_array_leaves_the_others_to_be_judged(tmp_path):
+    path = tmp_path / "damaged.npz"
+    np.savez(path, **product(c09_x=np.arange(1024, dtype="u4").reshape(32, 32)))
+    whole = path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        at = archive.getinfo("c09_x.npy").header_offset
+    path.write_bytes(whole[: at + 400] + bytes(b ^ 255 for b in whole[at + 400 : at + 440]) + whole[at + 440 :])
+    found = check_file(path)
+    assert [f.setting for f in found if f.unjudged is None] == ["dst16 HiFi4"] * 2
+    assert [f.setting for f in found if f.unjudged] == ["c09_x"]
+
+
+def test_float16_adds_as_the_simulator_does():
+    """ELWADD's exponents move from float16's 5 bits to float32's 8; numbers of Tenstorrent's simulator."""
+    a, b = (torch.tensor([x], dtype=torch.int16).view(torch.float16) for x in (0x308A, 0x5859))
+    wide = products.add(a, b, matrix.Unit("wormhole", 1, fp32_dest=True, half=True))
+    assert int(wide.view(torch.int32)) == 0x430B4000
+    narrow = products.add(a, b, matrix.Unit("wormhole", 1, half=True))
+    assert vectors._held(narrow, matrix.Unit("wormhole", 1, half=True)).item() == 0x585A

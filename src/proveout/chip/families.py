@@ -153,6 +153,38 @@ FORMS: dict[str, Form] = {
 
 CODES: dict[str, str] = {code: name for name, form in FORMS.items() for code in form.codes}
 """Names of device operations to their forms."""
+KIN: dict[str, str] = {
+    code: form
+    for form, codes in {
+        MATMUL: ("AttnMatmul", "GroupAttnMatmul"),
+        "conv": ("Conv2dOperation", "OptimizedConv"),
+        "pool": ("MaxPool2D", "AvgPool2D", "Pool2DOp"),
+        "unary": ("UnaryNg", "UnaryWithParam", "Dropout", "Quantize", "EltwiseUnary"),
+        "binary": ("Where", "Bcast", "EltwiseBinary", "EltwiseBinaryBroadcast", "TernaryNg", "Addcmul"),
+        "group norm": ("BatchNorm",),
+        "layer norm": ("RMSNorm", "LayerNormPreAllGather", "LayerNormPostAllGather", "DitLayerNorm"),
+        "softmax": ("MorehSoftmax", "ScaleMaskSoftmax", "AttentionSoftmax"),
+        "attention": (
+            "Sdpa", "SDPA", "ScaledDotProductAttention", "RingJointSDPA", "RingDistributedSdpa", "ChunkedSDPA",
+        ),
+        "decode attention": (
+            "ScaledDotProductAttentionDecode", "PagedScaledDotProductAttentionDecode", "FlashMlaDecode",
+        ),
+        "reduce": ("MorehSum", "MorehMean", "Sum", "Mean", "Max"),
+        "top-k": ("Sampling",),
+        "scan": ("Cumsum", "CumSum", "CumProd", "Cumprod", "PrefixScan"),
+        "embedding": ("Embedding",),
+        "copy": ("Assign", "FullLike", "IndexFill", "Rand", "Uniform", "Bernoulli", "Arange"),
+        "repeat": ("RepeatInterleave", "Expand"),
+        "permute": ("ConvertToHWC", "ConvertToCHW", "Convert_to_hwc", "Convert_to_chw"),
+        "reshape": ("Fold", "View"),
+        "slice": ("NlpKVCacheLoadSlice", "StridedSlice"),
+        "scatter": ("Gather",),
+        "concat heads": ("NLPConcatHeadsBoltz",),
+    }.items()
+    for code in codes
+}  # fmt: skip
+"""Device operations that no table times, to the form whose work theirs is most like: uncalibrated."""
 
 
 def form_of(op: DeviceOp, chip: DeviceSpec) -> str:
@@ -163,7 +195,7 @@ def form_of(op: DeviceOp, chip: DeviceSpec) -> str:
         return "exp"
     if str(op.param("called", "")).startswith("moreh"):  # kernels of their own, slower than ttnn's usual ones
         return "moreh softmax" if op.family == "softmax" else "moreh reduction"
-    return CODES.get(op.code, op.family) if op.family != "conv" else "conv"
+    return CODES.get(op.code) or KIN.get(op.code, op.family) if op.family != "conv" else "conv"
 
 
 def features_of(op: DeviceOp, chip: DeviceSpec) -> Features:
@@ -195,4 +227,4 @@ def cores_of(op: DeviceOp, chip: DeviceSpec) -> int:
     return max(op.cores, most) if spread else max(1, op.cores)
 
 
-__all__ = ["CODES", "FORMS", "Form", "cores_of", "features_of", "form_of", "predict"]
+__all__ = ["CODES", "FORMS", "KIN", "Form", "cores_of", "features_of", "form_of", "predict"]

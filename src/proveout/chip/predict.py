@@ -23,13 +23,15 @@ class Prediction:
     text: str
     rows: int
     unpredicted: int
+    unreadable: tuple[str, ...]
+    """Of those, rows that could not be read: a sentence each, with its line."""
     calibrated: int
     median_error: float | None
     """Against the table's own measured times, where it has any."""
 
 
 def predict_table(path: Path) -> Prediction:
-    """Read a table and predict each of its rows."""
+    """Read a table and predict each of its rows; one that cannot be read keeps no other from its prediction."""
     rows = read(path)
     if not rows:
         raise UsageError(f"{path} has no rows. Give a CSV file with a header line and at least one row.")
@@ -37,14 +39,21 @@ def predict_table(path: Path) -> Prediction:
     kind = kind_of(plain.values(), str(path))
     times: list[Estimate | None] = []
     errors = []
+    unreadable = []
     for number, row in enumerate(rows, 2):
         line = f"{path} line {number}"
-        if None in row or None in row.values():
-            raise UsageError(f"{line} has {'more' if None in row else 'fewer'} cells than the header.")
-        measured, time = _predict(kind, plain_row(row, plain), line)
+        try:
+            if None in row or None in row.values():
+                raise UsageError(f"{line} has {'more' if None in row else 'fewer'} cells than the header.")
+            measured, time = _predict(kind, plain_row(row, plain), line)
+        except UsageError as refused:
+            unreadable.append(str(refused))
+            measured, time = None, None
         times.append(time)
         if measured is not None and time is not None:
             errors.append(abs(time.ns / measured - 1))
+    if unreadable and all(t is None for t in times):
+        raise UsageError(unreadable[0])
     out = io.StringIO()
     columns = [c for c in rows[0] if c not in ADDED]
     writer = csv.DictWriter(out, [*columns, *ADDED], extrasaction="ignore", lineterminator="\n")
@@ -55,6 +64,7 @@ def predict_table(path: Path) -> Prediction:
         out.getvalue(),
         len(rows),
         sum(t is None for t in times),
+        tuple(unreadable),
         sum(t is not None and t.calibrated for t in times),
         statistics.median(errors) if errors else None,
     )

@@ -36,11 +36,21 @@ DTYPES = {
     "INT32": "int32",
     "UINT16": "uint16",
     "UINT8": "uint8",
+    "BF16": "bfloat16",
+    "BFP8": "bfloat8_b",
+    "BFP8_B": "bfloat8_b",
+    "BFLOAT8": "bfloat8_b",
+    "BFP4": "bfloat4_b",
+    "BFP4_B": "bfloat4_b",
+    "BFLOAT4": "bfloat4_b",
+    "FP32": "float32",
 }
+"""By ttnn's names, and by those that people write for them."""
 PRODUCT_DTYPES = ("bfloat16", "bfloat8_b", "bfloat4_b", "float32")
-LAYOUTS: dict[str, Layout] = {"TILE": "tile", "ROW_MAJOR": "row_major"}
+LAYOUTS: dict[str, Layout] = {"TILE": "tile", "TILED": "tile", "ROW_MAJOR": "row_major", "RM": "row_major"}
 SHARDINGS: dict[str, Sharding] = {
-    "INTERLEAVED": "interleaved", "HEIGHT": "height", "WIDTH": "width", "BLOCK": "block", "ND": "block",
+    "": "interleaved", "INTERLEAVED": "interleaved", "HEIGHT": "height", "WIDTH": "width", "BLOCK": "block",
+    "ND": "block",
 }  # fmt: skip
 MOST_ELEMENTS = 1 << 40
 """More than any chip holds."""
@@ -60,11 +70,24 @@ def tensor(text: str, line: str) -> TensorSpec:
 
 @functools.lru_cache(maxsize=65536)
 def _tensor(text: str) -> TensorSpec:
-    size, layout, dtype, place = text.split(":")
+    size, layout, dtype, place = (_bare(part) for part in ENUM.sub("", text).split(":"))
     shape = tuple(int(n) for n in size.split("X"))
     if min(shape) < 1 or math.prod(shape) > MOST_ELEMENTS:
         raise ValueError("no tensor of a chip")
     return TensorSpec(shape, DTYPES[dtype], LAYOUTS[layout], _memory(place))
+
+
+ENUM = re.compile(r"\b(?:DATATYPE|LAYOUT|MATHFIDELITY|TENSORMEMORYLAYOUT|BUFFERTYPE)(?:::|\.)")
+"""What stands before a name where somebody printed ttnn's own value."""
+
+
+def _bare(word: str) -> str:
+    return word.strip().replace(" ", "_").replace("-", "_")
+
+
+def named(text: str) -> str:
+    """A word of ttnn's in capitals, however it is written: `DataType.BFLOAT16` is `BFLOAT16`."""
+    return _bare(ENUM.sub("", text.strip().upper()))
 
 
 def _memory(place: str) -> Memory:
@@ -77,7 +100,7 @@ def _memory(place: str) -> Memory:
 
 def place(text: str, line: str) -> Memory:
     try:
-        return _memory(text.strip().upper()) if text.strip() else DRAM
+        return _memory(named(text)) if text.strip() else DRAM
     except KeyError:
         raise UsageError(f"{line}: no placement {text!r}. Write it as DRAM_INTERLEAVED or L1_WIDTH_SHARDED.") from None
 
@@ -91,14 +114,14 @@ def sharded_as(spec: TensorSpec, shard: tuple[int, ...] | None) -> TensorSpec:
 
 
 def dtype_of(text: str, line: str) -> str:
-    dtype = DTYPES.get(text.strip().upper())
+    dtype = DTYPES.get(named(text) or "BFLOAT16")
     if dtype is None:
         raise UsageError(f"{line}: no dtype {text!r}. Take one of {', '.join(DTYPES.values())}.")
     return dtype
 
 
 def product_dtype(text: str, line: str) -> str:
-    dtype = text.strip().lower()
+    dtype = DTYPES.get(named(text) or "BFLOAT16", "")
     if dtype not in PRODUCT_DTYPES:
         raise UsageError(f"{line}: no dtype {text!r}. Take one of {', '.join(PRODUCT_DTYPES)}.")
     return dtype
@@ -111,12 +134,20 @@ def source_of(row: Row) -> str:
 
 
 def arch_of(row: Row) -> str:
-    return (row.get("arch") or "").strip().lower()
+    """The word for a row's chip: of its `arch` column, else of the board that it names; `?` where neither tells."""
+    text = (row.get("arch") or "").strip().lower()
+    if text in ARCHES:
+        return text
+    said = text or (row.get("device") or "").lower()
+    return next((name for name in NAMED if name in said), "?" if not text else "")
+
+
+NAMED = sorted((name for name in ARCHES if len(name) > 2), key=len, reverse=True)
 
 
 def chip_of(row: Row, line: str) -> DeviceSpec:
     arch = arch_of(row)
-    if arch not in ARCHES:
+    if not arch:
         raise UsageError(f"{line}: no arch {row.get('arch')!r}. Take wormhole or blackhole.")
     available = (row.get("available_cores") or "").strip()
     return _known_chip(arch, row.get("device") or "", available)
@@ -134,8 +165,10 @@ def _known_chip(arch: str, device: str, available: str) -> DeviceSpec:
     return replace(chip, grid=GRIDS.get(cores, chip.grid))
 
 
-def fidelity_of(row: Row, line: str) -> str:
-    fidelity = FIDELITIES.get(row["math_fidelity"].strip().lower(), "")
+def fidelity_of(row: Row, line: str, untold: str) -> str:
+    """The fidelity of a row, or the `untold` one."""
+    text = row.get("math_fidelity") or ""
+    fidelity = FIDELITIES.get(named(text).replace("_", "").lower(), "") if text.strip() else untold
     if not fidelity:
-        raise UsageError(f"{line}: no math_fidelity {row['math_fidelity']!r}. Take one of {', '.join(PHASES)}.")
+        raise UsageError(f"{line}: no math_fidelity {text!r}. Take one of {', '.join(PHASES)}.")
     return fidelity

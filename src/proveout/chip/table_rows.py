@@ -11,7 +11,7 @@ from typing import Any
 
 from proveout.chip import profile_text
 from proveout.chip.device_op import MATRIX, POOL, DeviceOp, Work, rows
-from proveout.chip.families import CODES, MATMUL
+from proveout.chip.families import CODES, KIN, MATMUL
 from proveout.chip.fidelity import PHASES
 from proveout.chip.matmul import Product
 from proveout.chip.profile_text import ConfigKind, ProductConfig
@@ -36,6 +36,8 @@ from proveout.types import DRAM, TILE, Memory, Sharding, ShardSpec, TensorSpec
 
 UNTOLD_EXP_CORES = 56
 """Of the table of `exp` alone: its times step up at every 56 tiles a core."""
+UNTOLD_FIDELITY = {"float32": "HiFi4", "bfloat16": "HiFi2", "bfloat8_b": "HiFi2", "bfloat4_b": "LoFi"}
+"""What a product of each data type is taken to run at where a row does not tell."""
 USUAL_WINDOW = 9
 """Tables do not say the window of a pool: 3 × 3, or everything where one row comes out."""
 
@@ -51,7 +53,18 @@ def gemm_row(row: Row, line: str) -> GemmRow:
         raise UsageError(f"{line}: no mode {row['mode']!r}. Take oob or tuned.")
     in0_l1, out_l1 = ((row.get(c) or "").strip().upper() == "L1" for c in ("in0_storage", "out_storage"))
     product = Product(
-        m, k, n, 1, dtype, dtype, dtype, PHASES[fidelity_of(row, line)], in0_l1, False, out_l1, sharded=in0_l1
+        m,
+        k,
+        n,
+        1,
+        dtype,
+        dtype,
+        dtype,
+        PHASES[fidelity_of(row, line, UNTOLD_FIDELITY[dtype])],
+        in0_l1,
+        False,
+        out_l1,
+        sharded=in0_l1,
     )
     traced = (row.get("trace") or "true").strip().lower() in ("true", "1", "yes")
     ns = number(row, "time_ns", line)
@@ -68,8 +81,8 @@ def op_row(row: Row, line: str) -> OpRow | None:
     texts = [row[c] for c in ("input0", "input1", "input2") if (row.get(c) or "").strip()]
     inputs = tuple(tensor(t, line) for t in (*texts, *(row.get("more_inputs") or "").split()))
     out = sharded_as(tensor(row["output0"], line), profile_text.shape(row.get("out_shard") or ""))
-    family = CODES.get(code, "other")
-    fidelity = fidelity_of(row, line) if (row.get("math_fidelity") or "").strip() else "HiFi4"
+    family = CODES.get(code) or KIN.get(code, "other")
+    fidelity = fidelity_of(row, line, "HiFi4")
     work = Work()
     if family in (MATMUL, "conv"):
         if len(inputs) < 2:
@@ -108,7 +121,7 @@ def code_of(text: str) -> str:
     return code if code in CODES else SMALL_CODES.get(code.lower().replace("deviceoperation", ""), code)
 
 
-SMALL_CODES = {code.lower(): code for code in CODES}
+SMALL_CODES = {code.lower(): code for code in (*KIN, *CODES)}
 
 
 def _minimal(attributes: str) -> ProductConfig | None:
@@ -142,7 +155,7 @@ def sweep_row(row: Row, line: str) -> OpRow:
         )
     if kind == "minimal" and grid != (0, 0):
         chip = replace(chip, grid=grid)
-    fidelity = fidelity_of(row, line) if (row.get("math_fidelity") or "").strip() else "HiFi2"
+    fidelity = fidelity_of(row, line, "HiFi2")
     activation = (row.get("fused_activation") or "").strip().upper()
     cells: dict[str, Any] = {
         "config": config,

@@ -117,7 +117,7 @@ def plain_columns(columns: Iterable[str], name: str) -> dict[str, str]:
 
 def plain_row(row: Mapping[str, str], columns: Mapping[str, str]) -> dict[str, str]:
     """A row as readers take it: columns by their names, cells that tell nothing empty."""
-    return {columns[column]: "" if cell in UNTOLD else cell for column, cell in row.items()}
+    return {columns[column]: "" if cell.strip() in UNTOLD else cell for column, cell in row.items()}
 
 
 def kind_of(columns: Iterable[str], name: str) -> str:
@@ -152,12 +152,9 @@ def told_whole(row: Mapping[str, str], column: str, line: str) -> int | None:
 
 
 def number(row: Mapping[str, str], column: str, line: str, scale: float = 1.0) -> float | None:
-    """A measured time, or None."""
-    text = (row.get(column) or "").strip()
-    if not text:
-        return None
+    """A measured time; None where there is none that can be read: a prediction does not need it."""
     try:
-        value = float(text) * scale
+        value = float((row.get(column) or "").strip().replace(",", "")) * scale
     except ValueError:
-        raise UsageError(f"{line}: {column} is {text!r}, not a number.") from None
+        return None
     return value if math.isfinite(value) and value > 0 else None

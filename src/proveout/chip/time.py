@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from proveout.chip import calibration, matmul
 from proveout.chip.device_op import MATRIX, POOL, REDUCE, VECTOR, DeviceOp, Work
-from proveout.chip.families import cores_of, features_of, form_of, predict
+from proveout.chip.families import KIN, cores_of, features_of, form_of, predict
 from proveout.chip.fidelity import PHASES, default_fidelity
 from proveout.chip.forms.products import fused, product_of, told_blocks
 from proveout.chip.program_config import blocks_for
@@ -127,7 +127,7 @@ def device_op_time(op: DeviceOp, chip: DeviceSpec) -> Estimate:
             return wide
     predicted_ns = float(predict(features_of(op, chip), calibration.costs(form, chip.arch)))
     mode = calibration.HOST if op.param("host") else calibration.KERNEL
-    backing = calibration.backing(form, chip, mode)
+    backing = None if op.code in KIN else calibration.backing(form, chip, mode)
     return _estimate(predicted_ns, predicted_ns, op, chip, backing)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +17,9 @@ from proveout.devices.registry import devices, find
 from proveout.errors import UsageError
 from proveout.report.tables.terminal import grid
 from proveout.words import counted
+
+if TYPE_CHECKING:
+    from proveout.kernels.arithmetic.vectors import Finding
 
 Action = Annotated[
     str | None,
@@ -155,11 +158,19 @@ def _show(name: str, as_json: bool) -> int:
     return 0
 
 
+TOLD_ROWS = 10
+"""Rows that could not be read of which each is told."""
+
+
 def _predict(table: Path, output: Path | None, as_json: bool) -> int:
     predictions = predict_table(table)
-    if predictions.unpredicted:
-        some = "1 row has" if predictions.unpredicted == 1 else f"{predictions.unpredicted} rows have"
-        note(f"{some} no prediction: no tensors to predict from.")
+    empty = predictions.unpredicted - len(predictions.unreadable)
+    if empty:
+        note(f"{'1 row has' if empty == 1 else f'{empty} rows have'} no prediction: no tensors to predict from.")
+    for sentence in predictions.unreadable[:TOLD_ROWS]:
+        note(sentence)
+    if len(predictions.unreadable) > TOLD_ROWS:
+        note(f"{len(predictions.unreadable) - TOLD_ROWS} more rows could not be read.")
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(predictions.text, encoding="utf-8")
@@ -168,6 +179,7 @@ def _predict(table: Path, output: Path | None, as_json: bool) -> int:
             {
                 "rows": predictions.rows,
                 "predicted": predictions.rows - predictions.unpredicted,
+                "unreadable": predictions.unreadable,
                 "calibrated": predictions.calibrated,
                 "median_error": predictions.median_error,
                 "output": str(output) if output else None,
@@ -189,20 +201,42 @@ def _predict(table: Path, output: Path | None, as_json: bool) -> int:
 def _numerics(files: list[Path], as_json: bool) -> int:
     from proveout.kernels.arithmetic.vectors import check_file
 
-    findings = [finding for file in files for finding in check_file(file)]
+    findings: list[Finding] = []
+    refused: list[str] = []
+    for file in files:
+        try:
+            findings += check_file(file)
+        except UsageError as e:  # the other files are judged all the same
+            refused.append(str(e))
+    if refused and not findings:
+        raise UsageError(" ".join(refused))
     equal, total = sum(f.equal for f in findings), sum(f.total for f in findings)
     if as_json:
-        emit_json({"equal": equal, "total": total, "cases": [to_json(f) for f in findings]})
-        return int(equal != total)
-    rows = [
-        (f.file, f.case, f.kind, f.setting, f.arch, f"{f.equal / max(f.total, 1):.4%}", f.first or "") for f in findings
-    ]
-    wrong = [row for row, f in zip(rows, findings) if f.first is not None]
-    titles = ("File", "Case", "Kind", "Setting", "Chip", "Equal", "First difference: where, ours, theirs")
-    emit(grid(titles, rows, colour()))
-    end = "all equal in every bit" if not wrong else f"{len(wrong)} of them differ"
-    emit(f"{counted(len(findings), 'result')} of {counted(len(files), 'file')}, {counted(total, 'number')}: {end}.")
-    return int(bool(wrong))
+        emit_json({"equal": equal, "total": total, "cases": [to_json(f) for f in findings], "refused": refused})
+    else:
+        emit(grid(NUMERICS_TITLES, [_numerics_row(f) for f in findings], colour()))
+        emit(_numerics_summary(findings, len(files), refused))
+    return 1 if equal != total else UsageError.exit_code if refused else 0
+
+
+NUMERICS_TITLES = ("File", "Case", "Kind", "Setting", "Chip", "Equal", "First difference: where, ours, theirs")
+
+
+def _numerics_row(f: Finding) -> tuple[str, ...]:
+    if f.unjudged is not None:
+        return f.file, f.case, f.kind, f.setting, "", "not judged", f.unjudged
+    return f.file, f.case, f.kind, f.setting, f.arch or "", f"{f.equal / max(f.total, 1):.4%}", f.first or ""
+
+
+def _numerics_summary(findings: list[Finding], num_files: int, refused: list[str]) -> str:
+    judged = [f for f in findings if f.unjudged is None]
+    wrong = sum(f.first is not None for f in judged)
+    end = "all equal in every bit" if not wrong else f"{wrong} of them differ"
+    numbers = counted(sum(f.total for f in judged), "number")
+    lines = [f"{counted(len(judged), 'result')} of {counted(num_files, 'file')}, {numbers}: {end}."]
+    if len(judged) < len(findings):
+        lines.append(f"{counted(len(findings) - len(judged), 'array')} could not be judged: the table says why.")
+    return "\n".join([*lines, *refused])
 
 
 def _fingerprint(name: str, as_json: bool) -> int:

@@ -128,8 +128,8 @@ def mish(sfpu: Sfpu, x: Tensor) -> Tensor:
     return sfpu.stored(torch.where(x < 8, out, x))
 
 
-def selu(sfpu: Sfpu, x: Tensor) -> Tensor:
-    scale, alpha = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
+def selu(sfpu: Sfpu, x: Tensor, scale: float = 1.0507, alpha: float = 1.67326) -> Tensor:
+    """ttnn's own defaults have five digits, so that in float32 it is off by about 1e-6 everywhere."""
     product = float(value(scale) * value(alpha))
     return sfpu.stored(torch.where(x >= 0, sfpu.mul(scale, x), sfpu.mul(product, elu_body(sfpu, x))))
 

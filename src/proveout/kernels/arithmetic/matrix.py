@@ -46,6 +46,8 @@ from proveout.kernels.arithmetic.bits import (
 from proveout.kernels.arithmetic.formats import to_source
 
 STEP, GROUP, TILE = 16, 8, 32
+HALF_BIAS = 127 - 15
+"""From the exponent field of a float16 to that of a float32."""
 OFFSETS = (0, 5, 7, 12)
 """What each phase takes off a product's exponent."""
 
@@ -160,7 +162,11 @@ def add(a: Tensor, b: Tensor, unit: Unit, subtract: bool = False) -> Tensor:
         shift = (top - operand.exponent).clamp(max=12)
         half = torch.where(shift > 0, 1 << (shift - 1).clamp(min=0), 0)
         total += torch.where(shift < 12, operand.significand + half >> shift, 0) * sign
-    own = torch.where((first.sign == 0) & (second.sign == 0), 0, top)
+    nothing = (first.sign == 0) & (second.sign == 0)
+    if unit.half and unit.fp32_dest:  # from float16's exponents to float32's; 0 has the exponent of a product's
+        own = torch.where(nothing, unit.bias, top + HALF_BIAS)
+    else:
+        own = torch.where(nothing, 0, top)
     return floats(_accumulate([(total << 13, own)], torch.zeros_like(total), unit))
 
 

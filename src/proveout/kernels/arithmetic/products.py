@@ -94,6 +94,8 @@ def multiply(a: Tensor, b: Tensor, unit: Unit) -> Tensor:
 
 def add(a: Tensor, b: Tensor, unit: Unit, subtract: bool = False) -> Tensor:
     """`matrix.add`, in float32. An infinity, as a mask has it, swallows any ordinary number."""
+    if unit.half:
+        return matrix.add(a, b, unit, subtract)
     raw = [bits(_read(x, unit)) for x in (a, b)]
     infinite = [pattern & ~SIGN == INFINITY for pattern in raw]
     masked = bool(infinite[0].any() or infinite[1].any())

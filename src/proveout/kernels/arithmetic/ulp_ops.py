@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -78,6 +79,13 @@ def _mvlgamma(x: Tensor) -> Tensor:
 def _flag(exact: Exact) -> Op:
     """0 or 1 of one operand."""
     return Op(lambda sfpu, x: exact(x).float(), lambda x: exact(x).double())
+
+
+def _softshrink(lambd: float = 0.5) -> Op:
+    def ours(sfpu: Sfpu, x: Tensor) -> Tensor:
+        return torch.where(x > lambd, sfpu.add(x, -lambd), torch.where(x < -lambd, sfpu.add(x, lambd), 0.0))
+
+    return _cut(ours, lambda x: F.softshrink(x, lambd))
 
 
 COMPARED = {
@@ -178,9 +186,7 @@ OPS: dict[str, Op] = {
     "tanh": _sequence("tanh", torch.tanh),
     "deg2rad": _cut(lambda s, x: s.mul(x, math.pi / 180), torch.deg2rad),
     "rad2deg": _cut(lambda s, x: s.mul(x, 180 / math.pi), torch.rad2deg),
-    "softshrink": _cut(
-        lambda s, x: torch.where(x > 0.5, s.add(x, -0.5), torch.where(x < -0.5, s.add(x, 0.5), 0.0)), F.softshrink
-    ),
+    "softshrink": _softshrink(),
     "abs": _plain(torch.abs),
     "ceil": _plain(torch.ceil),
     "floor": _plain(torch.floor),
@@ -227,6 +233,8 @@ WITH_NUMBERS: dict[str, Callable[..., Op]] = {
     "relu_max": lambda upper_limit=6.0: _plain(lambda x: x.clamp(0.0, upper_limit)),
     "relu_min": lambda lower_limit=0.0: _plain(lambda x: x.clamp(min=lower_limit)),
     "rpow": lambda exponent=2.0: _sequence("rpow", lambda x: exponent**x, number=exponent),
+    "selu": lambda scale=1.0507, alpha=1.67326: _sequence("selu", F.selu, scale=scale, alpha=alpha),
+    "softshrink": _softshrink,
     "softcap": lambda beta=50.0: _sequence("softcap", lambda x: beta * torch.tanh(x / beta), beta=beta),
     "threshold": lambda threshold=0.0, value=0.0: _plain(lambda x: F.threshold(x, threshold, value)),
 }
@@ -242,8 +250,12 @@ def find(op: str) -> Op | None:
         return find(op.replace("_ ", " ") if numbers else op[:-1])
     if name not in WITH_NUMBERS:
         return None
-    values = dict(part.split("=", 1) for part in numbers.split(",") if "=" in part)
+    values = dict(part.strip().split("=", 1) for part in numbers.split(",") if "=" in part)
     try:
-        return WITH_NUMBERS[name](**{key: float(number) for key, number in values.items()})
-    except (TypeError, ValueError):  # numbers by other names
+        given = {key: float(number) for key, number in values.items()}
+    except ValueError:
         return None
+    known = inspect.signature(WITH_NUMBERS[name]).parameters
+    if given.keys() <= known.keys():
+        return WITH_NUMBERS[name](**given)
+    return WITH_NUMBERS[name](*given.values()) if len(given) == len(known) == 1 else None  # its number by another name

@@ -8,15 +8,16 @@ from __future__ import annotations
 import csv
 import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from proveout.kernels.arithmetic.bits import Arch
 from proveout.kernels.arithmetic.functions import Sfpu
 from proveout.kernels.arithmetic.ulp import Wrong, measure
-from proveout.kernels.arithmetic.ulp_ops import Op, find
+from proveout.kernels.arithmetic.ulp_ops import OPS, WITH_NUMBERS, Op, find
 
+ARCHES: tuple[Arch, ...] = ("wormhole", "blackhole")
 SAMPLE = "ours is the largest error that a sample and a search around its worst numbers met"
 OTHER = "the published kernel (2026-08-22) is not the one that was measured, or we read it otherwise"
 WHY: dict[str, str] = {
@@ -74,7 +75,32 @@ def wrong(known: Op, arch: Arch, dtype: str) -> Wrong:
     return measure(functools.partial(known.ours, Sfpu(arch, dtype == "float32")), known.exact, dtype, known.operands)
 
 
-def page(measured: list[Row]) -> str:
+def untold(measured: list[Row]) -> dict[str, list[float]]:
+    """What each operation that no row has comes to: both data types on both chips."""
+    told = {r.op.partition(" ")[0].removesuffix("_") for r in measured}
+    others = sorted(op for op in {*OPS, *WITH_NUMBERS} if op.partition(" ")[0] not in told)
+    known = {op: find(op) or WITH_NUMBERS[op]() for op in others}
+    return {
+        op: [wrong(one, arch, dtype).largest for dtype in ("bfloat16", "float32") for arch in ARCHES]
+        for op, one in known.items()
+    }
+
+
+def section(untold: Mapping[str, list[float]]) -> list[str]:
+    """The lines about operations that no row has."""
+    return [
+        "",
+        "## Operations that the table does not have",
+        "",
+        "The largest errors that our sequences give for the other operations, for whoever measures them to compare.",
+        "",
+        "| operation | bfloat16, Wormhole | bfloat16, Blackhole | float32, Wormhole | float32, Blackhole |",
+        "|---|---:|---:|---:|---:|",
+        *(f"| {op} | {' | '.join(f'{largest:.4g}' for largest in found)} |" for op, found in untold.items()),
+    ]
+
+
+def page(measured: list[Row], untold: Mapping[str, list[float]]) -> str:
     modelled = [r for r in measured if r.ours is not None]
     small, large = ([r for r in modelled if (r.silicon <= 1) == few] for few in (True, False))
     lines = [
@@ -105,6 +131,7 @@ def page(measured: list[Row]) -> str:
     lines += ["", "## Rows that differ, and why", ""]
     different = sorted({r.op for r in modelled if r.verdict == "differs"})
     lines += [f"- `{op}`: {WHY.get(op, 'not known yet')}" for op in different] or ["None."]
+    lines += section(untold)
     lines += ["", "## Operations that are not modelled", ""]
     others = sorted({r.op for r in measured if r.ours is None})
     lines += [f"- `{op}`: {UNKNOWN}" for op in others] or ["None."]
@@ -112,4 +139,5 @@ def page(measured: list[Row]) -> str:
 
 
 if __name__ == "__main__":
-    print(page(list(rows(Path(sys.argv[1])))), end="")
+    table = list(rows(Path(sys.argv[1])))
+    print(page(table, untold(table)), end="")

@@ -3,15 +3,18 @@
 A file is numpy's `.npz`. `notes` is JSON text, a list of one object per case (`case`, `kind`, dtypes, `scaler` …).
 Arrays are `CASE_NAME` and hold bit patterns: uint16 is bfloat16 (or float16 where the notes say so), uint32 float32,
 uint8 parts of block floats. Wormhole's values; where Blackhole differs, `NAME_bh_at` (flat indices) and `NAME_bh`.
-A file comes from a stranger: sizes are bounded before anything is read, and nothing in it is ever executed.
+A file comes from a stranger: sizes are bounded before anything is read, and nothing in it is ever executed. What can
+be judged is; of every other array the reason is told.
 """
 
 from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,13 @@ ARCHES: tuple[Arch, ...] = ("wormhole", "blackhole")
 FIDELITIES = ("LoFi", "HiFi2", "HiFi3", "HiFi4")
 MAX_BYTES, MAX_ARRAYS = 1 << 28, 20_000
 PATTERNS = {"uint8": 8, "uint16": 16, "uint32": 32}
+OPERANDS = {
+    *("in0", "in1", "a", "b", "x", "y", "z", "y2", "dst", "l1", "fp32"),
+    *(f"{short}_{part}" for short in ("bfp8", "bfp4") for part in ("mantissa", "exponent")),
+}
+"""Arrays that are read and not judged."""
+DIFFERENCES = ("_bh_at", "_bh")
+"""How the names of arrays end that say where Blackhole differs."""
 
 Case = dict[str, np.ndarray[Any, Any]]
 Matmul = Callable[[Tensor, Tensor, Unit], Tensor]
@@ -34,57 +44,87 @@ Matmul = Callable[[Tensor, Tensor, Unit], Tensor]
 
 @dataclass(frozen=True)
 class Finding:
-    """One result of one case on one chip: how many bits patterns agree, and the first that does not."""
+    """One result of one case on one chip: how many bit patterns agree, and the first that does not."""
 
     file: str
     case: str
     kind: str
     setting: str
-    arch: Arch
+    arch: Arch | None
     equal: int
     total: int
     first: str | None = None
     """`[3, 17]: 0x3f81, not 0x3f80`: where, what we compute, what the file says."""
+    unjudged: str | None = None
+    """Why nothing could be compared."""
 
 
 def check_file(
     path: Path, matmul: Matmul = products.matmul, chosen: Callable[[str], bool] = lambda case: True
 ) -> list[Finding]:
-    """Every result that a file states for the `chosen` cases, computed again."""
-    cases, notes = read(path)
-    findings = [
-        f
-        for case, arrays in cases.items()
-        if chosen(case)
-        for f in _check_case(path.name, case, arrays, notes.get(case, {}), matmul)
-    ]
-    if not findings:
-        raise UsageError(f"{path}: no case that is known. See docs/reference/numerics-vectors.md for the format.")
+    """Every result that a file states for the `chosen` cases, computed again; and of each array that cannot be judged,
+    why."""
+    cases, notes, unread = read(path)
+    findings = [Finding(path.name, "", "", name, None, 0, 0, unjudged=why) for name, why in unread.items()]
+    for case, arrays in cases.items():
+        if chosen(case):
+            findings += _check_case(path.name, case, arrays, notes.get(case, {}), matmul)
+    if not any(f.unjudged is None for f in findings):
+        why = next((f"{f.setting}: {f.unjudged}" for f in findings if f.unjudged), "it has no arrays")
+        raise UsageError(
+            f"{path}: no case that is known could be judged ({why}). See docs/reference/numerics-vectors.md for the "
+            "format."
+        )
     return findings
 
 
-def read(path: Path) -> tuple[dict[str, Case], dict[str, dict[str, Any]]]:
-    """Arrays and notes by case; `` is the case of arrays without one."""
+def read(path: Path) -> tuple[dict[str, Case], dict[str, dict[str, Any]], dict[str, str]]:
+    """Arrays and notes by case (`` is the case of arrays without one), and why other arrays could not be read."""
+    arrays: Case = {}
+    unread: dict[str, str] = {}
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
         if len(members) > MAX_ARRAYS or sum(m.file_size for m in members) > MAX_BYTES:
             raise UsageError(f"{path}: more than {MAX_ARRAYS} arrays or {MAX_BYTES >> 20} MiB. Split the file.")
         with np.load(path, allow_pickle=False) as loaded:
-            arrays = {name: loaded[name] for name in loaded.files}
+            for name in loaded.files:
+                try:
+                    arrays[name] = loaded[name]
+                except (OSError, ValueError, zipfile.BadZipFile, zlib.error, EOFError, KeyError, SyntaxError) as e:
+                    unread[name] = f"damaged, or no array of numbers: {e}"
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file.") from None
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError, KeyError, SyntaxError) as e:
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as e:
         raise UsageError(f"{path}: not a vector file: {e}") from None
+    if unread and not arrays:
+        raise UsageError(f"{path}: not a vector file: {next(iter(unread.values()))}")
     notes = _notes(path, arrays.pop("notes", None))
     cases: dict[str, Case] = {}
+    named = _case_names(arrays, notes)
     for name, array in arrays.items():
         if array.dtype.name not in PATTERNS:
-            raise UsageError(f"{path}: {name} is {array.dtype}; patterns are {', '.join(PATTERNS)}.")
-        head, _, tail = name.partition("_")
-        numbered = head[:1] == "c" and head[1:].isdecimal()
-        cases.setdefault(head if numbered else "", {})[tail if numbered else name] = array
-    return cases, notes
+            unread[name] = f"{name} is {array.dtype}; patterns are {', '.join(PATTERNS)}"
+            continue
+        case, rest = _split(name, named)
+        cases.setdefault(case, {})[rest] = array
+    return cases, notes, unread
+
+
+def _case_names(names: Iterable[str], notes: Mapping[str, Any]) -> set[str]:
+    """Cases are those of the notes and `c` with a number; of other names, whatever stands before an operand's."""
+    heads = {name.partition("_")[0] for name in names}
+    known = {case for case in notes if case} | {head for head in heads if head[:1] == "c" and head[1:].isdecimal()}
+    others = [name for name in names if not _split(name, known)[0] and name not in OPERANDS]
+    return known | {
+        name.removesuffix(f"_{operand}") for name in others for operand in OPERANDS if name.endswith(f"_{operand}")
+    }
+
+
+def _split(name: str, cases: set[str]) -> tuple[str, str]:
+    """An array's case, `` where it has none, and its name there."""
+    case = max((case for case in cases if name.startswith(f"{case}_")), key=len, default="")
+    return (case, name[len(case) + 1 :]) if case else ("", name)
 
 
 def _notes(path: Path, text: np.ndarray[Any, Any] | None) -> dict[str, dict[str, Any]]:
@@ -96,27 +136,61 @@ def _notes(path: Path, text: np.ndarray[Any, Any] | None) -> dict[str, dict[str,
 
 
 def _check_case(file: str, case: str, arrays: Case, notes: Mapping[str, Any], matmul: Matmul) -> Iterator[Finding]:
+    kind = str(notes.get("kind", ""))
+    judged = set()
+    unjudged: dict[str, str] = {}
     try:
-        for name, setting, arch, computed in _computed(arrays, notes, matmul):
-            if name not in arrays:
+        for result in _computed(arrays, notes, matmul):
+            if result.name not in arrays or result.name in unjudged:
                 continue
-            wanted = _expected(arrays, name, arch).reshape(-1)
-            computed_bits = _unsigned(computed, arrays[name].dtype).reshape(-1)
-            if "/" in setting:  # one fidelity of several
-                index = FIDELITIES.index(setting.split("/")[0])
-                wanted = wanted.reshape(-1, computed_bits.size)[index]
-            if wanted.size != computed_bits.size:
-                raise ValueError(f"{name} has {wanted.size} numbers, not {computed_bits.size}")
-            differ = np.flatnonzero(wanted != computed_bits)
-            first = None
-            if differ.size:
-                at = tuple(int(i) for i in np.unravel_index(differ[0], tuple(computed.shape)))
-                first = f"{list(at)}: {computed_bits[differ[0]]:#x}, not {wanted[differ[0]]:#x}"
-            label = f"{name} {setting.split('/')[0]}".strip() if setting else name
-            kind = str(notes.get("kind", ""))
-            yield Finding(file, case, kind, label, arch, wanted.size - differ.size, wanted.size, first)
+            try:
+                finding = _compare(result, arrays, notes)
+            except (ValueError, IndexError, KeyError, TypeError, RuntimeError) as e:
+                unjudged[result.name] = f"case {case or '(none)'} is not of a known form: {e}"
+                continue
+            if finding is not None:
+                judged.add(result.name)
+                equal, total, first = finding
+                label = f"{result.name} {result.fidelity or ''}".strip()
+                yield Finding(file, case, kind, label, result.arch, equal, total, first)
     except (ValueError, IndexError, KeyError, TypeError, RuntimeError) as e:
-        raise UsageError(f"{file}: case {case or '(none)'} is not of a known form: {e}") from None
+        unjudged |= dict.fromkeys(arrays, f"case {case or '(none)'} is not of a known form: {e}")
+    for name in arrays:
+        stem = next((name.removesuffix(end) for end in DIFFERENCES if name.endswith(end)), name)
+        if name not in judged and stem not in judged and (name in unjudged or name not in OPERANDS):
+            why = unjudged.get(name, "no result of that name is known for what the case has")
+            yield Finding(file, case, kind, name, None, 0, 0, unjudged=why)
+
+
+def _compare(result: _Result, arrays: Case, notes: Mapping[str, Any]) -> tuple[int, int, str | None] | None:
+    """Numbers that are equal, all numbers, the first difference; None where the file has not this fidelity."""
+    wanted = _expected(arrays, result.name, result.arch).reshape(-1)
+    computed = result.compute()
+    patterns = _unsigned(computed, arrays[result.name].dtype).reshape(-1)
+    if result.fidelity is not None:
+        if not patterns.size or wanted.size % patterns.size:
+            raise ValueError(f"{result.name} has {wanted.size} numbers, no multiple of {patterns.size}")
+        there = _fidelities(notes, wanted.size // patterns.size)
+        if result.fidelity not in there:
+            return None
+        wanted = wanted.reshape(-1, patterns.size)[there.index(result.fidelity)]
+    if wanted.size != patterns.size:
+        raise ValueError(f"{result.name} has {wanted.size} numbers, not {patterns.size}")
+    differ = np.flatnonzero(wanted != patterns)
+    first = None
+    if differ.size:
+        at = [int(i) for i in np.unravel_index(differ[0], tuple(computed.shape))]
+        first = f"{at}: {patterns[differ[0]]:#x}, not {wanted[differ[0]]:#x}"
+    return wanted.size - differ.size, wanted.size, first
+
+
+def _fidelities(notes: Mapping[str, Any], num: int) -> list[str]:
+    """Which a result has: what the notes say, or as many as it has, from LoFi on."""
+    said = notes.get("fidelities", notes.get("fidelity"))
+    named = [said] if isinstance(said, str) else [str(f) for f in said] if isinstance(said, list) else FIDELITIES[:num]
+    if len(named) != num:
+        raise ValueError(f"results for {num} fidelities, not {len(named)}")
+    return list(named)
 
 
 def _expected(arrays: Case, name: str, arch: Arch) -> np.ndarray[Any, Any]:
@@ -134,22 +208,32 @@ def _unsigned(values: Tensor, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     return values.numpy().astype(np.int64).astype(dtype)
 
 
-# ---- what each kind of case computes: (name of the array, setting, chip, result) -----------------------------------
+# ---- what each kind of case computes --------------------------------------------------------------------------------
 
-Results = Iterator[tuple[str, str, Arch, Tensor]]
+
+@dataclass(frozen=True)
+class _Result:
+    """What a case's array of this name has to hold, once it is asked for."""
+
+    name: str
+    arch: Arch
+    compute: Callable[[], Tensor]
+    fidelity: str | None = None
+
+
+Results = Iterator[_Result]
 
 
 def _computed(arrays: Case, notes: Mapping[str, Any], matmul: Matmul) -> Results:
     if "in0" in arrays:
         return _products(arrays, notes, matmul)
     if "a" in arrays:
-        return _elements(arrays)
-    if "scaler" in notes:
-        return _reductions(arrays, notes)
+        return _elements(arrays, notes)
     if "dst" in arrays:
         return _packing(arrays)
     if "x" in arrays:
-        return _vector_unit(arrays)
+        reduced = "scaler" in notes or any(name.startswith(("sum", "max")) for name in arrays)
+        return _reductions(arrays, notes) if reduced else _vector_unit(arrays)
     return _unpacking(arrays)
 
 
@@ -162,89 +246,143 @@ def _operand(array: np.ndarray[Any, Any], half: bool = False) -> Tensor:
     return torch.from_numpy(array.view(np.int16).copy()).view(torch.float16 if half else torch.bfloat16)
 
 
-def _products(arrays: Case, notes: Mapping[str, Any], matmul: Matmul) -> Results:
-    half = notes.get("in0") == "float16"
-    in0, in1 = (_operand(arrays[k], half)[None] for k in ("in0", "in1"))
-    for arch in ARCHES:
-        for name, wide in (("dst16", False), ("dst32", True)):
-            for phases, fidelity in enumerate(FIDELITIES, 1):
-                out = matmul(in0, in1, Unit(arch, phases, wide, half))[0]
-                if half and not wide:
-                    raw = bits(out)
-                    out = raw >> 16 & 0x8000 | (raw >> 13 & 0x7FFF)
-                yield name, f"{fidelity}/", arch, out
-
-
-def _elements(arrays: Case) -> Results:
-    a, b = (_operand(arrays[k]) for k in "ab")
+def _settings(half: bool) -> Iterator[tuple[str, str, Unit]]:
+    """The destination's width, the fidelity and the unit, for every one that results are given for."""
     for arch in ARCHES:
         for width, wide in (("16", False), ("32", True)):
-            yield f"add{width}", "", arch, products.add(a, b, Unit(arch, 1, wide))
-            yield f"sub{width}", "", arch, products.add(a, b, Unit(arch, 1, wide), subtract=True)
             for phases, fidelity in enumerate(FIDELITIES, 1):
-                yield f"mul{width}", f"{fidelity}/", arch, products.multiply(a, b, Unit(arch, phases, wide))
+                yield width, fidelity, Unit(arch, phases, wide, half)
+
+
+def _held(dest: Tensor, unit: Unit) -> Tensor:
+    """A destination as files give it: a float16 one as its own 16 bits."""
+    if not unit.half or unit.fp32_dest:
+        return dest
+    raw = bits(dest)
+    return raw >> 16 & 0x8000 | (raw >> 13 & 0x7FFF)
+
+
+def _products(arrays: Case, notes: Mapping[str, Any], matmul: Matmul) -> Results:
+    half = "float16" in (notes.get("in0"), notes.get("in1"))
+    in0, in1 = (_operand(arrays[k], half) for k in ("in0", "in1"))
+    if half and in0.dtype != in1.dtype:
+        raise ValueError("float16 meets float16 alone")
+    batched = [t if t.ndim == 3 else t[None] for t in (in0, in1)]
+    flat = in0.ndim == in1.ndim == 2
+
+    def product(unit: Unit) -> Tensor:
+        out = _held(matmul(batched[0], batched[1], unit), unit)
+        return out[0] if flat else out
+
+    for width, fidelity, unit in _settings(half):
+        yield _Result(f"dst{width}", unit.arch, partial(product, unit), fidelity)
+
+
+def _elements(arrays: Case, notes: Mapping[str, Any]) -> Results:
+    half = notes.get("dtype") == "float16"
+    a, b = (_operand(arrays[k], half) for k in "ab")
+
+    def total(unit: Unit, subtract: bool) -> Tensor:
+        return _held(products.add(a, b, unit, subtract), unit)
+
+    def product(unit: Unit) -> Tensor:
+        return _held(products.multiply(a, b, unit), unit)
+
+    for width, fidelity, unit in _settings(half):
+        if unit.phases == 1:
+            yield _Result(f"add{width}", unit.arch, partial(total, unit, False))
+            yield _Result(f"sub{width}", unit.arch, partial(total, unit, True))
+        yield _Result(f"mul{width}", unit.arch, partial(product, unit), fidelity)
 
 
 def _reductions(arrays: Case, notes: Mapping[str, Any]) -> Results:
-    x = _operand(arrays["x"])[None]
-    scaler = floats(torch.tensor(int(notes["scaler"]) - (1 << 32 if notes["scaler"] >= 1 << 31 else 0)))
-    for arch in ARCHES:
-        for width, wide in (("16", False), ("32", True)):
-            for phases, fidelity in enumerate(FIDELITIES, 1):
-                out = matrix.sum_rows(x, scaler, Unit(arch, phases, wide))
-                yield f"sum{width}", f"{fidelity}/", arch, out.reshape(-1)
-            yield f"max{width}", "", arch, matrix.max_rows(x, Unit(arch, 1, wide)).reshape(-1)
+    half = notes.get("dtype") == "float16"
+    x = _operand(arrays["x"], half)
+    x = x if x.ndim == 3 else x[None]
+
+    def total(unit: Unit) -> Tensor:
+        if "scaler" not in notes:
+            raise ValueError("the notes give no scaler")
+        pattern = int(notes["scaler"])
+        scaler = floats(torch.tensor(pattern - (1 << 32) if pattern >= 1 << 31 else pattern))
+        return _held(matrix.sum_rows(x, scaler, unit), unit).reshape(-1)
+
+    def largest(unit: Unit) -> Tensor:
+        return matrix.max_rows(x, unit).reshape(-1)
+
+    for width, fidelity, unit in _settings(half):
+        yield _Result(f"sum{width}", unit.arch, partial(total, unit), fidelity)
+        if unit.phases == 1 and not half:
+            yield _Result(f"max{width}", unit.arch, partial(largest, unit))
 
 
 def _packing(arrays: Case) -> Results:
-    dest, there = (_operand(arrays[k]) for k in ("dst", "l1"))
+    dest = _operand(arrays["dst"])
+    there = _operand(arrays["l1"]) if "l1" in arrays else None
+
+    def kept(fp32: bool, packed: Tensor) -> Tensor:
+        if there is None:
+            raise ValueError("the case has no l1 to add to")
+        return formats.add_in_l1(there if fp32 else floats(bits(there) & -0x10000), packed, fp32)
+
+    def blocks(held: Tensor, dtype: str, wide: bool, precise: bool, part: int) -> Tensor:
+        sign, magnitude, shared = formats.pack_blocks(held.reshape(-1, formats.FACE), dtype, wide, precise)
+        code = sign << formats.MAGNITUDE_BITS[dtype] | magnitude
+        return (code, shared)[part].reshape(-1)
+
     for arch in ARCHES:
         for source, wide in (("from16", False), ("from32", True)):
             held = dest if wide else floats(bits(dest) & -0x10000)
             packed = formats.pack_bfloat16(held, wide)
-            yield f"bf16_{source}", "", arch, packed
-            old = floats(bits(there) & -0x10000)
-            yield f"l1acc_bf16_{source}", "", arch, formats.add_in_l1(old, packed, fp32=False)
+            yield _Result(f"bf16_{source}", arch, partial(torch.clone, packed))
+            yield _Result(f"l1acc_bf16_{source}", arch, partial(kept, False, packed))
             if wide:
-                yield f"l1acc_fp32_{source}", "", arch, formats.add_in_l1(there, held, fp32=True)
+                yield _Result(f"l1acc_fp32_{source}", arch, partial(kept, True, held))
             for short, dtype in (("bfp8", "bfloat8_b"), ("bfp4", "bfloat4_b")):
                 for way in ("", "precise"):
-                    blocks = held.reshape(-1, formats.FACE)
-                    sign, magnitude, shared = formats.pack_blocks(blocks, dtype, wide, way == "precise")
-                    code = sign << formats.MAGNITUDE_BITS[dtype] | magnitude
-                    yield f"{short}{way}_{source}", "", arch, code.reshape(-1)
-                    yield f"{short}{way}exp_{source}", "", arch, shared.reshape(-1)
+                    for part, label in enumerate(("", "exp")):
+                        how = partial(blocks, held, dtype, wide, way == "precise", part)
+                        yield _Result(f"{short}{way}{label}_{source}", arch, how)
 
 
 def _unpacking(arrays: Case) -> Results:
+    def unpacked(short: str, num_bits: int) -> Tensor:
+        code = torch.from_numpy(arrays[f"{short}_mantissa"].astype(np.int32)).reshape(-1, formats.FACE)
+        shared = torch.from_numpy(arrays[f"{short}_exponent"].astype(np.int32)).reshape(-1, 1)
+        sign, magnitude = code >> num_bits & 1, code & (1 << num_bits) - 1
+        return formats.unpack_blocks(sign, magnitude, shared, num_bits).reshape(-1)
+
     for arch in ARCHES:
-        for short, num_bits in (("bfp8", 7), ("bfp4", 3)):
-            if f"{short}_mantissa" not in arrays:
-                continue
-            code = torch.from_numpy(arrays[f"{short}_mantissa"].astype(np.int32)).reshape(-1, formats.FACE)
-            shared = torch.from_numpy(arrays[f"{short}_exponent"].astype(np.int32)).reshape(-1, 1)
-            sign, magnitude = code >> num_bits & 1, code & (1 << num_bits) - 1
-            yield f"{short}_src", "", arch, formats.unpack_blocks(sign, magnitude, shared, num_bits).reshape(-1)
-        if "fp32" in arrays:
-            x = _operand(arrays["fp32"])
-            yield "fp32_to_tf32", "", arch, formats.to_source(x, fp32_dest=True)
-            yield "fp32_to_bf16", "", arch, formats.to_source(x, fp32_dest=False)
+        yield _Result("bfp8_src", arch, lambda: unpacked("bfp8", 7))
+        yield _Result("bfp4_src", arch, lambda: unpacked("bfp4", 3))
+        yield _Result("fp32_to_tf32", arch, lambda: formats.to_source(_operand(arrays["fp32"]), fp32_dest=True))
+        yield _Result("fp32_to_bf16", arch, lambda: formats.to_source(_operand(arrays["fp32"]), fp32_dest=False))
 
 
 def _vector_unit(arrays: Case) -> Results:
-    x = _operand(arrays["x"])
-    y, z, y2 = (_operand(arrays[k]) if k in arrays else x for k in ("y", "z", "y2"))
-    words = (bits(y),) * 3
-    for arch in ARCHES:
-        yield "mad", "", arch, vector.mad(x, y, z, arch)
-        yield "mul", "", arch, vector.multiply(x, y, arch)
-        yield "add", "", arch, vector.add(x, y2, arch)
-        yield "lut", "", arch, vector.lut(x, words, arch)
-        yield "lutfp32", "", arch, vector.lut_float32(x, words, (bits(z),) * 3, arch)
-        yield "exexp", "", arch, vector.field_of(x)
-        yield "cast", "", arch, vector.cast(bits(x))
-        yield "stoch_rnd", "", arch, vector.round_bfloat16(x)
-        yield "store_bf16", "", arch, vector.store_bfloat16(x)
-        yield "store_fp32", "", arch, vector.store_float32(x)
+    x = _operand(arrays["x"]).float()
+
+    def other(name: str) -> Tensor:
+        if name not in arrays:
+            raise ValueError(f"the case has no {name}")
+        return _operand(arrays[name]).float()
+
+    def words(name: str) -> tuple[Tensor, Tensor, Tensor]:
+        return (bits(other(name)),) * 3
+
+    def on(arch: Arch) -> Results:
+        yield _Result("mad", arch, lambda: vector.mad(x, other("y"), other("z"), arch))
+        yield _Result("mul", arch, lambda: vector.multiply(x, other("y"), arch))
+        yield _Result("add", arch, lambda: vector.add(x, other("y2"), arch))
+        yield _Result("lut", arch, lambda: vector.lut(x, words("y"), arch))
+        yield _Result("lutfp32", arch, lambda: vector.lut_float32(x, words("y"), words("z"), arch))
+        yield _Result("exexp", arch, lambda: vector.field_of(x))
+        yield _Result("cast", arch, lambda: vector.cast(bits(x)))
+        yield _Result("stoch_rnd", arch, lambda: vector.round_bfloat16(x))
+        yield _Result("store_bf16", arch, lambda: vector.store_bfloat16(x))
+        yield _Result("store_fp32", arch, lambda: vector.store_float32(x))
         if arch == "blackhole":
-            yield "arecip_bh_only", "", arch, vector.approximate_reciprocal(x)
+            yield _Result("arecip_bh_only", arch, lambda: vector.approximate_reciprocal(x))
+
+    for arch in ARCHES:
+        yield from on(arch)
