@@ -16,6 +16,7 @@ from proveout.types import DRAM, L1, TILE, Memory, TensorSpec
 
 USERS = Kind("decode-users", "ttnn {kernel} takes [1, 1, users, width] of at most {most} users, not {shape}")
 HEADS_SHAPE = Kind("decode-heads", "ttnn {kernel} takes [1, users, heads, head size], not {shape}")
+MANY_HEADS = Kind("decode-many-heads", "ttnn {kernel} takes at most {most} query heads, not {heads}")
 CACHE = Kind("decode-cache", "ttnn {kernel} takes a cache of [users, heads, length, head size] for its {users} users")
 DECODE_HEAD_SIZE = Kind("decode-head-size", "ttnn {kernel} takes heads of a multiple of {tile} elements, not {size}")
 DECODE_DTYPE = Kind("decode-dtype", "ttnn {kernel} takes bfloat16 and block floats, not {dtype}")
@@ -29,7 +30,7 @@ POSITIONS = Kind(
 )
 
 Tensor = torch.Tensor
-MOST_USERS = 32
+MOST_USERS = MOST_HEADS = 32
 
 
 def create_heads(
@@ -47,6 +48,8 @@ def create_heads_refuses(specs: Specs) -> Reason | None:
     shape = specs["input_tensor"].shape
     if len(shape) != 4 or shape[:2] != (1, 1) or shape[2] > MOST_USERS:
         return USERS(kernel="nlp_create_qkv_heads_decode", most=MOST_USERS, shape=shape)
+    if specs["num_heads"] > MOST_HEADS:
+        return MANY_HEADS(kernel="nlp_create_qkv_heads_decode", most=MOST_HEADS, heads=specs["num_heads"])
     return None
 
 
