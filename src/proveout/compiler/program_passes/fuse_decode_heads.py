@@ -56,7 +56,8 @@ def _find(body: Body, attention: Step, chip: DeviceSpec) -> Fusion | None:
     _, users, heads, size = body.spec(query).shape
     memory = user_memory(body.spec(query), chip)
     in_rows = users <= chip.grid[0] or users % chip.grid[0] == 0
-    if memory is None or not in_rows or heads > MOST_HEADS or body.spec(query).memory.sharding != "interleaved":
+    there = body.spec(query).memory.sharding != "interleaved"
+    if memory is None or there or not in_rows or heads > MOST_HEADS or body.spec(query).dtype != "bfloat16":
         return None
     parts = [_part(body, arg) for arg in (query, keys.attr("input_tensor"), values.attr("input_tensor"))]
     found = [part for part in parts if part is not None]
