@@ -310,7 +310,7 @@ def program_passes(
     moves: list[ProgramPass] = [sink, cancel, prune]
     passes = [*moves, hoist]
     if profile.target == "ttnn":
-        policy = Policy(chip, settings)
+        policy = Policy(chip, settings, one_chip=cut is None)
         formulas, products = ([partial(fusion, policy=policy) for fusion in fusions(stage)] for stage in STAGES)
         lift = partial(lift_matmul, policy=policy)
         passes = [lift, cancel, prune, lift, *moves]  # the chains of an einsum hide its product's shape

@@ -40,6 +40,7 @@ ROTARY_SIZE = Kind(
     pad_head,
 )
 ROTARY_TABLES = Kind("rotary-tables", "ttnn rotary embedding takes one table for all heads, not {cos} and {sin}")
+ROTARY_SHARDS = Kind("rotary-shards", "ttnn rotary embedding of one token takes a user's heads and tables on one core")
 ROTARY_DTYPE = Kind("rotary-dtype", "ttnn rotary embedding takes tables of the operand's dtype")
 
 Tensor = torch.Tensor
@@ -95,8 +96,9 @@ def sdpa_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
     return Work(2.0 * pairs * 2 * depth * heads * batch, MATRIX, phased=True)
 
 
-def rotary(input_tensor: Tensor, cos_cache: Tensor, sin_cache: Tensor) -> Tensor:
-    """Hugging Face's form: the halves of each head are rotated against each other."""
+def rotary(input_tensor: Tensor, cos_cache: Tensor, sin_cache: Tensor, is_decode_mode: bool = False) -> Tensor:
+    """Hugging Face's form: the halves of each head are rotated against each other. Of one token, [1, users, heads,
+    size] by a row of each user's own."""
     length = input_tensor.shape[-2]
     low, high = input_tensor.chunk(2, -1)
     turned = torch.cat((-high, low), -1)
@@ -110,7 +112,10 @@ def rotary_refuses(specs: Specs) -> Reason | None:
         return ROTARY_SHAPE(shape=x.shape)
     if x.shape[-1] != TILE and x.shape[-1] % (2 * TILE):
         return ROTARY_SIZE(tile=TILE, multiple=2 * TILE, size=x.shape[-1])
-    if cos.shape != sin.shape or cos.shape != (1, 1, *x.shape[-2:]):
+    decode = specs.get("is_decode_mode", False)
+    if decode and any(s.memory.sharding != "height" for s in (x, cos, sin)):
+        return ROTARY_SHARDS()
+    if cos.shape != sin.shape or cos.shape != ((1, x.shape[1], 1, x.shape[3]) if decode else (1, 1, *x.shape[-2:])):
         return ROTARY_TABLES(cos=cos.shape, sin=sin.shape)
     if not x.dtype == cos.dtype == sin.dtype:
         return ROTARY_DTYPE()

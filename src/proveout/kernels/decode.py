@@ -16,7 +16,11 @@ from proveout.types import DRAM, L1, TILE, Memory, TensorSpec
 
 USERS = Kind("decode-users", "ttnn {kernel} takes [1, 1, users, width] of at most {most} users, not {shape}")
 HEADS_SHAPE = Kind("decode-heads", "ttnn {kernel} takes [1, users, heads, head size], not {shape}")
+MANY_HEADS = Kind("decode-many-heads", "ttnn {kernel} takes at most {most} query heads, not {heads}")
 CACHE = Kind("decode-cache", "ttnn {kernel} takes a cache of [users, heads, length, head size] for its {users} users")
+FILLING = Kind(
+    "fill-prompt", "ttnn.fill_cache takes one prompt of [1, heads, length, head size] that fits, not {shape}"
+)
 DECODE_HEAD_SIZE = Kind("decode-head-size", "ttnn {kernel} takes heads of a multiple of {tile} elements, not {size}")
 DECODE_DTYPE = Kind("decode-dtype", "ttnn {kernel} takes bfloat16 and block floats, not {dtype}")
 POSITION_FORM = Kind("decode-position-form", "ttnn {kernel} takes positions as int32 in rows, not {form}")
@@ -29,7 +33,7 @@ POSITIONS = Kind(
 )
 
 Tensor = torch.Tensor
-MOST_USERS = 32
+MOST_USERS = MOST_HEADS = 32
 
 
 def create_heads(
@@ -47,6 +51,8 @@ def create_heads_refuses(specs: Specs) -> Reason | None:
     shape = specs["input_tensor"].shape
     if len(shape) != 4 or shape[:2] != (1, 1) or shape[2] > MOST_USERS:
         return USERS(kernel="nlp_create_qkv_heads_decode", most=MOST_USERS, shape=shape)
+    if specs["num_heads"] > MOST_HEADS:
+        return MANY_HEADS(kernel="nlp_create_qkv_heads_decode", most=MOST_HEADS, heads=specs["num_heads"])
     return None
 
 
@@ -113,6 +119,22 @@ def update_cache_refuses(specs: Specs) -> Reason | None:
         return POSITION_FORM(kernel="paged_update_cache", form=f"{positions.dtype} in {positions.layout}")
     count = len(specs.get("update_idxs", ())) if positions is None else positions.numel
     return None if count == users else POSITIONS(kernel="paged_update_cache", users=users)
+
+
+def fill_cache(cache_tensor: Tensor, input_tensor: Tensor, batch_idx: int) -> Tensor:
+    """A prompt's keys or values [1, heads, length, size] in the first positions of one user."""
+    cache = cache_tensor.clone()
+    cache[batch_idx, :, : input_tensor.shape[2]] = input_tensor[0].to(cache.dtype)
+    return cache
+
+
+def fill_cache_refuses(specs: Specs) -> Reason | None:
+    cache, prompt, user = specs["cache_tensor"], specs["input_tensor"], specs["batch_idx"]
+    if len(cache.shape) != 4 or not 0 <= user < cache.shape[0] or prompt.dtype != cache.dtype:
+        return CACHE(kernel="fill_cache", users=user + 1)
+    if len(prompt.shape) != 4 or prompt.shape[:2] != (1, cache.shape[1]) or prompt.shape[3] != cache.shape[3]:
+        return FILLING(shape=prompt.shape)
+    return FILLING(shape=prompt.shape) if prompt.shape[2] > cache.shape[2] else None
 
 
 def table_refuses(kernel: str, table: TensorSpec) -> Reason | None:
@@ -245,6 +267,17 @@ KERNELS = [
         refuse=update_cache_refuses,
         dram_operands=frozenset({"cache_tensor", "update_idxs_tensor", "page_table"}),
         user_shards=frozenset({"input_tensor"}),
+        shares_buffer=True,
+    ),
+    Kernel(
+        "ttnn.fill_cache",
+        fill_cache,
+        kind="index",
+        device_ops=one_op("fill cache", "UpdateKVCacheOperation", buffers=decode_buffers.fill_user),
+        dtypes=frozenset({"float32", "bfloat16", "bfloat8_b"}),
+        out_memory=DRAM,
+        refuse=fill_cache_refuses,
+        dram_operands=frozenset({"cache_tensor"}),
         shares_buffer=True,
     ),
     Kernel(

@@ -43,6 +43,11 @@ def fill_cache(op: DeviceOp, chip: DeviceSpec) -> int:
     return 2 * _tiles(cache.shape[-1]) * round(tile_bytes(cache.dtype)) + _aligned(4 * table.shape[-1])
 
 
+def fill_user(op: DeviceOp, chip: DeviceSpec) -> int:
+    cache = op.inputs[0]
+    return 2 * _tiles(cache.shape[-1]) * round(tile_bytes(cache.dtype))
+
+
 def rotary(op: DeviceOp, chip: DeviceSpec) -> int:
     wide, tile = _tiles(op.out.shape[-1]), round(tile_bytes(op.out.dtype))
     return 10 * tile if wide == 1 else (10 * wide + 4) * tile

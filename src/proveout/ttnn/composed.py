@@ -190,7 +190,7 @@ def _cached(name: str) -> Callable[..., Tensor]:
     return write
 
 
-for _name in ("ttnn.experimental.paged_fill_cache", "ttnn.experimental.paged_update_cache"):
+for _name in ("ttnn.fill_cache", "ttnn.experimental.paged_fill_cache", "ttnn.experimental.paged_update_cache"):
     serves(_name)(_cached(_name))
 
 

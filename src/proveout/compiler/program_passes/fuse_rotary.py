@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from proveout.compiler.program_passes.match import Body, Fusion, Listed, Policy, either_way, fuse, is_plain
 from proveout.program import Arg, Program, Ref, Step
 
@@ -12,8 +14,32 @@ def fuse_rotary(program: Program, policy: Policy) -> Program:
     return fuse(program, _find, policy)
 
 
+@dataclass(frozen=True)
+class Rotation:
+    """x · cos + rotate_half(x) · sin, and the Steps that say it."""
+
+    x: Ref
+    cos: Ref
+    sin: Ref
+    steps: tuple[Step, ...]
+
+
 def _find(body: Body, step: Step) -> Fusion | None:
     """Products and sum are rounded one by one in the kernel too: its buffers between them have the operand's dtype."""
+    found = rotation_in(body, step)
+    if found is None:
+        return None
+    attrs: tuple[tuple[str, Arg], ...] = (
+        ("input_tensor", found.x),
+        ("cos_cache", found.cos),
+        ("sin_cache", found.sin),
+    )
+    whole = Step("ttnn.experimental.rotary_embedding_hf", attrs, step.outputs, step.origin)
+    return Fusion(found.steps, (whole,), rounds_alike=True)
+
+
+def rotation_in(body: Body, step: Step) -> Rotation | None:
+    """The rotation that ends in this Step."""
     if step.kernel != "ttnn.add" or not is_plain(step, *OPERANDS):
         return None
     for kept, turned in either_way(step):
@@ -26,15 +52,12 @@ def _find(body: Body, step: Step) -> Fusion | None:
                 continue
             x, inner = rotated
             cos = next((b for a, b in either_way(straight) if a == x and isinstance(b, Ref)), None)
-            if cos is None:
-                continue
-            attrs: tuple[tuple[str, Arg], ...] = (("input_tensor", x), ("cos_cache", cos), ("sin_cache", sin))
-            whole = Step("ttnn.experimental.rotary_embedding_hf", attrs, step.outputs, step.origin)
-            return Fusion((*inner, straight, crossed, step), (whole,), rounds_alike=True)
+            if cos is not None:
+                return Rotation(x, cos, sin, (*inner, straight, crossed, step))
     return None
 
 
-def _rotate_half(body: Body, arg: Arg) -> tuple[Arg, tuple[Step, ...]] | None:
+def _rotate_half(body: Body, arg: Arg) -> tuple[Ref, tuple[Step, ...]] | None:
     """concat(-x[…, half:], x[…, :half]): the value x and the Steps."""
     joined = body.maker(arg, "ttnn.concat")
     parts = joined.attr("tensors") if joined else None

@@ -25,6 +25,8 @@ class Policy:
 
     chip: DeviceSpec | None = None
     settings: Settings = field(default_factory=Settings)
+    one_chip: bool = True
+    """Whether nothing will be cut over several chips."""
 
     @property
     def keeps_rounding(self) -> bool:

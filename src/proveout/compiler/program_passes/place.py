@@ -100,9 +100,9 @@ class _Placement:
 
     def _placed(self, index: int, step: Step, busy: tuple[str, ...]) -> Step:
         """The Step with its memory_config said outright: ttnn's defaults differ from kernel to kernel."""
-        movable = "memory_config" in parameters(step.kernel)
+        movable = "memory_config" in parameters(step.kernel) and step.attr("memory_config") is None
         default = infer(step, self.specs, chips=self.program.chips)
-        in_l1 = self.to_dram.isdisjoint(step.outputs) if movable else default[0].memory == L1
+        in_l1 = self.to_dram.isdisjoint(step.outputs) if movable else default[0].memory.buffer == "l1"
         if in_l1 and movable and self._near_products(index, step):
             in_l1 = sum(self._gain(index, name, step) for name in step.outputs) >= 0
         for name, spec in zip(step.outputs, default):

@@ -50,9 +50,14 @@ class View:
         return not self.offset and not self.left_out
 
     @property
+    def joined(self) -> tuple[Factor, ...]:
+        """All its numbers, whatever its shape, in the fewest factors."""
+        return _joined([f for d in self.dims for f in d])
+
+    @property
     def in_order(self) -> bool:
         """Whether it is its source reshaped."""
-        flat = _joined([f for d in self.dims for f in d])
+        flat = self.joined
         return not self.offset and not self.left_out and (not flat or (len(flat) == 1 and flat[0][1] == 1))
 
     def reshape(self, shape: tuple[int, ...]) -> View | None:
