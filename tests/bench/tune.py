@@ -29,7 +29,7 @@ from proveout.tune.check import faults
 from proveout.tune.model import Call, Model
 from proveout.tune.search import Options, tune
 from proveout.tune.solve import Problem
-from proveout.tune.space import Decision, Times
+from proveout.tune.space import Times
 from proveout.tune.structures import ways_of
 from proveout.types import Settings
 
@@ -176,11 +176,9 @@ def say(row: Figures) -> str:
 
 def step_by_step(c: Certificate, model: Model) -> int:
     """Greedy in the solver's own space; of the placements the best."""
-    decisions = [Decision(w.op, w.about, w.ops, w.values) for w in c.decisions]
-    errors = {(d, v): e for d, w in enumerate(c.decisions) for v, e in enumerate(w.errors) if v and e is not None}
     ways = ways_of(model, c.start, cure=False)
-    tables = (Times.of(graphs, decisions, model.chip, settings).tables for settings, graphs in ways)
-    return min(_walked(Problem(decisions, t, errors, c.start_error, c.budget_error)) for t in tables)
+    tables = (Times.of(graphs, c.problem.decisions, model.chip, settings).tables for settings, graphs in ways)
+    return min(_walked(replace(c.problem, tables=t)) for t in tables)
 
 
 def _walked(problem: Problem) -> int:

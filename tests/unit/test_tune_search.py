@@ -23,12 +23,12 @@ from proveout.tune.account import Found
 from proveout.tune.certificate import Certificate, Weighed, read
 from proveout.tune.check import check
 from proveout.tune.errors import Measurements
-from proveout.tune.model import Model, held_out
+from proveout.tune.model import Close, Model, held_out
 from proveout.tune.rounds import Rounds
 from proveout.tune.search import Options, tune
 from proveout.tune.solve import Problem, Solved, solve
 from proveout.tune.space import Decision, Table, Times, decisions_of, settings_with
-from proveout.tune.structures import Structure
+from proveout.tune.structures import Structure, ways_of
 from proveout.tune.verify import Verifier, Watch
 from proveout.types import Settings
 
@@ -231,7 +231,10 @@ def test_a_certificate_holds_whose_ops_are_in_one_placement_alone():
     in_l1 = dataclasses.replace(START, memory="auto", products="configured")
     norm = decisions_of(model.planned(in_l1), model.chip, in_l1)
     (norm,) = (d for d in norm if d.about == "memory" and "layer_norm" in d.op)
-    row = Weighed(norm.op, norm.about, norm.ops, norm.values, ((), (0.0,)), (0, 0), 0)
+    settings, graphs = ways_of(model, START, cure=False)[0]
+    alone = Times.of(graphs, [norm], model.chip, settings)
+    saves = tuple(alone.ns({}) - alone.ns({0: v}) for v in range(2))
+    row = Weighed(norm.op, norm.about, norm.ops, norm.values, ((), (0.0,)), ((), (0.0,)), saves, 0)
     ruled_out = {n: tuple((*v, 0) for v in getattr(found, n)) for n in ("refuted", "unfit")}
     found = dataclasses.replace(found, decisions=(*found.decisions, row), **ruled_out).sealed()
     assert check(found, model) == ()
@@ -279,7 +282,7 @@ def test_a_file_that_is_no_certificate_is_refused(tmp_path):
         (tmp_path / "c.json").write_text(text)
         with pytest.raises(UsageError, match=words):
             read(tmp_path / "c.json")
-    (tmp_path / "c.json").write_text('{"schema": 2, "goal": "slower"}')
+    (tmp_path / "c.json").write_text('{"schema": 3, "goal": "slower"}')
     with pytest.raises(UsageError, match="goal"):
         read(tmp_path / "c.json")
 
@@ -369,7 +372,7 @@ def test_a_search_that_is_ended_from_outside_leaves_its_best_which_can_be_replay
 
 
 def test_rounds_back_off_where_no_sum_of_errors_says_why_a_combination_fails():
-    """As outputs that are off in scale do: the PCC is told as 0, whatever the errors add up to."""
+    """As rows that lose their largest element do."""
     decisions = [Decision(f"op{d}", "result", (f"op{d}",), ("", "bfloat8_b")) for d in range(12)]
     tables = [Table((d,), (((0,), 1000), ((1,), 900 - d)), 1, False) for d in range(12)]
     problem = Problem(decisions, tables, {(d, 1): (0.1,) for d in range(12)}, (0.0,), 1.0)
@@ -377,10 +380,10 @@ def test_rounds_back_off_where_no_sum_of_errors_says_why_a_combination_fails():
 
     class Scaled(Verifier):
         def candidate(self, structure: Structure, problem: Problem, answer: Solved) -> Found:
-            pccs = (0.999,) if len(answer.assignment) <= 3 else (0.0,)
-            return Found(START, answer.ns, pccs, (1.0,), "solver", answer.assignment, answer.ns)
+            calls = (Close(0.999, 0.01, 1.0 if len(answer.assignment) <= 3 else 0.5),)
+            return Found(START, answer.ns, calls, "solver", answer.assignment, answer.ns)
 
-    verifier = Scaled(model_of("mlp"), "fast", 0, 0.99, 0.0, Measurements(None, ""), Watch.of(1))
+    verifier = Scaled(model_of("mlp"), "fast", 0, 0.99, 0.9, Measurements(None, ""), Watch.of(1))
     outcome = Rounds(verifier, 0, lambda text: None, lambda outcome: None).quickest([structure], problem, None)
     assert outcome.best is not None
     assert len(outcome.best.assignment) == 2, "ten of 1.0, five of 0.5, two of 0.25"
