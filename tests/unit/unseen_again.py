@@ -1,4 +1,4 @@
-"""Five models more, with seeds of their own: planted errors in them were looked at once, after the ranking was fixed."""
+"""Five models more: errors planted in them were looked at once, after the ranking was fixed."""
 
 from __future__ import annotations
 
@@ -71,7 +71,13 @@ class Factors(nn.Module):
         self.fields = nn.Parameter(torch.randn(20, 32) / 5)
         self.line = nn.Linear(20, 1)
         self.deep = nn.Sequential(
-            nn.Linear(640, 128), nn.ReLU(), nn.Linear(128, 64), nn.PReLU(), nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 1)
+            nn.Linear(640, 128),
+            nn.ReLU(),
+            nn.Linear(128, 64),
+            nn.PReLU(),
+            nn.Linear(64, 32),
+            nn.Tanh(),
+            nn.Linear(32, 1),
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -55,9 +55,11 @@ def explain(compiled: Compiled, call: Call, other: Compiled | None = None, every
         name = f"graph{number}"  # by its place in the call: a Program's own name counts what this process compiled
         if isinstance(one.variant, Variant):
             theirs = others[number] if others else None
-            known = _of_model(one, outputs, wanted) if len(calls) == 1 else {}
+            places = _places(one, outputs) if len(calls) == 1 else {}
+            eager = dict(leaves(wanted))
+            known = {i: v for i, leaf in places.items() if isinstance(v := eager.get(leaf), torch.Tensor)}
             explained = _explained(compiled, one, other, theirs, known, every)
-            graphs += [replace(explained, graph=name)] if explained else []
+            graphs += [replace(_named(explained, one, places), graph=name)] if explained else []
         else:
             notes.append(f"{name} runs in eager mode: {one.variant}")
     return Explained(closeness(outputs, wanted, compiled.settings.pcc), tuple(graphs), tuple(notes))
@@ -140,17 +142,22 @@ def _eager(one: _GraphCall, program: Program, known: dict[int, torch.Tensor]) ->
     return {name: known[i] for i, name in named.items() if i in known}
 
 
-def _of_model(one: _GraphCall, outputs: Any, wanted: Any) -> dict[int, torch.Tensor]:
-    """Outputs of a model's only graph, by their places, as eager gave them: those that the model hands on as they
-    are."""
+def _places(one: _GraphCall, outputs: Any) -> dict[int, str]:
+    """What the model calls the outputs of its only graph, by their places: of those that it hands on as they are."""
     places = {_identity(o): i for i, o in enumerate(one.outputs) if isinstance(o, torch.Tensor)}
-    eager = dict(leaves(wanted))
-    known = {}
-    for name, leaf in leaves(outputs):
-        place = places.get(_identity(leaf)) if isinstance(leaf, torch.Tensor) else None
-        if place is not None and isinstance(eager.get(name), torch.Tensor):
-            known[place] = eager[name]
-    return known
+    named = ((places.get(_identity(leaf)), name) for name, leaf in leaves(outputs) if isinstance(leaf, torch.Tensor))
+    return {place: name for place, name in named if place is not None}
+
+
+def _named(explained: Explanation, one: _GraphCall, places: Mapping[int, str]) -> Explanation:
+    """With the model's own names of its outputs, where it has them, instead of those in the Program."""
+    refs = enumerate(one.variant.compiled.program.outputs)
+    names = {ref.name: places[i] for i, ref in refs if isinstance(ref, Ref) and i in places}
+    parts = (
+        replace(part, outputs=tuple(replace(o, output=names.get(o.output, o.output)) for o in part.outputs))
+        for part in explained.contributions
+    )
+    return replace(explained, contributions=tuple(parts))
 
 
 def _identity(tensor: torch.Tensor) -> tuple[object, ...]:

@@ -112,7 +112,8 @@ ULP_BINS = (0, 1, 2, 4, 8, 16, 64)
 
 @dataclass(frozen=True)
 class Branch:
-    """One module of the error budget, with what is inside it."""
+    """One module of the error budget, with what is inside it: its shares, and what it computes by itself, sum to
+    its own."""
 
     path: str
     share: float
@@ -173,6 +174,9 @@ def _branch(path: str, prefix: str, inside: Sequence[Contribution]) -> Branch:
             below.setdefault(rest.partition(".")[0], []).append(one)
     children = [_branch(f"{prefix}{name}", f"{prefix}{name}.", some) for name, some in below.items()]
     children = [_shortened(child) for child in children]
+    own = [one for one in inside if not one.origin.module.startswith(prefix) or one.origin.module == prefix[:-1]]
+    if own and children:
+        children.append(Branch(f"{path or 'model'} by itself", sum(o.share for o in own), sum(o.ops for o in own)))
     share, ops = sum(one.share for one in inside), sum(one.ops for one in inside)
     return Branch(path or "model", share, ops, tuple(sorted(children, key=lambda child: -child.share)))
 

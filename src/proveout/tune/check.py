@@ -183,16 +183,17 @@ def _decisions(c: Certificate, model: Model) -> Iterator[str]:
 
 def _told(c: Certificate, problem: Problem, structures: Sequence[Structure]) -> Iterator[str]:
     """What the page says of single decisions follows from the tables of times and errors."""
-    times = structures[0].times
-    best = Found(c.settings, c.verified_ns, c.calls, c.found_by, {d: w.chosen for d, w in enumerate(c.decisions)})
-    best.assignment = {d: v for d, v in best.assignment.items() if v}
+    times, chosen = structures[0].times, {d: w.chosen for d, w in enumerate(c.decisions) if w.chosen}
+    best = Found(c.settings, c.verified_ns, c.calls, c.found_by, chosen)
+    own = next((s.times for s in structures if s.settings == replace(c.settings, per_op=s.settings.per_op)), None)
     if c.decisions != tuple(account.weighed(problem.decisions, times, problem, best.assignment)):
         yield "what values of decisions save alone is not what is told"
     first = Found(c.start, c.start_ns, (), "start")
-    if c.found_by == "solver":
+    if c.found_by == "solver" and own is None:
+        yield "the settings that were found are in none of the model's placements"
+    elif c.found_by == "solver" and own is not None:
         if c.path != tuple(account.path(structures, problem, best, first, ())):
             yield "the changes one by one are not what is told"
-        own = next(s.times for s in structures if s.settings == replace(c.settings, per_op=s.settings.per_op))
         if c.predicted_ns != own.ns(best.assignment):
             yield f"the decisions add up to {own.ns(best.assignment)} ns, not {c.predicted_ns}"
         if not _near(c.predicted_error, problem.error(best.assignment)):

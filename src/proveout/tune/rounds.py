@@ -19,6 +19,8 @@ SMALLER = 6
 HALF = 0.5
 """Of the error budget, after a combination failed in what no sum of errors says: too many rows have another largest
 element, or an output is not finite."""
+MISSED = 0.98
+"""Of what would have been enough: else the next combination fails by as little."""
 WORTH, MOST = 1.05, 4.0
 """By how much the errors' sum must be off for another round with it put right, and how far that goes at once."""
 
@@ -72,7 +74,7 @@ class Rounds:
             elif not self.verifier.good(candidate):
                 out.refuted.append(answer.assignment)
                 explained = problem.budget < candidate.error < 1
-                scale *= min(1.0, problem.budget / candidate.error) if explained else HALF
+                scale *= MISSED * problem.budget / candidate.error if explained else HALF
             else:
                 widest = max(widest, out.budget)
                 if out.best is None or candidate.ns < out.best.ns:
