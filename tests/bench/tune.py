@@ -266,8 +266,8 @@ def table(folder: Path) -> str:
     rows = [from_json(Figures, read_json(path)) for path in paths if path.is_file()]
     lines = [
         "| model | start | greedy | step by step | tune | against greedy | proven bound | gap | PCC, own inputs "
-        "| PCC, held out | decisions, values | found by | processor minutes | certificate |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|---:|---|",
+        "| PCC, held out | relative L2 | decisions, values | found by | processor minutes | certificate |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|---:|---|",
     ]
     for r in rows:
         times = r.start_ns, r.greedy_ns, r.steps_ns, r.tuned_ns, r.bound_ns
@@ -275,9 +275,10 @@ def table(folder: Path) -> str:
         noticed = sum(bool(heard) for _, heard in r.tampered)
         holds = {None: "not replayed", True: "holds", False: "does not hold: " + "; ".join(r.wrong)}[r.holds]
         replayed = f"{holds}; {noticed} of {len(r.tampered)} changed ones rejected" if r.tampered else holds
+        furthest = max(call.l2 for call in read(folder / f"{r.name}.json").calls)
         lines.append(
             f"| {NAMES[r.name]} | {start} | {greedy} | {steps} | {tuned} | {r.against_greedy} | {bound} | {r.gap:.2%} "
-            f"| {r.own_pcc:.5f} | {r.held_out_pcc:.5f} | {r.decisions}, {r.values} | {r.found_by} "
+            f"| {r.own_pcc:.5f} | {r.held_out_pcc:.5f} | {furthest:.4f} | {r.decisions}, {r.values} | {r.found_by} "
             f"| {r.processor_minutes:.1f} | {replayed} |"
         )
     notes = [f"- {NAMES[r.name]}: {note}." for r in rows for note in r.notes]
