@@ -83,9 +83,13 @@ def _calls(compiled: Compiled, call: Call) -> tuple[Any, list[_GraphCall]]:
     ran: list[_GraphCall] = []
 
     def run(graph: GraphFunction, arguments: Sequence[Any]) -> list[Any]:
-        kept = tuple(map(_kept, arguments))
+        kept, versions = list(map(_kept, arguments)), list(map(_version, arguments))
         outputs = graph.run(arguments)
-        ran.append(_GraphCall(graph, graph.variant(arguments), kept, tuple(outputs)))
+        variant = graph.variant(arguments)
+        for place in variant.compiled.weight_positions if isinstance(variant, Variant) else ():
+            if _version(arguments[place]) == versions[place]:  # the very tensors that are loaded: others load anew
+                kept[place] = arguments[place]
+        ran.append(_GraphCall(graph, variant, tuple(kept), tuple(outputs)))
         return outputs
 
     with compiled.instead_of_graphs(run):
@@ -96,6 +100,12 @@ def _calls(compiled: Compiled, call: Call) -> tuple[Any, list[_GraphCall]]:
 def _kept(argument: Any) -> Any:
     whole = isinstance(argument, torch.Tensor) and not isinstance(argument, torch.nn.Parameter)
     return argument.detach().clone() if whole else argument
+
+
+def _version(argument: Any) -> int | None:
+    """What in-place writes count up."""
+    counted = isinstance(argument, torch.Tensor) and not argument.is_inference()
+    return argument._version if counted else None
 
 
 def _explained(
