@@ -169,6 +169,17 @@ def test_wrong_decisions_are_refused_with_a_sentence(per_op, words):
         Settings.of({"per_op": per_op})
 
 
+def test_a_decision_about_an_op_that_is_not_there_is_told(monkeypatch):
+    said: list[str] = []
+    monkeypatch.setattr("proveout.engine.compiled.log.warning", lambda text, *words: said.append(text % words))
+    chosen = {
+        "precision": "bfloat16",
+        "per_op": [["0:ttnn.liner", "weights", "bfloat8_b"], ["*:*", "fidelity", "LoFi"]],
+    }
+    proveout.compile(nn.Linear(64, 64).eval(), (torch.randn(32, 64),), device="sim:n150", settings=chosen)
+    assert said == ["per_op: no op is called '0:ttnn.liner'; the nearest is ':ttnn.linear'."]
+
+
 class Convolved(nn.Module):
     def __init__(self) -> None:
         super().__init__()
