@@ -25,7 +25,7 @@ from proveout.tensor_spec import innermost
 from proveout.types import Origin
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
-PASSES = 0.053
+PASSES = 0.045
 """Forward passes that the border may take for each op that differs, beside those from the start."""
 FROM_THE_START = 6
 """At most: the model by itself, compiled, and as its graph; both sides op by op, float32 once more on the device's
