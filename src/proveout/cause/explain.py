@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from proveout.cause.closeness import closeness
-from proveout.cause.findings import COMPILER, Contribution, Explained, Explanation, OutputShare
+from proveout.cause.findings import COMPILER, Contribution, Explained, Explanation, OutputShare, tree_of, walk
 from proveout.cause.local import Pass, expectations, look, suspicious
 from proveout.cause.sides import Pair, against_another, against_float32
 from proveout.cause.telescope import Reference, Run, Score, Telescope
@@ -34,6 +34,8 @@ FEW_OPS, LEAST_PASSES = 100, 8.0
 """Below so many ops that differ it may take this many: what comes before it is most of the cost there anyway."""
 FLOAT32 = "float32, op by op"
 NOTABLE = 0.1
+SPREAD = 0.2
+"""Of the whole: where no op has as large a share, none stands out."""
 MOST_SUSPECTS = 3
 """Ops that are looked into one by one whatever their share."""
 
@@ -51,6 +53,8 @@ def explain(compiled: Compiled, call: Call, other: Compiled | None = None, every
     others = _calls(other, call)[1] if other is not None else []
     if other is not None and len(others) != len(calls):
         raise UsageError(f"one side runs {len(calls)} graphs and the other {len(others)}: they cannot be swapped.")
+    if other is not None and other.device != compiled.device and compiled.settings.numerics == "fast":
+        notes.append("in fast numerics all chips compute alike; each one's own rules: --set numerics=faithful")
     for number, one in enumerate(calls):
         name = f"graph{number}"  # by its place in the call: a Program's own name counts what this process compiled
         if isinstance(one.variant, Variant):
@@ -279,6 +283,8 @@ def _said(pair: Pair, seen: Pass, parts: Sequence[Contribution], whole: float) -
             f"{top.share / whole:.0%} of the error is there before any op runs on the device: the Program in float32 "
             "is off. A pass or a lowering changes what the model means; dump the graphs (`proveout compile --dump`)."
         ]
+    if not top.is_suspect and largest.share < SPREAD * whole:
+        return [*_spread(parts, largest, whole), *_together(parts, whole)]
     out = [f"{_where(top)} makes {top.share / whole:.0%} of the error{_adds(top)}."]
     if top.is_suspect and top.times is not None:
         out.append(f"That is {top.times:.1f} × what is expected of it ({top.expected:.2%}): look here first.")
@@ -288,13 +294,31 @@ def _said(pair: Pair, seen: Pass, parts: Sequence[Contribution], whole: float) -
         out.append(f"{reason}: amplification{f', most of it in {magnifier}' if magnifier else ' along the way'}.")
     if largest is not top:
         out.append(f"The largest share is that of {_where(largest)}: {largest.share / whole:.0%}{_adds(largest)}.")
-    together = sum(part.interaction for part in parts)
-    if abs(together) > NOTABLE * whole:
-        how = (
-            "only because errors of several ops point the same way" if together > 0 else "taken back where they cancel"
-        )
-        out.append(f"{abs(together) / whole:.0%} of the error is {how} (interaction).")
+    return [*out, *_together(parts, whole)]
+
+
+def _spread(parts: Sequence[Contribution], largest: Contribution, whole: float) -> list[str]:
+    """Where no op stands out: how many there are, and the module that most of them are in."""
+    out = [
+        f"No op stands out: the error is spread over {sum(part.ops for part in parts)} ops. The largest share is "
+        f"{largest.share / whole:.0%}, of {_where(largest)}{_adds(largest)}."
+    ]
+    modules = [branch for _, branch in walk(tree_of(parts)) if branch.share > SPREAD * whole and branch.is_module]
+    if len(modules) > 1:  # the first is the whole model
+        inner = modules[-1]
+        out.append(f"{inner.share / whole:.0%} of it comes from {inner.path} ({inner.ops} ops).")
     return out
+
+
+def _together(parts: Sequence[Contribution], whole: float) -> list[str]:
+    together = sum(part.interaction for part in parts)
+    if abs(together) <= NOTABLE * whole:
+        return []
+    if together > 0:
+        how = f"{together / whole:.0%} of the error is there only because errors of several ops point the same way"
+    else:
+        how = f"Errors of several ops cancel: one by one they would make {1 - together / whole:.1f} × as much"
+    return [f"{how} (interaction)."]
 
 
 def _where(part: Contribution) -> str:

@@ -107,6 +107,7 @@ class Closeness:
     """What these numbers show and PCC hides."""
 
 
+BY_ITSELF = " by itself"
 ULP_BINS = (0, 1, 2, 4, 8, 16, 64)
 
 
@@ -119,6 +120,11 @@ class Branch:
     share: float
     ops: int
     children: tuple[Branch, ...] = ()
+
+    @property
+    def is_module(self) -> bool:
+        """And not what one computes by itself."""
+        return not self.path.endswith(BY_ITSELF)
 
 
 @dataclass(frozen=True)
@@ -153,7 +159,7 @@ class Explanation:
     @property
     def tree(self) -> Branch:
         """The error budget over modules."""
-        return _branch("", "", list(self.contributions))
+        return tree_of(self.contributions)
 
 
 @dataclass(frozen=True)
@@ -166,6 +172,11 @@ class Explained:
     """Graphs that could not be looked into, and why."""
 
 
+def tree_of(contributions: Sequence[Contribution]) -> Branch:
+    """Modules with what is inside them."""
+    return _branch("", "", contributions)
+
+
 def _branch(path: str, prefix: str, inside: Sequence[Contribution]) -> Branch:
     below: dict[str, list[Contribution]] = {}
     for one in inside:
@@ -176,7 +187,7 @@ def _branch(path: str, prefix: str, inside: Sequence[Contribution]) -> Branch:
     children = [_shortened(child) for child in children]
     own = [one for one in inside if not one.origin.module.startswith(prefix) or one.origin.module == prefix[:-1]]
     if own and children:
-        children.append(Branch(f"{path or 'model'} by itself", sum(o.share for o in own), sum(o.ops for o in own)))
+        children.append(Branch(f"{path or 'model'}{BY_ITSELF}", sum(o.share for o in own), sum(o.ops for o in own)))
     share, ops = sum(one.share for one in inside), sum(one.ops for one in inside)
     return Branch(path or "model", share, ops, tuple(sorted(children, key=lambda child: -child.share)))
 
