@@ -298,7 +298,7 @@ TAMPERED = {
         lambda c: {"seed": 77, "start": dataclasses.replace(c.start, seed=77)},
         ("on held-out inputs", "has a PCC"),
     ),
-    "the bound": (lambda c: {"bound_ns": c.verified_ns}, ("less than the bound",)),
+    "the bound": (lambda c: {"bound_ns": c.verified_ns + 1}, ("not between the floor", "less than the bound")),
     "the bound and its budget": (
         lambda c: {"bound_ns": c.verified_ns, "budget_error": 1e-9},
         ("a PCC of 0.999 allows",),

@@ -31,7 +31,7 @@ HELD_OUT = 2
 GREEDY_SHARE = 1 / 3
 """Of the time, at most: the rest is for the errors of single decisions and for the solver."""
 LAST = 3
-"""Combinations that there is to be time to verify when measuring ends."""
+"""Combinations that there is to be time to verify when measuring ends, if that is at most half of what is left."""
 WIDE_SUMS: tuple[str, Decided, str] = ("*:*", "accumulate", "float32")
 """Of every op: where a search begins whose own start does not keep the budget."""
 Known = Mapping[tuple[int, int], Errors]
@@ -278,9 +278,10 @@ class _Search:
         noises.update((dv, nothing) for dv in todo if decisions[dv[0]].about in EXACT_EITHER_WAY)
         drifts.update(noises)
         todo = sorted((dv for dv in todo if dv not in noises), key=lambda dv: times.ns({dv[0]: dv[1]}) or 0)
+        reserved_s = min(LAST * self.verifier.candidate_s, self.watch.left_s / 2)
         for number, (d, v) in enumerate(todo):
             decision = decisions[d]
-            if self.watch.left_s < LAST * self.verifier.candidate_s:
+            if self.watch.left_s < max(reserved_s, 0.0):
                 self.notes.append(f"out of time: {len(todo) - number} of {len(todo)} values were not measured")
                 break
             self.options.note(f"error {number + 1} of {len(todo)}: {decision.said(v)}")
