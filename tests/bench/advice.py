@@ -29,10 +29,10 @@ STARTS = {
 }
 
 
-def savings(name: str, start: Settings) -> list[tuple[Advice, int, int]]:
+def savings(name: str, start: Settings, small: bool) -> list[tuple[Advice, int, int]]:
     """(change, ns predicted, ns realised), each change alone, as `proveout perf --apply` makes it."""
     torch.manual_seed(0)
-    module, inputs = MODELS[name]()
+    module, inputs = MODELS[name](small)
     model = module.eval()
     with tempfile.TemporaryDirectory() as folder:
         compile(model, inputs, device="sim:n150", settings=start, record=Path(folder))
@@ -49,13 +49,14 @@ def savings(name: str, start: Settings) -> list[tuple[Advice, int, int]]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", default=list(MODELS), help=f"of {', '.join(MODELS)}")
+    parser.add_argument("--small", action="store_true", help="few narrow layers of each")
     parser.add_argument("--start", nargs="*", choices=list(STARTS), default=list(STARTS))
     options = parser.parse_args()
     near = total = 0
     print(f"{'model':10} {'start':16} {'predicted µs':>12} {'realised µs':>12} {'off':>6}  change")
     for name in options.names:
         for start in options.start:
-            for advice, predicted, realised in savings(name, STARTS[start]):
+            for advice, predicted, realised in savings(name, STARTS[start], options.small):
                 off = abs(predicted - realised) / max(abs(realised), 1)
                 near, total = near + (off <= NEAR), total + 1
                 figures = f"{predicted / 1e3:12.1f} {realised / 1e3:12.1f} {off:6.1%}"

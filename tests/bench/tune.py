@@ -29,7 +29,7 @@ from proveout.tune.check import faults
 from proveout.tune.model import Call, Model
 from proveout.tune.search import Options, tune
 from proveout.tune.solve import Problem
-from proveout.tune.space import Decision, Times
+from proveout.tune.space import Times
 from proveout.tune.structures import ways_of
 from proveout.types import Settings
 
@@ -176,11 +176,9 @@ def say(row: Figures) -> str:
 
 def step_by_step(c: Certificate, model: Model) -> int:
     """Greedy in the solver's own space; of the placements the best."""
-    decisions = [Decision(w.op, w.about, w.ops, w.values) for w in c.decisions]
-    errors = {(d, v): e for d, w in enumerate(c.decisions) for v, e in enumerate(w.errors) if v and e is not None}
     ways = ways_of(model, c.start, cure=False)
-    tables = (Times.of(graphs, decisions, model.chip, settings).tables for settings, graphs in ways)
-    return min(_walked(Problem(decisions, t, errors, c.start_error, c.budget_error)) for t in tables)
+    tables = (Times.of(graphs, c.problem.decisions, model.chip, settings).tables for settings, graphs in ways)
+    return min(_walked(replace(c.problem, tables=t)) for t in tables)
 
 
 def _walked(problem: Problem) -> int:
@@ -268,8 +266,8 @@ def table(folder: Path) -> str:
     rows = [from_json(Figures, read_json(path)) for path in paths if path.is_file()]
     lines = [
         "| model | start | greedy | step by step | tune | against greedy | proven bound | gap | PCC, own inputs "
-        "| PCC, held out | decisions, values | found by | processor minutes | certificate |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|---:|---|",
+        "| PCC, held out | relative L2 | decisions, values | found by | processor minutes | certificate |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|---:|---|",
     ]
     for r in rows:
         times = r.start_ns, r.greedy_ns, r.steps_ns, r.tuned_ns, r.bound_ns
@@ -277,9 +275,10 @@ def table(folder: Path) -> str:
         noticed = sum(bool(heard) for _, heard in r.tampered)
         holds = {None: "not replayed", True: "holds", False: "does not hold: " + "; ".join(r.wrong)}[r.holds]
         replayed = f"{holds}; {noticed} of {len(r.tampered)} changed ones rejected" if r.tampered else holds
+        furthest = max(call.l2 for call in read(folder / f"{r.name}.json").calls)
         lines.append(
             f"| {NAMES[r.name]} | {start} | {greedy} | {steps} | {tuned} | {r.against_greedy} | {bound} | {r.gap:.2%} "
-            f"| {r.own_pcc:.5f} | {r.held_out_pcc:.5f} | {r.decisions}, {r.values} | {r.found_by} "
+            f"| {r.own_pcc:.5f} | {r.held_out_pcc:.5f} | {furthest:.4f} | {r.decisions}, {r.values} | {r.found_by} "
             f"| {r.processor_minutes:.1f} | {replayed} |"
         )
     notes = [f"- {NAMES[r.name]}: {note}." for r in rows for note in r.notes]

@@ -22,7 +22,7 @@ from test_tune_search import drawn  # noqa: E402
 
 from proveout.tune.certificate import read  # noqa: E402
 from proveout.tune.solve import Problem, solve  # noqa: E402
-from proveout.tune.space import Decision, Times  # noqa: E402
+from proveout.tune.space import Times  # noqa: E402
 from proveout.tune.structures import ways_of  # noqa: E402
 from proveout.types import Settings  # noqa: E402
 
@@ -74,12 +74,10 @@ def of_certificate(name: str, path: Path) -> Problem:
     """The question of the placement that the certificate's settings are in."""
     c = read(path)
     model = bench.model_of(name, False, c.pcc)
-    decisions = [Decision(w.op, w.about, w.ops, w.values) for w in c.decisions]
-    errors = {(d, v): e for d, w in enumerate(c.decisions) for v, e in enumerate(w.errors) if v and e is not None}
     found = replace(c.settings, per_op=c.start.per_op)
     settings, graphs = next(way for way in ways_of(model, c.start, cure=False) if way[0] == found)
-    tables = Times.of(graphs, decisions, model.chip, settings).tables
-    return Problem(decisions, tables, errors, c.start_error, c.budget_error, c.start.queues)
+    tables = Times.of(graphs, c.problem.decisions, model.chip, settings).tables
+    return replace(c.problem, tables=tables, refuted=(), excluded=())
 
 
 def compared(label: str, problems: Sequence[Problem]) -> list[str]:

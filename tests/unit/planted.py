@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 import unseen
+import unseen_again
 from torch import nn
 
 import proveout
@@ -115,8 +116,8 @@ MODELS: dict[str, tuple[type[nn.Module], tuple[int, ...]]] = {
 @functools.cache
 def loaded(name: str, numerics: str, weighty: bool = True) -> tuple[Loaded, list[Any]]:
     """A model's Program on the simulated chip with its weights, and the inputs of one call."""
-    torch.manual_seed(23 if name in unseen.LATER else 11 if name in unseen.MODELS else 3)
-    kind, shape = {**MODELS, **unseen.MODELS, **unseen.LATER}[name]
+    torch.manual_seed(23 if name in {**unseen.LATER, **unseen_again.MODELS} else 11 if name in unseen.MODELS else 3)
+    kind, shape = {**MODELS, **unseen.MODELS, **unseen.LATER, **unseen_again.MODELS}[name]
     model = kind().eval()
     model = _weighty(model) if weighty else model
     given = torch.randint(0, 200, shape) if name == "decoder" else torch.randn(shape)

@@ -24,6 +24,8 @@ from proveout.app import (  # noqa: E402
 )
 from proveout.app.tables import Column  # noqa: E402
 from proveout.bringup import Folder  # noqa: E402
+from proveout.bringup.data import EndToEndData, GraphCause  # noqa: E402
+from proveout.coding import to_json  # noqa: E402
 from proveout.columns.parts import OpRow  # noqa: E402
 from proveout.folders import write_whole  # noqa: E402
 from record_stores import many, real, some, varied, write  # noqa: E402
@@ -282,6 +284,19 @@ def test_bring_ups_are_found_with_their_stages(monkeypatch, tmp_path):
     assert [e.label for e in app.expander] == ["✓ **1 Card** · card told", "! **3 Graph** · graph told"]
     assert "look here" in text_of(app)
     assert all(f"▸ {name}" in text_of(app) for name in found.running)
+
+
+def test_a_bring_up_shows_the_picture_of_where_its_error_comes_from(monkeypatch, tmp_path):
+    folder = tmp_path / "bringup" / "bert"
+    (folder / "stages").mkdir(parents=True)
+    why = GraphCause('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>', ("it adds 1 %",))
+    figures = EndToEndData((), 0.99, None, "", None, (why,))
+    stage = {"number": 7, "name": "end-to-end", "title": "End to end", "status": "passed", "headline": "told"}
+    more = {"findings": [], "next_step": "", "files": [], "data": to_json(figures)}
+    (folder / "stages" / "07-end-to-end.json").write_text(json.dumps(stage | more))
+    app = shown("explorer_bringup", monkeypatch, tmp_path)
+    assert not app.exception
+    assert len(app.get("image")) == 1
 
 
 @pytest.mark.slow

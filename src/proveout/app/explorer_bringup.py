@@ -167,6 +167,10 @@ def _figures(bringup: BringUp) -> None:
     if tuned is not None:
         name = "The chip's part faster" if bringup.has_host_part else "Faster"
         tiles.append(theme.Tile(name, f"{tuned.speedup:.2f}", "×", "than bfloat16 in DRAM; modelled", "modelled"))
+        if tuned.found_by == "solver" and tuned.gap is not None:
+            figure, unit = tables.duration(tuned.bound_ns)
+            note = f"no decisions within the budget are faster; gap {tuned.gap:.1%}"
+            tiles.append(theme.Tile("Proven bound", figure, unit, note, "modelled"))
     if graph is not None:
         on_host = graph.states.get("host", 0)
         tone: theme.Tone = "warn" if on_host else "good"
@@ -185,10 +189,19 @@ def _stage(bringup: BringUp, stage: StageRecord) -> None:
             st.markdown(f"- {line}")
         if stage.next_step:
             st.info(stage.next_step, icon=":material/arrow_forward:")
+        if stage.name == EndToEndData.stage:
+            _why(bringup)
         files = [name for name, _ in stage.files]
         if files:
             more = f" and {len(files) - MOST_FILES} more" if len(files) > MOST_FILES else ""
             st.caption(f"Files in {bringup.folder.path}: {', '.join(files[:MOST_FILES])}{more}")
+
+
+def _why(bringup: BringUp) -> None:
+    """Where the error comes from, a picture for each graph: its sentences are in it."""
+    checked = bringup.folder.data(EndToEndData)
+    for cause in checked.why if checked is not None else ():
+        st.image(cause.svg)
 
 
 def _report(bringup: BringUp) -> None:

@@ -54,7 +54,8 @@ def run(subject: Subject, files: Files) -> StageResult:
         tuple(findings),
         _step(certificate)
         if certificate.holds
-        else "On inputs it has not seen the PCC is below the budget: raise --pcc and run again.",
+        else f"It does not keep its budget (PCC {certificate.pcc}, relative L2 {certificate.l2_limit:.3f}): see where "
+        "the error comes from (proveout explain), or ask for less with --pcc.",
         attention=not certificate.holds,
         data=OptimiseData(
             speedup=certificate.speedup, start_ns=certificate.start_ns, ns=certificate.verified_ns, held_out_pcc=lowest,
@@ -122,8 +123,8 @@ def _page(subject: Subject, certificate: Certificate, trials: list[Trial], freed
         then, saved = (time(t.ns), signed(t.saves_ns)) if t.ns is not None else ("", "")
         pcc = f"{t.pcc:.6f}" if t.pcc is not None else ""
         lines.append(f"| {t.change} | {then} | {saved} | {pcc} | {t.verdict} |")
-    shown = ", ".join(f"{pcc:.6f}" for pcc in certificate.verified_pcc[1:])
-    lines += ["", f"On held-out inputs: PCC {shown}.", "", f"{freed[:1].upper()}{freed[1:]}.", ""]
+    shown = "; ".join(f"PCC {call.pcc:.6f}, relative L2 {call.l2:.4f}" for call in certificate.calls[1:])
+    lines += ["", f"On held-out inputs: {shown}.", "", f"{freed[:1].upper()}{freed[1:]}.", ""]
     if certificate.solver:
         bound = time(certificate.bound_ns)
         lines.append(f"No combination within the error budget takes less than {bound}: {certificate.solver}.")

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from proveout.cause.findings import ULP_BINS, Closeness
-from proveout.check.compare import Difference, ulp_of_values
+from proveout.check.compare import Difference, l2_of_pcc, ulp_of_values
 from proveout.check.outputs import leaves
 
 TOLERANCE = 2e-2
@@ -80,8 +80,7 @@ def _warnings(
         return []
     out = []
     words = f"PCC {both.pcc:.7f} passes, but"
-    expected = math.sqrt(2 * (1 - both.pcc))
-    if both.rel_l2 is not None and both.rel_l2 > max(0.01, SCALE * expected):
+    if both.rel_l2 is not None and both.rel_l2 > max(0.01, SCALE * l2_of_pcc(both.pcc)):
         out.append(f"{words} the relative L2 is {both.rel_l2:.2%}: off in scale or offset, which PCC does not see")
     if within < FEW_WITHIN:
         out.append(f"{words} {1 - within:.0%} of the elements are off by more than {TOLERANCE:.0%} of their size")

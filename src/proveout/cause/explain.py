@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from proveout.cause.closeness import closeness
-from proveout.cause.findings import COMPILER, Contribution, Explained, Explanation, OutputShare
+from proveout.cause.findings import COMPILER, Contribution, Explained, Explanation, OutputShare, tree_of, walk
 from proveout.cause.local import Pass, expectations, look, suspicious
 from proveout.cause.sides import Pair, against_another, against_float32
 from proveout.cause.telescope import Reference, Run, Score, Telescope
@@ -25,7 +25,7 @@ from proveout.tensor_spec import innermost
 from proveout.types import Origin
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
-PASSES = 0.053
+PASSES = 0.045
 """Forward passes that the border may take for each op that differs, beside those from the start."""
 FROM_THE_START = 6
 """At most: the model by itself, compiled, and as its graph; both sides op by op, float32 once more on the device's
@@ -34,6 +34,8 @@ FEW_OPS, LEAST_PASSES = 100, 8.0
 """Below so many ops that differ it may take this many: what comes before it is most of the cost there anyway."""
 FLOAT32 = "float32, op by op"
 NOTABLE = 0.1
+SPREAD = 0.2
+"""Of the whole: where no op has as large a share, none stands out."""
 MOST_SUSPECTS = 3
 """Ops that are looked into one by one whatever their share."""
 
@@ -51,13 +53,17 @@ def explain(compiled: Compiled, call: Call, other: Compiled | None = None, every
     others = _calls(other, call)[1] if other is not None else []
     if other is not None and len(others) != len(calls):
         raise UsageError(f"one side runs {len(calls)} graphs and the other {len(others)}: they cannot be swapped.")
+    if other is not None and other.device != compiled.device and compiled.settings.numerics == "fast":
+        notes.append("in fast numerics all chips compute alike; each one's own rules: --set numerics=faithful")
     for number, one in enumerate(calls):
         name = f"graph{number}"  # by its place in the call: a Program's own name counts what this process compiled
         if isinstance(one.variant, Variant):
             theirs = others[number] if others else None
-            known = _of_model(one, outputs, wanted) if len(calls) == 1 else {}
+            places = _places(one, outputs) if len(calls) == 1 else {}
+            eager = dict(leaves(wanted))
+            known = {i: v for i, leaf in places.items() if isinstance(v := eager.get(leaf), torch.Tensor)}
             explained = _explained(compiled, one, other, theirs, known, every)
-            graphs += [replace(explained, graph=name)] if explained else []
+            graphs += [replace(_named(explained, one, places), graph=name)] if explained else []
         else:
             notes.append(f"{name} runs in eager mode: {one.variant}")
     return Explained(closeness(outputs, wanted, compiled.settings.pcc), tuple(graphs), tuple(notes))
@@ -81,9 +87,13 @@ def _calls(compiled: Compiled, call: Call) -> tuple[Any, list[_GraphCall]]:
     ran: list[_GraphCall] = []
 
     def run(graph: GraphFunction, arguments: Sequence[Any]) -> list[Any]:
-        kept = tuple(map(_kept, arguments))
+        kept, versions = list(map(_kept, arguments)), list(map(_version, arguments))
         outputs = graph.run(arguments)
-        ran.append(_GraphCall(graph, graph.variant(arguments), kept, tuple(outputs)))
+        variant = graph.variant(arguments)
+        for place in variant.compiled.weight_positions if isinstance(variant, Variant) else ():
+            if _version(arguments[place]) == versions[place]:  # the very tensors that are loaded: others load anew
+                kept[place] = arguments[place]
+        ran.append(_GraphCall(graph, variant, tuple(kept), tuple(outputs)))
         return outputs
 
     with compiled.instead_of_graphs(run):
@@ -94,6 +104,12 @@ def _calls(compiled: Compiled, call: Call) -> tuple[Any, list[_GraphCall]]:
 def _kept(argument: Any) -> Any:
     whole = isinstance(argument, torch.Tensor) and not isinstance(argument, torch.nn.Parameter)
     return argument.detach().clone() if whole else argument
+
+
+def _version(argument: Any) -> int | None:
+    """What in-place writes count up."""
+    counted = isinstance(argument, torch.Tensor) and not argument.is_inference()
+    return argument._version if counted else None
 
 
 def _explained(
@@ -140,17 +156,22 @@ def _eager(one: _GraphCall, program: Program, known: dict[int, torch.Tensor]) ->
     return {name: known[i] for i, name in named.items() if i in known}
 
 
-def _of_model(one: _GraphCall, outputs: Any, wanted: Any) -> dict[int, torch.Tensor]:
-    """Outputs of a model's only graph, by their places, as eager gave them: those that the model hands on as they
-    are."""
+def _places(one: _GraphCall, outputs: Any) -> dict[int, str]:
+    """What the model calls the outputs of its only graph, by their places: of those that it hands on as they are."""
     places = {_identity(o): i for i, o in enumerate(one.outputs) if isinstance(o, torch.Tensor)}
-    eager = dict(leaves(wanted))
-    known = {}
-    for name, leaf in leaves(outputs):
-        place = places.get(_identity(leaf)) if isinstance(leaf, torch.Tensor) else None
-        if place is not None and isinstance(eager.get(name), torch.Tensor):
-            known[place] = eager[name]
-    return known
+    named = ((places.get(_identity(leaf)), name) for name, leaf in leaves(outputs) if isinstance(leaf, torch.Tensor))
+    return {place: name for place, name in named if place is not None}
+
+
+def _named(explained: Explanation, one: _GraphCall, places: Mapping[int, str]) -> Explanation:
+    """With the model's own names of its outputs, where it has them, instead of those in the Program."""
+    refs = enumerate(one.variant.compiled.program.outputs)
+    names = {ref.name: places[i] for i, ref in refs if isinstance(ref, Ref) and i in places}
+    parts = (
+        replace(part, outputs=tuple(replace(o, output=names.get(o.output, o.output)) for o in part.outputs))
+        for part in explained.contributions
+    )
+    return replace(explained, contributions=tuple(parts))
 
 
 def _identity(tensor: torch.Tensor) -> tuple[object, ...]:
@@ -262,6 +283,8 @@ def _said(pair: Pair, seen: Pass, parts: Sequence[Contribution], whole: float) -
             f"{top.share / whole:.0%} of the error is there before any op runs on the device: the Program in float32 "
             "is off. A pass or a lowering changes what the model means; dump the graphs (`proveout compile --dump`)."
         ]
+    if not top.is_suspect and largest.share < SPREAD * whole:
+        return [*_spread(parts, largest, whole), *_together(parts, whole)]
     out = [f"{_where(top)} makes {top.share / whole:.0%} of the error{_adds(top)}."]
     if top.is_suspect and top.times is not None:
         out.append(f"That is {top.times:.1f} × what is expected of it ({top.expected:.2%}): look here first.")
@@ -271,13 +294,31 @@ def _said(pair: Pair, seen: Pass, parts: Sequence[Contribution], whole: float) -
         out.append(f"{reason}: amplification{f', most of it in {magnifier}' if magnifier else ' along the way'}.")
     if largest is not top:
         out.append(f"The largest share is that of {_where(largest)}: {largest.share / whole:.0%}{_adds(largest)}.")
-    together = sum(part.interaction for part in parts)
-    if abs(together) > NOTABLE * whole:
-        how = (
-            "only because errors of several ops point the same way" if together > 0 else "taken back where they cancel"
-        )
-        out.append(f"{abs(together) / whole:.0%} of the error is {how} (interaction).")
+    return [*out, *_together(parts, whole)]
+
+
+def _spread(parts: Sequence[Contribution], largest: Contribution, whole: float) -> list[str]:
+    """Where no op stands out: how many there are, and the module that most of them are in."""
+    out = [
+        f"No op stands out: the error is spread over {sum(part.ops for part in parts)} ops. The largest share is "
+        f"{largest.share / whole:.0%}, of {_where(largest)}{_adds(largest)}."
+    ]
+    modules = [branch for _, branch in walk(tree_of(parts)) if branch.share > SPREAD * whole and branch.is_module]
+    if len(modules) > 1:  # the first is the whole model
+        inner = modules[-1]
+        out.append(f"{inner.share / whole:.0%} of it comes from {inner.path} ({inner.ops} ops).")
     return out
+
+
+def _together(parts: Sequence[Contribution], whole: float) -> list[str]:
+    together = sum(part.interaction for part in parts)
+    if abs(together) <= NOTABLE * whole:
+        return []
+    if together > 0:
+        how = f"{together / whole:.0%} of the error is there only because errors of several ops point the same way"
+    else:
+        how = f"Errors of several ops cancel: one by one they would make {1 - together / whole:.1f} × as much"
+    return [f"{how} (interaction)."]
 
 
 def _where(part: Contribution) -> str:

@@ -107,17 +107,24 @@ class Closeness:
     """What these numbers show and PCC hides."""
 
 
+BY_ITSELF = " by itself"
 ULP_BINS = (0, 1, 2, 4, 8, 16, 64)
 
 
 @dataclass(frozen=True)
 class Branch:
-    """One module of the error budget, with what is inside it."""
+    """One module of the error budget, with what is inside it: its shares, and what it computes by itself, sum to
+    its own."""
 
     path: str
     share: float
     ops: int
     children: tuple[Branch, ...] = ()
+
+    @property
+    def is_module(self) -> bool:
+        """And not what one computes by itself."""
+        return not self.path.endswith(BY_ITSELF)
 
 
 @dataclass(frozen=True)
@@ -152,7 +159,7 @@ class Explanation:
     @property
     def tree(self) -> Branch:
         """The error budget over modules."""
-        return _branch("", "", list(self.contributions))
+        return tree_of(self.contributions)
 
 
 @dataclass(frozen=True)
@@ -165,6 +172,11 @@ class Explained:
     """Graphs that could not be looked into, and why."""
 
 
+def tree_of(contributions: Sequence[Contribution]) -> Branch:
+    """Modules with what is inside them."""
+    return _branch("", "", contributions)
+
+
 def _branch(path: str, prefix: str, inside: Sequence[Contribution]) -> Branch:
     below: dict[str, list[Contribution]] = {}
     for one in inside:
@@ -173,6 +185,9 @@ def _branch(path: str, prefix: str, inside: Sequence[Contribution]) -> Branch:
             below.setdefault(rest.partition(".")[0], []).append(one)
     children = [_branch(f"{prefix}{name}", f"{prefix}{name}.", some) for name, some in below.items()]
     children = [_shortened(child) for child in children]
+    own = [one for one in inside if not one.origin.module.startswith(prefix) or one.origin.module == prefix[:-1]]
+    if own and children:
+        children.append(Branch(f"{path or 'model'}{BY_ITSELF}", sum(o.share for o in own), sum(o.ops for o in own)))
     share, ops = sum(one.share for one in inside), sum(one.ops for one in inside)
     return Branch(path or "model", share, ops, tuple(sorted(children, key=lambda child: -child.share)))
 

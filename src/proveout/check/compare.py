@@ -20,6 +20,11 @@ SCALE_LIMIT = 0.5
 """PCC does not see a wrong scale or offset; a relative L2 beyond this does."""
 
 
+def l2_of_pcc(pcc: float) -> float:
+    """The relative L2 of an output with this PCC whose scale and offset are right: what else it is off by is noise."""
+    return math.sqrt(max(0.0, 1 / pcc**2 - 1)) if pcc > 0 else math.inf
+
+
 def compare(
     actual: torch.Tensor,
     wanted: torch.Tensor,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import functools
 import itertools
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +22,7 @@ from proveout.compiler import CompiledGraph
 from proveout.compiler.dump import Dump
 from proveout.compiler.ledger import ledger
 from proveout.compiler.plan import Plan
+from proveout.compiler.program_passes.decide import op_names
 from proveout.engine.backend import Capture
 from proveout.engine.graph import GraphFunction, Tally, Variant
 from proveout.engine.layers import repeated_layers
@@ -77,7 +80,18 @@ def compile(
         capture.breaks += _skipped_frames(Counter(counters["graph_break"]) - met)
     if record is not None:  # later calls may be on other shapes, which nobody asked about
         capture.stop_recording()
+    _tell_unknown_ops(compiled)
     return compiled
+
+
+def _tell_unknown_ops(compiled: Compiled) -> None:
+    """Decisions about ops that the model does not have change nothing, which nobody expects of a mistyped name."""
+    wanted = dict.fromkeys(op for op, _, _ in compiled.settings.per_op)
+    names = {name for program in compiled.programs for name in op_names(program).values()} if wanted else set()
+    for op in wanted:
+        if not any(fnmatchcase(name, op) for name in names):
+            near = difflib.get_close_matches(op, names, 1, 0.0)
+            log.warning("per_op: no op is called %r%s.", op, f"; the nearest is {near[0]!r}" if near else "")
 
 
 def _planned_by_few(compiled: Compiled, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

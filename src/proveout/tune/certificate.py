@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from proveout.check.compare import l2_of_pcc
 from proveout.coding import digest, from_json, read_json
 from proveout.errors import UsageError
 from proveout.settings import Decided
+from proveout.tune.model import Close
+from proveout.tune.solve import Problem
+from proveout.tune.space import Decision
 from proveout.types import Settings
 
-SCHEMA = 2
+SCHEMA = 3
 MOST_BYTES = 64 << 20
 Goal = Literal["faster", "cure"]
 
@@ -25,7 +31,9 @@ class Weighed:
     ops: tuple[str, ...]
     values: tuple[str, ...]
     errors: tuple[tuple[float, ...] | None, ...]
-    """By value, by output: what it adds to the squared error; None where it was not weighed."""
+    """By value, by output: what it adds to the noise, 1 − PCC²; None where it was not weighed."""
+    drifts: tuple[tuple[float, ...] | None, ...]
+    """Likewise: what it adds to the logarithm of the output's scale."""
     saves_ns: tuple[int | None, ...]
     """By value, alone; None where it cannot be had."""
     chosen: int
@@ -38,7 +46,8 @@ class Rejected:
     change: str
     saves_ns: int
     pcc: float | None
-    """What the whole model's would be with it, as the errors add up; None where it was not worth measuring."""
+    """What the whole model's would be with it, as the errors add up and were all noise; None where it was not worth
+    measuring."""
     reason: str
 
 
@@ -55,7 +64,8 @@ class Taken:
 
 @dataclass(frozen=True)
 class Certificate:
-    """All times are modelled. Errors are 1 − PCC² of each output."""
+    """All times are modelled. An output's error is its noise, 1 − PCC², and the square of its drift, which is the
+    logarithm of its scale."""
 
     goal: Goal
     model: str
@@ -65,7 +75,8 @@ class Certificate:
     """Seal of the weights and inputs."""
     device: str
     pcc: float
-    """The budget: no output's PCC may be below it, on inputs that the search has not seen either."""
+    """The budget: no output's PCC may be below it, nor its relative L2 above what noise of this PCC has, on inputs that
+    the search has not seen either."""
     top1: float
     """Of scores: the least share of rows whose largest element stays; 0 where that is not asked."""
     seed: int
@@ -79,10 +90,13 @@ class Certificate:
     """Fingerprints of the Programs that these settings give."""
     decisions: tuple[Weighed, ...]
     start_error: tuple[float, ...]
+    start_drift: tuple[float, ...]
     budget_error: float
     """What the sum of errors was held to: 1 − pcc², scaled by what verification found the sum to be off by."""
     start_ns: int
     start_pcc: float
+    greedy: Settings | None
+    """What the greedy search ended at, for comparison; None where it was not run or nothing of it keeps the budget."""
     greedy_ns: int | None
     greedy_pcc: float | None
     found_by: Literal["solver", "greedy", "start"]
@@ -91,6 +105,8 @@ class Certificate:
     verified_ns: int
     verified_pcc: tuple[float, ...]
     """On the model's own inputs, then on each of those held out."""
+    verified_l2: tuple[float | None, ...]
+    """Likewise, relative: of the output that is furthest off; None where one is not finite."""
     verified_top1: tuple[float, ...]
     """Likewise; 1 where no output is one of scores."""
     bound_ns: int
@@ -128,10 +144,37 @@ class Certificate:
     @property
     def holds(self) -> bool:
         """Whether what was found keeps its budget."""
-        return min(self.verified_pcc) >= self.pcc and min(self.verified_top1) >= self.top1
+        return all(close.keeps(self.pcc, self.top1) for close in self.calls)
+
+    @property
+    def calls(self) -> tuple[Close, ...]:
+        """Every call that it was verified on."""
+        far = (math.inf if l2 is None else l2 for l2 in self.verified_l2)
+        return tuple(map(Close, self.verified_pcc, far, self.verified_top1))
+
+    @property
+    def l2_limit(self) -> float:
+        return l2_of_pcc(self.pcc)
+
+    @property
+    def problem(self) -> Problem:
+        """The decisions and what they add to the error, without their times."""
+        decisions = [Decision(w.op, w.about, w.ops, w.values) for w in self.decisions]
+        known = [(d, v) for d, w in enumerate(self.decisions) for v in range(1, len(w.values))]
+        noises = {(d, v): e for d, v in known if (e := self.decisions[d].errors[v]) is not None}
+        drifts = {(d, v): e for d, v in known if (e := self.decisions[d].drifts[v]) is not None}
+        return Problem(
+            decisions, (), noises, self.start_error, self.budget_error, self.start.queues,
+            refuted=[assignment_of(v) for v in self.refuted], excluded=[assignment_of(v) for v in self.unfit],
+            drifts=drifts, start_drift=self.start_drift,
+        )  # fmt: skip
 
     def sealed(self) -> Certificate:
         return replace(self, seal=digest(replace(self, seal="")))
+
+
+def assignment_of(vector: tuple[int, ...]) -> dict[int, int]:
+    return {d: v for d, v in enumerate(vector) if v}
 
 
 def read(path: Path) -> Certificate:
@@ -143,6 +186,10 @@ def read(path: Path) -> Certificate:
     schema = document.get("schema") if isinstance(document, dict) else None
     if schema != SCHEMA or type(schema) is not int:
         raise UsageError(f"{path} has schema {schema!r}; this version reads {SCHEMA}. Run `proveout tune` again.")
+    try:
+        json.dumps(document, allow_nan=False)
+    except ValueError as error:
+        raise UsageError(f"{path} is not a certificate: it holds a number that is none (NaN or Infinity).") from error
     try:
         return from_json(Certificate, document)
     except ValueError as error:

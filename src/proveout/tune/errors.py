@@ -1,13 +1,16 @@
 """What a decision costs in error, measured: the ops it is about as the device computes them, all others in float32.
 
-The error is 1 − PCC², the part of an output's squared length (about its mean) that no scale or offset explains. Errors
-of different ops add up where they are small and point anywhere; the search relies on it, and verification tests it.
+An output's error has two parts. Noise is 1 − PCC², the part of its squared length (about its mean) that no scale or
+offset explains; noises of different ops add up where they are small and point anywhere. Drift is the logarithm of its
+scale; drifts add up before they are squared, as LoFi makes every product a little too small. The search relies on both,
+and verification tests it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,20 +34,24 @@ from proveout.types import DeviceSpec, Settings
 
 Errors = tuple[float, ...]
 """By floating-point output."""
+Off = tuple[float, float]
+"""Noise and drift of one output."""
+LEAST_SCALE = 1e-3
 Numerics = Literal["fast", "faithful"]
 
 
-def off(output: Any, wanted: Any) -> float:
-    """1 − PCC², from the residual itself: exact also where it is 1e-12."""
+def off(output: Any, wanted: Any) -> Off:
+    """1 − PCC², from the residual itself: exact also where it is 1e-12; and the logarithm of the scale."""
     got, want = as_double(output), as_double(wanted)
     if not bool(torch.isfinite(got).all()):
-        return 1.0
+        return 1.0, 0.0
     got, want = got - got.mean(), want - want.mean()
     length = float(got.square().sum())
     if length == 0 or float(want.square().sum()) == 0:
-        return 0.0 if bool((as_double(output) == as_double(wanted)).all()) else 1.0
-    residual = got - want * (float(got @ want) / float(want @ want))
-    return float(residual.square().sum()) / length
+        return (0.0 if bool((as_double(output) == as_double(wanted)).all()) else 1.0), 0.0
+    scale = float(got @ want) / float(want @ want)
+    residual = got - want * scale
+    return float(residual.square().sum()) / length, math.log(max(scale, LEAST_SCALE))
 
 
 def multiplications(program: Program) -> float:
@@ -85,7 +92,7 @@ class Graph:
         operands = {n: wide(values[n]) if n in values else self.exact[n] for n in step.uses}
         return tuple(map(wide, exactly(step, operands, drawn, self.program.chips)))
 
-    def whole(self) -> Errors:
+    def whole(self) -> tuple[Off, ...]:
         """The Program as the device runs it."""
         meanings = self._meanings(self.program)
         values: dict[str, Any] = dict(zip(self.program.inputs, self.inputs))
@@ -98,7 +105,7 @@ class Graph:
                     values.update(zip(step.outputs, self.body.run(device, index, values)))  # type: ignore[arg-type]
         return tuple(off(values[n], self.values[n]) for n in self.outputs)
 
-    def error(self, ops: frozenset[str], settings: Settings) -> Errors:
+    def error(self, ops: frozenset[str], settings: Settings) -> tuple[Off, ...]:
         """With the Steps of these names decided as the settings say and computed by the device, all others in float32:
         Steps that hand another format on are the device's, too."""
         program = decide(self.program, self.chip, settings) if settings.per_op else self.program
@@ -166,7 +173,7 @@ class _Setup:
         return self.made[name]
 
 
-__all__ = ["Body", "Errors", "Graph", "Numerics", "multiplications", "off"]
+__all__ = ["Body", "Errors", "Graph", "Numerics", "Off", "multiplications", "off"]
 
 
 class Measurements:
@@ -185,7 +192,7 @@ class Measurements:
             except (OSError, ValueError, TypeError, AttributeError, KeyError):
                 self.values, self.seconds = {}, {}
 
-    def get(self, key: object, measure: Callable[[], Errors]) -> Errors:
+    def get(self, key: object, measure: Callable[[], Sequence[float]]) -> tuple[float, ...]:
         name = digest(key)
         if name not in self.values:
             began = time.monotonic()

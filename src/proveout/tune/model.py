@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from proveout.cause.closeness import closeness
 from proveout.check import compare_outputs
+from proveout.check.compare import l2_of_pcc
 from proveout.chip.specs import CHIPS
 from proveout.compiler import CompiledGraph
 from proveout.devices.registry import find
@@ -25,6 +27,30 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]
 WITH_WEIGHTS = ("aten.addmm.default", "aten.mm.default", "aten.bmm.default", "aten.convolution.default")
 MOST_COMPILED = 2
 """Kept beside the first: each holds its weights once more."""
+
+
+@dataclass(frozen=True)
+class Close:
+    """How near the outputs of one call are to eager's: the worst of them by each measure."""
+
+    pcc: float
+    """1 where there is none and all is equal, 0 where an output fails for another reason."""
+    l2: float
+    """Relative: PCC does not see that an output is too large or too small."""
+    top1: float
+    """Share of rows of scores that keep their largest element; 1 where no output is one of scores."""
+
+    def keeps(self, pcc: float, top1: float = 0.0) -> bool:
+        return self.pcc >= pcc and self.l2 <= l2_of_pcc(pcc) and self.top1 >= top1
+
+    @property
+    def error(self) -> float:
+        """1 − PCC², or what it would be if noise alone were this far off."""
+        lowest = min(self.pcc, 1 / math.sqrt(1 + self.l2**2))
+        return max(0.0, 1 - lowest**2) if lowest > 0 else 1.0
+
+
+NOTHING = Close(0.0, math.inf, 0.0)
 
 
 class Model:
@@ -94,23 +120,26 @@ class Model:
 
     def pcc(self, settings: Settings, number: int = 0) -> float:
         """The lowest PCC over the outputs of a call."""
-        return self.closeness(settings, number)[0]
+        return self.closeness(settings, number).pcc
 
-    def closeness(self, settings: Settings, number: int = 0) -> tuple[float, float]:
-        """The lowest PCC and the lowest top-1 agreement over the outputs of a call: 0 for the model's own inputs, from
-        1 on others that were held out. A PCC of 1 where there is none and all is equal, 0 where an output fails for
-        another reason; an agreement of 1 where no output is one of scores."""
+    def closeness(self, settings: Settings, number: int = 0) -> Close:
+        """Of one call: 0 is the model's own inputs, from 1 on others that were held out."""
         call = self.call if number == 0 else held_out(self.call, self.start.seed, number)
         try:
             outputs = self._outputs(settings, call)
         except ProveoutError:
-            return 0.0, 0.0
+            return NOTHING
         wanted = self.eager(call, number)
         compared = compare_outputs(outputs, wanted, -1.0)
-        if not all(c.passed for c in compared):
-            return 0.0, 0.0
+        if any(c.pcc is None and not c.passed for c in compared):
+            return NOTHING
         agreements = [c.top1 for c in closeness(outputs, wanted, self.start.pcc) if c.top1 is not None]
-        return min((c.pcc for c in compared if c.pcc is not None), default=1.0), min(agreements, default=1.0)
+        correlated = [c for c in compared if c.pcc is not None]
+        return Close(
+            min((c.pcc for c in correlated if c.pcc is not None), default=1.0),
+            max((c.rel_l2 for c in correlated if c.rel_l2 is not None), default=0.0),
+            min(agreements, default=1.0),
+        )
 
     def _outputs(self, settings: Settings, call: Call) -> Any:
         base = self.compiled(self.start)

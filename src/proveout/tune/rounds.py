@@ -18,7 +18,9 @@ SMALLER = 6
 """Of a cure: how many with fewer changes are run although their errors add up to too much."""
 HALF = 0.5
 """Of the error budget, after a combination failed in what no sum of errors says: too many rows have another largest
-element, or the outputs are off in scale."""
+element, or an output is not finite."""
+MISSED = 0.98
+"""Of what would have been enough: else the next combination fails by as little."""
 WORTH, MOST = 1.05, 4.0
 """By how much the errors' sum must be off for another round with it put right, and how far that goes at once."""
 
@@ -71,8 +73,8 @@ class Rounds:
                 out.unfit.append(answer.assignment)
             elif not self.verifier.good(candidate):
                 out.refuted.append(answer.assignment)
-                explained = min(candidate.pccs) < self.verifier.pcc and candidate.error < 1
-                scale *= min(1.0, problem.budget / candidate.error) if explained else HALF
+                explained = problem.budget < candidate.error < 1
+                scale *= MISSED * problem.budget / candidate.error if explained else HALF
             else:
                 widest = max(widest, out.budget)
                 if out.best is None or candidate.ns < out.best.ns:

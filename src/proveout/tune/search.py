@@ -14,7 +14,7 @@ from proveout.settings import Decided
 from proveout.tune import account, greedy
 from proveout.tune.account import Found
 from proveout.tune.certificate import Certificate, Goal, Rejected
-from proveout.tune.errors import Errors, Graph, Measurements, Numerics, multiplications
+from proveout.tune.errors import Errors, Graph, Measurements, Numerics, Off, multiplications
 from proveout.tune.model import Model
 from proveout.tune.rounds import Outcome, Rounds
 from proveout.tune.solve import Problem
@@ -31,11 +31,11 @@ HELD_OUT = 2
 GREEDY_SHARE = 1 / 3
 """Of the time, at most: the rest is for the errors of single decisions and for the solver."""
 LAST = 3
-"""Combinations that there is to be time to verify when measuring ends."""
+"""Combinations that there is to be time to verify when measuring ends, if that is at most half of what is left."""
 WIDE_SUMS: tuple[str, Decided, str] = ("*:*", "accumulate", "float32")
 """Of every op: where a search begins whose own start does not keep the budget."""
 Known = Mapping[tuple[int, int], Errors]
-"""What each value of each decision adds to the error of each output, as far as it was measured."""
+"""What each value of each decision adds to each output, as far as it was measured."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,7 @@ class _Search:
         )
         self.by_steps: Found | None = None
         self.steps: tuple[greedy.Trial, ...] = ()
-        self.errors: Known = {}
-        self.base: Errors = ()
+        self.problem = Problem((), (), {}, (), 1 - self.start.pcc**2, self.start.queues)
 
     def run(self) -> Certificate:
         cure = self.options.goal == "cure"
@@ -97,29 +96,30 @@ class _Search:
         if self.options.greedy and not cure:
             self.by_steps, self.steps = self._greedy()
             best = min((f for f in (best, self.by_steps) if f is not None), key=lambda f: f.ns, default=None)
-        budget = 1 - self.start.pcc**2
+        self.problem = replace(self.problem, decisions=self.decisions)
         if best is not None:
-            self._better(Outcome(best, budget))
+            self._better(Outcome(best, self.problem.budget))
         if not self.options.solver:
             self.notes.append(
                 "OR-Tools is not installed: the greedy search alone decided (pip install 'proveout[tune]')"
             )
-            return self._certificate(Outcome(best, budget))
+            return self._certificate(Outcome(best, self.problem.budget))
         graphs = self._loaded(self.structures[0].settings)
-        self.base = self._whole(graphs)
-        self.errors = self._errors(graphs, self.structures[0].times)
+        noise, drift = self._whole(graphs)
+        self.problem = replace(self.problem, start=noise, start_drift=drift)
+        errors, drifts = self._errors(graphs, self.structures[0].times)
+        problem = self.problem = replace(self.problem, errors=errors, drifts=drifts)
         del graphs
-        problem = Problem(self.decisions, (), self.errors, self.base, budget, self.start.queues)
         rounds = Rounds(self.verifier, self.start.seed, self.options.note, self._better)
         if not cure:
             outcome = rounds.quickest(self.structures, problem, best)
-            if len(self.errors) < sum(len(d.values) - 1 for d in self.decisions):
+            if len(problem.errors) < sum(len(d.values) - 1 for d in self.decisions):
                 outcome.solved = replace(outcome.solved, bound=rounds.bound(self.structures, problem, outcome))
             return self._certificate(outcome)
         outcome = rounds.cured(self.structures[0], problem)
         if outcome.best is None:
             raise ProveoutError(
-                f"no combination of {len(self.decisions)} decisions brings the PCC from {min(self.first.pccs):.6f} to "
+                f"no combination of {len(self.decisions)} decisions brings the PCC from {self.first.pcc:.6f} to "
                 f"{self.start.pcc}. Look where the error comes from: proveout explain."
             )
         return self._certificate(outcome)
@@ -149,30 +149,33 @@ class _Search:
             start=self.start,
             settings=best.settings,
             programs=tuple(g.program.fingerprint for g in self.model.planned(best.settings) or ()),
-            decisions=tuple(account.weighed(decisions, times, self.errors, best.assignment)),
-            start_error=self.base,
+            decisions=tuple(account.weighed(decisions, times, self.problem, best.assignment)),
+            start_error=self.problem.start,
+            start_drift=self.problem.start_drift,
             budget_error=outcome.budget,
             start_ns=self.first.ns,
-            start_pcc=min(self.first.pccs),
+            start_pcc=self.first.pcc,
+            greedy=self.by_steps.settings if self.by_steps else None,
             greedy_ns=self.by_steps.ns if self.by_steps else None,
-            greedy_pcc=min(self.by_steps.pccs) if self.by_steps else None,
+            greedy_pcc=self.by_steps.pcc if self.by_steps else None,
             found_by=best.by,
             predicted_ns=best.predicted_ns,
             predicted_error=best.predicted,
             verified_ns=best.ns,
-            verified_pcc=best.pccs,
-            verified_top1=best.top1,
+            verified_pcc=tuple(call.pcc for call in best.calls),
+            verified_l2=tuple(call.l2 if math.isfinite(call.l2) else None for call in best.calls),
+            verified_top1=tuple(call.top1 for call in best.calls),
             bound_ns=min(bound_ns, best.ns),
             floor_ns=min(floor, best.ns),
             changes=changed,
             fewest_changes=changed if cure and outcome.solved.status == "optimal" else 0,
             smaller_refuted=outcome.smaller,
             rejected=(
-                *account.rejected(decisions, times, self.errors, best, self.base),
+                *account.rejected(decisions, times, self.problem, best),
                 *sorted(self.small, key=lambda r: -r.saves_ns),
             ),
             notes=(*self.notes, *notes),
-            path=tuple(account.path(self.structures, self.errors, best, self.base, self.first, self.steps)),
+            path=tuple(account.path(self.structures, self.problem, best, self.first, self.steps)),
             refuted=tuple(_vector(a, len(decisions)) for a in outcome.refuted),
             unfit=tuple(_vector(a, len(decisions)) for a in outcome.unfit),
             solver=f"OR-Tools CP-SAT, {outcome.solved.status}" if self.options.solver else "",
@@ -189,7 +192,7 @@ class _Search:
             raise UsageError("the model does not compile or fit under the settings that the search starts from.")
         if cure and self.verifier.good(first):
             raise UsageError(
-                f"there is nothing to cure: the lowest PCC is {min(first.pccs):.6f} and {self.start.pcc} is asked. "
+                f"there is nothing to cure: the lowest PCC is {first.pcc:.6f} and {self.start.pcc} is asked. "
                 "Leave --cure out to make the model faster, or ask for more with --pcc."
             )
         if cure or self.verifier.good(first):
@@ -209,7 +212,7 @@ class _Search:
         ns = self.model.ns(settings)
         if ns is None:
             return None
-        return Found(settings, ns, *self.verifier.closeness(settings), "start", predicted_ns=ns)
+        return Found(settings, ns, self.verifier.calls(settings), "start", predicted_ns=ns)
 
     def _greedy(self) -> tuple[Found | None, tuple[greedy.Trial, ...]]:
         """One change after another: what the solver must not fall behind."""
@@ -222,9 +225,8 @@ class _Search:
         if late:
             self.notes.append(f"the greedy search was ended after its third of the time: {late} changes were not tried")
         while True:
-            candidate = Found(
-                tuned.settings, tuned.ns, *self.verifier.closeness(tuned.settings), "greedy", predicted_ns=tuned.ns
-            )
+            calls = self.verifier.calls(tuned.settings)
+            candidate = Found(tuned.settings, tuned.ns, calls, "greedy", predicted_ns=tuned.ns)
             if self.verifier.good(candidate):
                 return candidate, tuned.kept
             if not tuned.kept or self.watch.left_s < self.verifier.candidate_s:
@@ -249,39 +251,51 @@ class _Search:
         chip = self.model.chip
         return [Graph(loaded, inputs, chip, run, self.numerics) for loaded, inputs in self.model.loaded(run)]
 
-    def _whole(self, graphs: Sequence[Graph]) -> Errors:
-        programs = [g.program.fingerprint for g in graphs]
-        return self.measured.get(["whole", programs], lambda: tuple(e for g in graphs for e in g.whole()))
+    def _whole(self, graphs: Sequence[Graph]) -> tuple[Errors, Errors]:
+        return self._kept(graphs, "whole", lambda graph: graph.whole())
 
-    def _error(self, graphs: Sequence[Graph], ops: frozenset[str], settings: Settings, key: object) -> Errors:
-        programs = [g.program.fingerprint for g in graphs]
-        return self.measured.get([programs, key], lambda: tuple(e for g in graphs for e in g.error(ops, settings)))
+    def _measured(
+        self, graphs: Sequence[Graph], key: object, settings: Settings, ops: frozenset[str]
+    ) -> tuple[Errors, Errors]:
+        """With some ops alone as the settings have them."""
+        return self._kept(graphs, key, lambda graph: graph.error(ops, settings))
 
-    def _errors(self, graphs: Sequence[Graph], times: Times) -> Known:
-        """What each value adds to the error of each output, those that save the most first, as long as there is time to
-        verify what comes of it. Where results lie changes no number."""
+    def _kept(
+        self, graphs: Sequence[Graph], key: object, measure: Callable[[Graph], Sequence[Off]]
+    ) -> tuple[Errors, Errors]:
+        """Noise and drift of each output of all graphs."""
+        programs = [g.program.fingerprint for g in graphs]
+        both = self.measured.get(["off", programs, key], lambda: [x for g in graphs for o in measure(g) for x in o])
+        return both[::2], both[1::2]
+
+    def _errors(self, graphs: Sequence[Graph], times: Times) -> tuple[Known, Known]:
+        """What each value adds to the noise and to the drift of each output, those that save the most first, as long as
+        there is time to verify what comes of it. Where results lie changes no number."""
         decisions, plain = self.decisions, computing_choices(graphs[0].settings)
-        out: dict[tuple[int, int], Errors] = {}
+        noises: dict[tuple[int, int], Errors] = {}
+        drifts: dict[tuple[int, int], Errors] = {}
         nothing = (0.0,) * sum(len(g.outputs) for g in graphs)
         todo = [(d, v) for d, one in enumerate(decisions) for v in range(1, len(one.values))]
-        out.update((dv, nothing) for dv in todo if decisions[dv[0]].about in EXACT_EITHER_WAY)
-        todo = sorted((dv for dv in todo if dv not in out), key=lambda dv: times.ns({dv[0]: dv[1]}) or 0)
+        noises.update((dv, nothing) for dv in todo if decisions[dv[0]].about in EXACT_EITHER_WAY)
+        drifts.update(noises)
+        todo = sorted((dv for dv in todo if dv not in noises), key=lambda dv: times.ns({dv[0]: dv[1]}) or 0)
+        reserved_s = min(LAST * self.verifier.candidate_s, self.watch.left_s / 2)
         for number, (d, v) in enumerate(todo):
             decision = decisions[d]
-            if self.watch.left_s < LAST * self.verifier.candidate_s:
+            if self.watch.left_s < max(reserved_s, 0.0):
                 self.notes.append(f"out of time: {len(todo) - number} of {len(todo)} values were not measured")
                 break
             self.options.note(f"error {number + 1} of {len(todo)}: {decision.said(v)}")
             ops = frozenset(decision.ops)
-            before = self._error(graphs, ops, plain, ["before", sorted(ops)])
-            chosen = settings_with(plain, [decision], {0: v})
+            before = self._measured(graphs, ["before", sorted(ops)], plain, ops)
+            chosen, key = settings_with(plain, [decision], {0: v}), [sorted(ops), decision.about, decision.values[v]]
             try:
-                after = self._error(graphs, ops, chosen, ["after", sorted(ops), decision.about, decision.values[v]])
+                after = self._measured(graphs, ["after", *key], chosen, ops)
             except (ProveoutError, RuntimeError, ValueError) as error:
                 self.notes.append(f"{decision.said(v)}: {str(error).splitlines()[0]}")
                 continue
-            out[d, v] = tuple(a - b for a, b in zip(after, before))
-        return out
+            noises[d, v], drifts[d, v] = (tuple(a - b for a, b in zip(x, y)) for x, y in zip(after, before))
+        return noises, drifts
 
 
 def _vector(assignment: Assignment, size: int) -> tuple[int, ...]:

@@ -10,10 +10,13 @@ from typing import Any, Literal
 from proveout.errors import EnvironmentFault
 from proveout.tune.space import Assignment, Decision, Table
 
-UNITS = 10**9
-"""An error budget in whole numbers; each error is rounded up, so that what is found keeps the budget."""
-WITHOUT = 10**12
+STEPS = 10**5
+UNITS = STEPS**2
+"""An error budget in whole numbers, and its root; each noise is rounded up, so that what is found keeps the budget."""
+WITHOUT = 10**13
 """More than any budget: of a value whose error is not known or not finite."""
+FARTHEST = 10**7
+"""Drifts beyond this many steps are as bad: their squares must stay whole numbers that a solver can add."""
 
 
 @dataclass(frozen=True)
@@ -23,27 +26,47 @@ class Problem:
     decisions: Sequence[Decision]
     tables: Sequence[Table]
     errors: Mapping[tuple[int, int], tuple[float, ...]]
-    """(decision, value) to what it adds to the error of each output; missing: the value is not to be had."""
+    """(decision, value) to what it adds to the noise of each output; missing: the value is not to be had."""
     start: tuple[float, ...]
-    """The error of each output with nothing decided."""
+    """The noise of each output with nothing decided."""
     budget: float
-    """The most that each output's error may be."""
+    """The most that each output's error, its noise and the square of its drift, may be."""
     queues: int = 1
     refuted: Sequence[Assignment] = ()
     """Found to be further off than their errors say: others must be better in at least one decision."""
     excluded: Sequence[Assignment] = ()
     """Not to be given again."""
+    drifts: Mapping[tuple[int, int], tuple[float, ...]] = field(default_factory=dict)
+    """(decision, value) to what it adds to the logarithm of each output's scale; missing: nothing."""
+    start_drift: tuple[float, ...] = ()
 
     def error(self, assignment: Assignment) -> tuple[float, ...]:
         """As the sum of its parts."""
-        parts = [self.errors[d, v] for d, v in assignment.items() if v]
-        return tuple(max(0.0, s + sum(p[k] for p in parts)) for k, s in enumerate(self.start))
+        chosen = [(d, v) for d, v in assignment.items() if v]
+        noises = added(self.start, [self.errors[dv] for dv in chosen])
+        drifts = added(self.start_drift, [self.drifts[dv] for dv in chosen if dv in self.drifts])
+        return tuple(max(0.0, n) + d * d for n, d in zip(noises, drifts or (0.0,) * len(noises)))
 
     def relaxed(self) -> Problem:
-        """With every value to be had: what is not known of a value's error is nothing, so no bound is too high."""
+        """With every value to be had, so that no bound is too high: what is not known of a value's noise is nothing,
+        and where a drift is not known, which could undo all others, none counts."""
         nothing = (0.0,) * len(self.start)
-        every = ((d, v) for d, decision in enumerate(self.decisions) for v in range(1, len(decision.values)))
-        return replace(self, errors={one: self.errors.get(one, nothing) for one in every})
+        every = [(d, v) for d, decision in enumerate(self.decisions) for v in range(1, len(decision.values))]
+        known = all(one in self.errors for one in every)
+        return replace(
+            self,
+            errors={one: self.errors.get(one, nothing) for one in every},
+            start_drift=self.start_drift if known else (),
+        )
+
+    def alone(self, d: int, v: int) -> float:
+        """A value's own error, over all outputs: what is more exact has less."""
+        return sum(self.errors.get((d, v), ())) + sum(x * x for x in self.drifts.get((d, v), ()))
+
+
+def added(start: tuple[float, ...], parts: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
+    """Output by output."""
+    return tuple(s + sum(p[k] for p in parts) for k, s in enumerate(start))
 
 
 @dataclass(frozen=True)
@@ -121,15 +144,37 @@ def _limit_errors(model: Any, problem: Problem, choice: list[list[Any]]) -> Any:
     """Every output's error is within the budget; their sum, in units of it."""
     whole: list[Any] = [0]
     for output, start in enumerate(problem.start):
+        square = _squared_drift(model, problem, choice, output)
         left = math.floor((problem.budget - start) / problem.budget * UNITS) if problem.budget > 0 else 0
         terms = []
         for (d, v), errors in problem.errors.items():
             units = math.ceil(errors[output] / problem.budget * UNITS) if problem.budget > 0 else 0
             if units:
                 terms.append(max(-WITHOUT, min(WITHOUT, units)) * choice[d][v])
+        terms.append(square)
         model.add(sum(terms) <= left)
         whole += terms
     return sum(whole)
+
+
+def _squared_drift(model: Any, problem: Problem, choice: list[list[Any]], output: int) -> Any:
+    """In units of the budget."""
+    if not problem.start_drift or problem.budget <= 0:
+        return 0
+
+    def steps(drift: float) -> int:
+        return max(-FARTHEST, min(FARTHEST, round(drift / math.sqrt(problem.budget) * STEPS)))
+
+    start = steps(problem.start_drift[output])
+    terms = {dv: steps(drifts[output]) for dv, drifts in problem.drifts.items() if dv in problem.errors}
+    terms = {dv: n for dv, n in terms.items() if n}
+    if not terms:
+        return start * start
+    drift = model.new_int_var(-10 * FARTHEST, 10 * FARTHEST, f"drift{output}")
+    model.add(drift == start + sum(n * choice[d][v] for (d, v), n in terms.items()))
+    square = model.new_int_var(0, (10 * FARTHEST) ** 2, f"square{output}")
+    model.add_multiplication_equality(square, [drift, drift])
+    return square
 
 
 def _times(model: Any, problem: Problem, choice: list[list[Any]], index: list[Any]) -> tuple[Any, Any]:
@@ -157,12 +202,11 @@ def _times(model: Any, problem: Problem, choice: list[list[Any]], index: list[An
 
 def _better(problem: Problem, choice: list[list[Any]], refuted: Assignment) -> list[Any]:
     """Literals of values with a smaller error than a refuted assignment's."""
-    nothing = (0.0,) * len(problem.start)
     return [
         literal
         for d, literals in enumerate(choice)
         for v, literal in enumerate(literals)
-        if sum(problem.errors.get((d, v), nothing)) < sum(problem.errors.get((d, refuted.get(d, 0)), nothing))
+        if problem.alone(d, v) < problem.alone(d, refuted.get(d, 0))
     ]
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 
 from proveout.tune.account import Found
-from proveout.tune.errors import Errors, Measurements, Numerics
-from proveout.tune.model import Model
+from proveout.tune.errors import Measurements, Numerics
+from proveout.tune.model import Close, Model
 from proveout.tune.solve import Problem, Solved
 from proveout.tune.space import settings_with
 from proveout.tune.structures import Structure
@@ -46,36 +46,28 @@ class Verifier:
     top1: float
     measured: Measurements
     watch: Watch
-    pass_s: float = 0.0
-    """The longest that one call took by the search's numerics."""
+    candidate_s: float = 0.0
+    """The longest that it took to verify one: its first call, for which it is compiled, and those after it."""
 
     def good(self, candidate: Found) -> bool:
-        return candidate.keeps(self.pcc, self.top1)
+        return all(close.keeps(self.pcc, self.top1) for close in candidate.calls)
 
-    @property
-    def candidate_s(self) -> float:
-        """How long it takes to verify one."""
-        return (1 + self.held_out) * self.pass_s
-
-    def closeness(self, settings: Settings) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """PCC and top-1 agreement of the model's own call and of those held out, up to the first that fails."""
-        run = replace(settings, numerics=self.numerics)
-        pccs, top1 = [], []
+    def calls(self, settings: Settings) -> tuple[Close, ...]:
+        """The model's own call and those held out, up to the first that fails."""
+        run, out, seconds = replace(settings, numerics=self.numerics), list[Close](), 0.0
         for number in range(1 + self.held_out):
-            pcc, agreement = self.close(run, number)
-            pccs.append(pcc)
-            top1.append(agreement)
-            if pcc < self.pcc or agreement < self.top1:
+            out.append(self.close(run, number))
+            seconds += self.measured.seconds_of(_key(run, number))
+            if not out[-1].keeps(self.pcc, self.top1):
                 break
-        return tuple(pccs), tuple(top1)
+        self.candidate_s = max(self.candidate_s, seconds)
+        return tuple(out)
 
-    def close(self, settings: Settings, number: int = 0) -> Errors:
+    def close(self, settings: Settings, number: int = 0) -> Close:
         """Kept, as errors are."""
-        key = ["closeness", settings, number]
-        result = self.measured.get(key, lambda: self.model.closeness(settings, number))
-        if settings.numerics == self.numerics:
-            self.pass_s = max(self.pass_s, self.measured.seconds_of(key))
-        return result
+        return Close(
+            *self.measured.get(_key(settings, number), lambda: astuple(self.model.closeness(settings, number)))
+        )
 
     def candidate(self, structure: Structure, problem: Problem, answer: Solved) -> Found | None:
         """What the solver chose, compiled and run; None where it does not fit."""
@@ -84,7 +76,11 @@ class Verifier:
         if ns is None:
             return None
         predicted = problem.error(answer.assignment)
-        return Found(settings, ns, *self.closeness(settings), "solver", answer.assignment, answer.ns, predicted)
+        return Found(settings, ns, self.calls(settings), "solver", answer.assignment, answer.ns, predicted)
+
+
+def _key(settings: Settings, number: int) -> list[object]:
+    return ["close", settings, number]
 
 
 class Costs:
@@ -101,13 +97,13 @@ class Costs:
         return self._ns[settings]
 
     def pcc(self, settings: Settings) -> float:
-        """0 where too many rows have another largest element. Of a large model in bfloat16, but for a math fidelity
-        that is new: only the chip's rules show its cost."""
+        """0 where too many rows have another largest element, or the scale is off. Of a large model in bfloat16, but
+        for a math fidelity that is new: only the chip's rules show its cost."""
         fidelity = settings.math_fidelity
         exactly = self.quick or (fidelity is not None and fidelity not in self._fidelities)
         self._fidelities.add(fidelity)
-        pcc, top1 = self.verifier.close(replace(settings, numerics=self.verifier.numerics if exactly else "fast"))
-        return pcc if top1 >= self.verifier.top1 else 0.0
+        close = self.verifier.close(replace(settings, numerics=self.verifier.numerics if exactly else "fast"))
+        return close.pcc if close.keeps(self.verifier.pcc, self.verifier.top1) else 0.0
 
     def weights(self) -> dict[str, int]:
         return self.model.weights()

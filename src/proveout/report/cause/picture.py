@@ -6,7 +6,7 @@ from __future__ import annotations
 import textwrap
 
 from proveout.cause.findings import Contribution, Explanation
-from proveout.report.cause.text import percent
+from proveout.report.cause.text import ops, percent
 from proveout.report.drawing.element import Html, el
 
 WIDTH, ROW, LEFT, RIGHT = 860, 26, 330, 110
@@ -35,9 +35,12 @@ def picture(name: str, graph: Explanation) -> str:
     parts = sorted(graph.contributions[:MOST], key=lambda part: part.position)
     parts = [part for part in parts if graph.whole and (part.is_suspect or abs(part.share) >= LEAST * graph.whole)]
     said = [line for sentence in graph.said for line in textwrap.wrap(sentence, COLUMNS)]
+    rest = sum(part.share for part in graph.contributions if part not in parts)
+    hidden = sum(part.ops for part in graph.contributions if part not in parts) if graph.whole else 0
     legend = 36 + LINE * len(said)
     top = legend + 40
-    height = top + ROW * max(len(parts), 1) + 16
+    end = top + ROW * max(len(parts), 1)
+    height = end + (ROW if hidden else 0) + 16
     most = max((abs(part.share) for part in parts), default=1.0) or 1.0
     title = f"{name}: relative L2 {percent(graph.rel_l2)} against {graph.against}"
     drawn = [shape for number, part in enumerate(parts) for shape in _row(part, top + ROW * number, graph.whole, most)]
@@ -49,8 +52,9 @@ def picture(name: str, graph: Explanation) -> str:
         *_legend({part.role for part in parts}, legend),
         el("text", "ops in the order they run ↓", x=LEFT - 10, y=top - 10, text_anchor="end"),
         el("text", "share of the error of the outputs", x=LEFT, y=top - 10),
-        el("line", x1=LEFT, x2=LEFT, y1=top - 4, y2=height - 12),
+        el("line", x1=LEFT, x2=LEFT, y1=top - 4, y2=end + 4),
         *drawn,
+        *([el("text", f"{ops(hidden, 'other ')}: {rest / graph.whole:.0%}", x=LEFT, y=end + 17)] if hidden else []),
         xmlns="http://www.w3.org/2000/svg",
         viewBox=f"0 0 {WIDTH} {height}",
         width=WIDTH,

@@ -52,13 +52,13 @@ def _elements(graph: Explanation, parts: Sequence[Contribution]) -> Iterator[str
     rows = [
         (
             output.output,
-            part.op,
+            f"{part.op} %{part.value}" if part.value and part.ops == 1 else part.op,
             *(f"{share / graph.whole:.1%}" for share in output.classes),
             f"{output.sign_flips:+d}",
             f"{output.argmax_changes:+d}",
         )
-        for part in parts[:3]
-        for output in part.outputs
+        for output_of in zip(*(part.outputs for part in parts[:3]))
+        for part, output in zip(parts, output_of)
     ]
     yield from table(("output", "op", *CLASSES, "sign flips", "argmax"), rows)
 

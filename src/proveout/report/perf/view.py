@@ -148,8 +148,9 @@ def _advice(sheet: Sheet, advice: Sequence[Advice], width: int, colour: bool) ->
     text = ["", *_wrapped(head, width), _styled(columns, "1", colour), "─" * min(width, UNLIMITED)]
     for number, line in enumerate(advice, 1):
         alone = "" if line.alone_ns else " Alone it saves nothing."
+        by_hand = "" if line.settings else ", by hand"
         words = [
-            *_wrapped(f"{line.change}: {line.how}.{alone}", width - 23),
+            *_wrapped(f"{line.change}{by_hand}: {line.how}.{alone}", width - 23),
             *_wrapped(_listed(line.places), width - 23),
             *_wrapped(f"first: {line.calls[0]}" if line.calls else "", width - 23),
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from proveout.report.perf.view import faster, time, without_host
@@ -31,6 +32,8 @@ def lines(certificate: Certificate) -> Iterator[str]:
     c = certificate
     lowest = min(c.verified_pcc[1:], default=0.0)
     yield f"lowest PCC on inputs that the search has not seen: {lowest:.6f} ({c.pcc} asked)"
+    furthest = max((call.l2 for call in c.calls[1:]), default=math.inf)
+    yield f"largest relative L2 there: {furthest:.4f} (at most {c.l2_limit:.4f}: what noise of that PCC amounts to)"
     if c.top1:
         agreement = min(c.verified_top1[1:], default=0.0)
         yield f"rows whose largest element is the same there: {agreement:.2%} ({c.top1:.2%} asked)"
