@@ -555,7 +555,7 @@ def test_a_time_without_the_host_says_so(tmp_path, monkeypatch):
     ended = outcomes(tmp_path / "out")
     for name in ("optimise", "perf", "trace"):
         assert "on the chip" in ended[name].headline
-        assert "not in it: what runs on the host (1 step)" in ended[name].headline
+        assert "without 1 step on the host" in ended[name].headline
     timed = [text for _, text, _ in figures(Folder(tmp_path / "out")) if "modelled" in text]
     assert len(timed) == 2
     assert all("without the host's part" in text for text in timed)

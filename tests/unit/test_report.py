@@ -213,7 +213,7 @@ def test_an_op_on_a_device_without_a_model_has_no_modelled_figures() -> None:
     text = "\n".join(terminal.ledger(make_record(fallbacks=(line,))))
     assert "µs" not in text
     assert "modelled" not in text
-    assert "Converting saves" not in text
+    assert "If converted" not in text
     assert "fix   pad the dimension to 128" in text
 
 
@@ -510,7 +510,7 @@ def test_doubtful_times_are_told_one_by_one_only_where_they_are_few():
 @pytest.mark.parametrize("width", [80, 100, 118, 120, 121, 124, 160])
 def test_a_grid_loses_no_word_at_any_width(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    titles = ["#", "ATen op", "Count", "Transfers", "Of all", "Time", "Of a call", "Converting saves"]
+    titles = ["#", "ATen op", "Count", "Transfers", "Of all", "Time", "Of a call", "If converted"]
     cells = ["1", "aten._transformer_encoder_layer_fwd.default", "4", "2", "50.0 %", "6.94 µs", "3.3 %"]
     text = terminal.grid(titles, [[*cells, "6.94 µs, 2 transfers fewer"]])
     assert all(word in text.split() for cell in (*titles[1:], *cells[1:], "2 transfers fewer") for word in cell.split())
@@ -520,4 +520,4 @@ def test_a_grid_loses_no_word_at_any_width(width: int, monkeypatch: pytest.Monke
 def test_what_converting_would_cost_is_told_without_a_minus() -> None:
     assert _saves(2, 6940) == "6.94 µs, 2 transfers fewer"
     assert _saves(-1, -650) == "0.65 µs slower, 1 transfer more"
-    assert _saves(0, 163) == "0.163 µs, as many transfers"
+    assert _saves(0, 163) == "0.163 µs faster, no change in transfers"

@@ -52,7 +52,7 @@ def run(subject: Subject, files: Files) -> StageResult:
         "Bring the ops of the stage 'missing' to the device: only then is the whole model one trace." if blocked else ""
     )
     missing = without_host(subject.num_hosted(subject.optimised))
-    said = ("; not in one trace" if blocked else "") + (f"; {missing}" if missing else "")
+    said = ("; in several traces, with host ops between them" if blocked else "") + (f"; {missing}" if missing else "")
     return StageResult(
         f"{faster}{time(plans[best])} a call{' on the chip' * bool(missing)} (modelled){said}",
         tuple(findings),

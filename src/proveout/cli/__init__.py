@@ -8,14 +8,15 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
+from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 import typer.core
 
 from proveout.cli import benchit, verbs
-from proveout.cli.output import emit_json, note
+from proveout.cli.output import emit, emit_json, note
 from proveout.errors import ProveoutError
 
 NAMES = ("proveout", BENCHIT := "benchit")
@@ -171,7 +172,7 @@ PLAIN: dict[str, Any] = {
     "rich_markup_mode": None,  # without rich in typer itself, `--help` and start-up stay quick
     "pretty_exceptions_enable": False,
     "add_completion": False,
-    "context_settings": {"max_content_width": 100},
+    "context_settings": {"max_content_width": 100, "help_option_names": ["--help", "-h"]},
 }
 
 
@@ -181,7 +182,18 @@ def _command(program: str) -> Callable[..., Any]:
     return typer.main.get_command(app)
 
 
-def _root() -> None:
+def _print_version(asked: bool) -> None:
+    if asked:
+        emit(f"proveout {metadata.version('proveout')}")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+]
+
+
+def _root(version: Version = False) -> None:
     """Take a PyTorch model from eager mode to proven on an accelerator.
 
     \b

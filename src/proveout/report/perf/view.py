@@ -73,7 +73,7 @@ def without_host(num_hosted: int) -> str:
     """What a time on the chip leaves out; empty where it is the whole."""
     if not num_hosted:
         return ""
-    return f"not in it: what runs on the host ({counted(num_hosted, 'step')}), which `proveout benchmark` measures"
+    return f"without {counted(num_hosted, 'step')} on the host, which `proveout benchmark` measures"
 
 
 def _all(sheet: Sheet, name: str, value: object) -> bool:
