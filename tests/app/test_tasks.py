@@ -283,8 +283,9 @@ def test_what_cannot_fit_is_refused_with_the_numbers(tmp_path):
 
 @pytest.mark.parametrize(("file", "least_right"), [("real_questions", 0.6), ("everyday_questions", 0.3)])
 def test_questions_of_a_person_are_answered_right_or_not_at_all(file, least_right):
-    """Questions that a person wrote, of which the weights saw none: a wrong answer is worse than none. The threshold was
-    chosen with the first file in view; nothing was with the second."""
+    """Questions that a person wrote, of which the weights saw none: a wrong answer is worse than none.
+
+    The threshold was chosen with the first file in view; nothing was with the second."""
     items = json.loads((Path(__file__).parents[2] / "training" / f"{file}.json").read_text())
     loaded = weights.load(TASKS["answers"], "small", None)
     calibration = prepared._calibration(loaded.folder)

@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None, program: str = "") -> int:
         return fail(str(error), error.exit_code)
     except NotParsed as error:
         where = error.ctx.command_path if error.ctx else program
-        message = error.format_message().rstrip(".").replace(": Value error, ", ": ")
+        message = " ".join(error.format_message().split()).rstrip(".").replace(": Value error, ", ": ")
         return fail(f"{message}{'' if message.endswith('?') else '.'} See: {where} --help", 2)
     except OSError as error:
         if error.errno not in DISK:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 UNLIMITED = 250
 """Columns to use where there is no terminal to ask."""
-COLOURS = {"passed": "green", "failed": "red", "expected_failure": "yellow", "partial": "yellow"}
+COLOURS = {"passed": "green", "compiled": "cyan", "failed": "red", "expected_failure": "yellow", "partial": "yellow"}
 
 
 def render(report: Report, width: int | None = None, colour: bool = False) -> str:
