@@ -196,7 +196,7 @@ def test_the_terminal_ranks_host_ops_with_cost_reason_place_and_fix(monkeypatch:
     assert "why   no kernel sorts along a dimension of 64" in text
     assert "where top, linear.py:7" in text
     assert "fix   pad the dimension to 128" in text
-    assert "the host is not modelled" in text
+    assert "count transfers only" in text
     assert terminal.ledger(make_record(fallbacks=())) == []
 
 

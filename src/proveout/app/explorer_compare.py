@@ -70,7 +70,7 @@ FIGURES = (
     Figure("Numbers", numbers, ratio=False),
     Figure("Did", lambda r: r.did, ratio=False),
     Figure("Machine", lambda r: r.machine, ratio=False),
-    Figure("Made", lambda r: r.created, ratio=False),
+    Figure("Made", lambda r: r.created[:16].replace("T", " "), ratio=False),
     Figure("Reason", lambda r: r.reason, ratio=False),
 )
 
