@@ -174,6 +174,6 @@ def _show(folder: Path, outcomes: list[StageRecord], marks: Mapping[Status, str]
         name = f"{outcome.number:>3} {marks[outcome.status]} {outcome.title}"
         if outcome.number not in told:
             lines += [f"{name}: {outcome.headline}", *([f"      {step}"] if step else [])]
-        elif step:
+        elif step and outcome.name != "report":  # which repeats the first of them
             lines.append(f"{name}; {step}")
     emit("\n".join(lines))
