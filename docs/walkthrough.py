@@ -67,7 +67,7 @@ def quickstart() -> None:
     script = text.partition("```python\n")[2].partition("```")[0]
     with tempfile.TemporaryDirectory(prefix="quickstart-") as scratch:
         (Path(scratch) / "mlp.py").write_text(script)
-        output = run("proveout mlp.py --device sim,cpu", Path(scratch))
+        output = run("proveout mlp.py", Path(scratch))
     before, _, rest = text.partition(f"{BEGIN}\n")
     page.write_text(f"{before}{BEGIN}\n{output}\n{END}{rest.partition(END)[2]}")
     print(page)
