@@ -72,7 +72,7 @@ def verb(
     \b
     Examples:
       proveout bringup attention.py --search-dir selftest -o bringup/attention
-      proveout bringup yolov4.py --small --stage perf
+      proveout bringup yolov4.py --search-dir torch_hub --small --stage perf
     """
     from proveout import bringup
 
