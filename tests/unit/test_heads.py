@@ -174,6 +174,15 @@ def test_small_heads_of_torchs_own_attention_are_filled_up_in_the_weights():
     assert not (MOVES | {"ttnn.pad"}) & set(kernels)
 
 
+def test_small_heads_whose_weights_are_in_a_block_format_are_filled_at_every_call():
+    torch.manual_seed(0)
+    model, x = Attention("three products", heads=8).eval(), torch.randn(2, 40, 128)
+    made = proveout.compile(model, (x,), settings={"precision": "bfloat16", "weights": "bfloat8_b", "verify": True})
+    assert SPLIT not in [s.kernel for p in made.programs for s in p.body]
+    with torch.no_grad():
+        torch.testing.assert_close(made(x), model(x), rtol=0, atol=0.05 * model(x).abs().max().item())
+
+
 class Strange(Attention):
     """Nearly heads."""
 

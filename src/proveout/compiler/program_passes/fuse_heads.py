@@ -117,6 +117,8 @@ def _from_one(body: Body, source: str, product: Step | None, cut: list[Heads]) -
     removed = tuple(dict.fromkeys(s for h in cut for s in h.steps))
     if product is None or not is_plain_product(body, product):
         return None if by_head or query.pad else _split(body, Emit(body, removed[-1]), removed, source, cut, (), ())
+    if query.pad and not _can_fill(body, product):
+        return None
     setup = Emit(body, product)
     attrs = dict(product.attrs)
     if by_head:
@@ -143,6 +145,8 @@ def _from_three(body: Body, products: list[Step], cut: list[Heads]) -> Fusion | 
         if pairs[other][0].is_transposed and pairs[other][0].count == pairs[1][0].count:
             pairs[other], pairs[1] = pairs[1], pairs[other]
     cut, products = [h for h, _ in pairs], [p for _, p in pairs]
+    if cut[0].pad and not all(_can_fill(body, product) for product in products):
+        return None
     joined, setup, whole = joined_product(body, tuple(products))
     if cut[0].pad:
         filling = Emit(body, joined)
@@ -152,6 +156,11 @@ def _from_three(body: Body, products: list[Step], cut: list[Heads]) -> Fusion | 
     moves = tuple(s for h in cut for s in h.steps)
     removed = (*products, *moves)
     return _split(body, Emit(body, joined), removed, whole, cut, setup, (joined,))
+
+
+def _can_fill(body: Body, product: Step) -> bool:
+    """A block format shares exponents over sixteen numbers, which others would share after filling."""
+    return not body.spec(product.attr("input_tensor_b")).dtype.endswith("_b")
 
 
 def _filled_columns(
@@ -396,7 +405,8 @@ def _projection(body: Body, chain: Chain) -> Step | None:
     readers = tuple(body.readers(name))
     if len(readers) != 1 or body.read_elsewhere({name}, readers) or not is_plain_product(body, readers[0]):
         return None
-    return readers[0] if readers[0].attr("input_tensor_a") == Ref(name) else None
+    fits = readers[0].attr("input_tensor_a") == Ref(name) and _can_fill(body, readers[0])
+    return readers[0] if fits else None
 
 
 FUSIONS = (Listed("products", 1.2, fuse_concatenation), Listed("products", 2, fuse_heads))
