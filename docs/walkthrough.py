@@ -1,4 +1,5 @@
-"""Makes docs/walkthrough.md: `python docs/walkthrough.py`. Every command is run, and what it prints stands there.
+"""Makes docs/walkthrough.md, and the example of docs/quickstart.md: `python docs/walkthrough.py [quickstart]`. Every
+command is run, and what it prints stands there.
 
 From a fresh clone to the bring-up of one's own model, from the terminal and from the browser. Pictures are made by
 `docs/images/make.py app-own app-own-results explorer-bringup`.
@@ -19,6 +20,8 @@ MODEL = '''"""My own model, as it runs today."""
 
 import torch
 from torch import nn
+
+torch.manual_seed(0)
 
 
 class Net(nn.Module):
@@ -57,7 +60,26 @@ def run(command: str, folder: Path) -> str:
     return "\n".join(["```", f"$ {command}", *lines, "```"])
 
 
+def quickstart() -> None:
+    """Fill in what the quickstart's own script gives."""
+    page = HERE / "quickstart.md"
+    text = page.read_text()
+    script = text.partition("```python\n")[2].partition("```")[0]
+    with tempfile.TemporaryDirectory(prefix="quickstart-") as scratch:
+        (Path(scratch) / "mlp.py").write_text(script)
+        output = run("proveout mlp.py", Path(scratch))
+    before, _, rest = text.partition(f"{BEGIN}\n")
+    page.write_text(f"{before}{BEGIN}\n{output}\n{END}{rest.partition(END)[2]}")
+    print(page)
+
+
+BEGIN, END = "<!-- made by docs/walkthrough.py -->", "<!-- /made -->"
+
+
 def main() -> None:
+    quickstart()
+    if sys.argv[1:] == ["quickstart"]:
+        return
     with tempfile.TemporaryDirectory(prefix="walkthrough-") as scratch:
         folder = Path(scratch)
         (folder / "net.py").write_text(MODEL)

@@ -4,6 +4,7 @@
 
 The passages are made up by `questions.py`. `real_questions.json` has questions of a person about real things: the first
 twelve passages decide how sure the model must be before it answers, the others are only ever scored.
+`everyday_questions.json` was written after all choices were made; the page's score is of it.
 """
 
 import argparse
@@ -180,16 +181,18 @@ def main() -> None:
         answerable += first >= 0
         right += is_right(passage, answer.span, passage[first:last] if first >= 0 else "")
     real = score(model, tokenizer, calibration, items[FOR_CALIBRATION:], verbose=True)
+    everyday = score(model, tokenizer, calibration, json.loads((HERE / "everyday_questions.json").read_text()))
     place = keep("answers", model, {
-        "score": f"right answers to {real['all']} questions about real things; {real['abstained']} times \"I don't "
-        f"know\", {real['wrong']} wrong",
-        "value": real["right"] / real["all"],
+        "score": f"right answers to {everyday['all']} questions that nothing was chosen by; {everyday['abstained']} times "
+        f"\"I don't know\", {everyday['wrong']} wrong",
+        "value": everyday["right"] / everyday["all"],
         "data": "passages made up by training/questions.py",
-        "knows": "It knows no facts: it looks for the answer in your passage. It handles who, what, where, when, how "
-        "many and how tall best, in short passages of plain English.",
+        "knows": "It knows no facts: it looks for the answer in your passage. It is small and shy: where the wording is "
+        "new to it, it says that it does not know. Who, when, how many and how long it handles best, in short passages "
+        "of plain English.",
         "temperature": calibration.temperature, "threshold": calibration.threshold,
         "made_up": {"right": right, "given": given, "answerable": answerable, "all": len(unseen)},
-        "real": real,
+        "real": real, "everyday": everyday,
     }, options.out)  # fmt: skip
     tokenizer.save_pretrained(place)
     samples = [

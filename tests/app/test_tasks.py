@@ -281,9 +281,12 @@ def test_what_cannot_fit_is_refused_with_the_numbers(tmp_path):
         prepare(quick("text", tmp_path, inputs=Inputs(prompt="a", length=500, new_tokens=20)))
 
 
-def test_questions_about_real_things_are_answered_right_or_not_at_all():
-    """Questions that a person wrote, of which the weights saw none: a wrong answer is worse than none."""
-    items = json.loads((Path(__file__).parents[2] / "training" / "real_questions.json").read_text())
+@pytest.mark.parametrize(("file", "least_right"), [("real_questions", 0.6), ("everyday_questions", 0.3)])
+def test_questions_of_a_person_are_answered_right_or_not_at_all(file, least_right):
+    """Questions that a person wrote, of which the weights saw none: a wrong answer is worse than none.
+
+    The threshold was chosen with the first file in view; nothing was with the second."""
+    items = json.loads((Path(__file__).parents[2] / "training" / f"{file}.json").read_text())
     loaded = weights.load(TASKS["answers"], "small", None)
     calibration = prepared._calibration(loaded.folder)
     right, wrong, asked = 0, [], 0
@@ -302,9 +305,13 @@ def test_questions_about_real_things_are_answered_right_or_not_at_all():
             right += correct
             if said is not None and not correct:
                 wrong.append((question, said))
-    assert asked >= 80
+    assert asked >= 55
     assert len(wrong) <= asked / 10, wrong
-    assert right >= 0.6 * asked, "a model that never answers is no use"
+    assert right >= least_right * asked, "a model that never answers is no use"
+    told = weights.score_of(loaded.folder)[{"real_questions": "real", "everyday_questions": "everyday"}[file]]
+    assert file == "real_questions" or told == {
+        "right": right, "abstained": asked - right - len(wrong), "wrong": len(wrong), "all": asked,
+    }, "what the page says of it is what it did"  # fmt: skip
 
 
 @pytest.mark.parametrize(

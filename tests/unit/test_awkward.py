@@ -142,8 +142,8 @@ def test_a_script_that_needs_the_hub_says_so_quickly(tmp_path: Path, monkeypatch
     found, raised = watch(AWKWARD / "needs_hub.py")
     told = explain(AWKWARD / "needs_hub.py", raised, ran=False)
     assert found == []
-    assert told.startswith("needs_hub.py needs network at needs_hub.py:6: ")
-    assert told.endswith("Use --weights random, or run it where the hub can be reached.")
+    assert told.startswith("needs_hub.py needs the network at needs_hub.py:6: ")
+    assert told.endswith("Run it where the network can be reached; --weights random does without a hub's weights.")
     assert time.monotonic() - started < 60
 
 

@@ -112,9 +112,9 @@ class Attention(nn.Module):
 
 
 class Torchs(nn.Module):
-    def __init__(self, batch_first, **how):
+    def __init__(self, batch_first, width=128, heads=4, **how):
         super().__init__()
-        self.attention = nn.MultiheadAttention(128, 4, batch_first=batch_first)
+        self.attention = nn.MultiheadAttention(width, heads, batch_first=batch_first)
         self.how = how
 
     def forward(self, x):
@@ -158,11 +158,29 @@ def test_a_sequence_of_batches_is_turned_once():
     assert "ttnn.slice" not in kernels
 
 
+@pytest.mark.parametrize("form", ["three products", "side by side", "timm", "in each head"])
 @pytest.mark.parametrize("heads", [8, 16], ids=["heads of 16", "heads of 8"])
-def test_heads_of_less_than_a_tile_stay_written_out(heads):
+def test_heads_of_less_than_a_tile_are_filled_up_in_the_weights(heads, form):
     torch.manual_seed(0)
-    kernels = compiled(Attention("three products", heads=heads), torch.randn(2, 32, 128))
-    assert SPLIT not in kernels
+    kernels = compiled(Attention(form, heads=heads), torch.randn(2, 40, 128))
+    assert kernels.count(SPLIT) == kernels.count(JOIN) == 1
+    assert not (MOVES | {"ttnn.pad"}) & set(kernels)
+
+
+def test_small_heads_of_torchs_own_attention_are_filled_up_in_the_weights():
+    torch.manual_seed(0)
+    kernels = compiled(Torchs(True, width=48, heads=2, need_weights=False), torch.randn(2, 40, 48))
+    assert kernels.count(SPLIT) == kernels.count(JOIN) == 1
+    assert not (MOVES | {"ttnn.pad"}) & set(kernels)
+
+
+def test_small_heads_whose_weights_are_in_a_block_format_are_filled_at_every_call():
+    torch.manual_seed(0)
+    model, x = Attention("three products", heads=8).eval(), torch.randn(2, 40, 128)
+    made = proveout.compile(model, (x,), settings={"precision": "bfloat16", "weights": "bfloat8_b", "verify": True})
+    assert SPLIT not in [s.kernel for p in made.programs for s in p.body]
+    with torch.no_grad():
+        torch.testing.assert_close(made(x), model(x), rtol=0, atol=0.05 * model(x).abs().max().item())
 
 
 class Strange(Attention):
@@ -184,9 +202,10 @@ class Strange(Attention):
 
 
 @pytest.mark.parametrize("form", ["values read twice", "heads from every fourth column", "values in another order"])
-def test_what_is_nearly_heads_stays_and_is_right(form):
+@pytest.mark.parametrize("heads", [4, 8])
+def test_what_is_nearly_heads_stays_and_is_right(form, heads):
     torch.manual_seed(0)
-    assert SPLIT not in compiled(Strange(form), torch.randn(2, 32, 128))
+    assert SPLIT not in compiled(Strange(form, heads=heads), torch.randn(2, 32, 128))
 
 
 def test_a_linear_between_two_orders_of_rows_is_a_linear():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from proveout import recording
 from proveout.columns.table import Row, row
-from proveout.columns.words import latency_ms, numbers, off_host
+from proveout.columns.words import called, latency_ms, numbers, off_host
 from proveout.devices.registry import describe, find
 from proveout.errors import ProveoutError
 from proveout.kernels.accept import load_program
@@ -41,8 +41,8 @@ class Entry:
 
     @property
     def title(self) -> str:
-        """`bert on sim:n150, bfloat16 fast`."""
-        return f"{self.row.model} on {self.row.device}, {numbers(self.row)}"
+        """`bert --small on sim:n150, bfloat16 fast`."""
+        return f"{called(self.row)} on {self.row.device}, {numbers(self.row)}"
 
     @functools.cached_property
     def subject(self) -> tuple[str, ...]:
@@ -170,16 +170,16 @@ def recorded(board: Board, entry: Entry) -> list[Recorded]:
         programs = _recorded(source.path, source.artifacts, _newest(Path(source.artifacts)))
         if {one.program.fingerprint for one in programs} >= set(fingerprints):
             return [one for one in programs if one.program.fingerprint in fingerprints]
-    return _cached(entry.path, fingerprints)
+    return _cached(entry.path, fingerprints, board.folder)
 
 
-def _cached(path: Path, fingerprints: tuple[str, ...]) -> list[Recorded]:
-    """What compiling left in this user's cache; torch is imported only where somebody looks."""
+def _cached(path: Path, fingerprints: tuple[str, ...], folder: Path) -> list[Recorded]:
+    """What compiling left beside the Records or in this user's cache; torch is imported only where somebody looks."""
     from proveout.engine.cache import program_of
 
     job = read_record(path).job
     info = describe(job.device)
-    programs = [program_of(fingerprint) for fingerprint in fingerprints]
+    programs = [program_of(name, folder) or program_of(name) for name in fingerprints]
     if info is None or info.spec is None or None in programs:
         return []
     for_ttnn = [one for one in programs if one is not None and one.target == "ttnn"]

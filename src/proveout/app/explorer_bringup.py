@@ -21,7 +21,7 @@ DEFAULT = "bringup"
 EVERY_S = 3.0
 TONES: dict[str, theme.Tone] = {"passed": "good", "attention": "warn", "failed": "bad", "skipped": "plain"}
 WORDS = {"passed": "done", "attention": "look at it", "failed": "failed", "skipped": "skipped"}
-STRIP = {"passed": "done", "failed": "failed"}
+STRIP = {"passed": "done", "failed": "failed", "attention": "look"}
 MOST_FILES = 40
 
 
@@ -159,7 +159,9 @@ def _figures(bringup: BringUp) -> None:
     tuned, graph = bringup.folder.data(OptimiseData), bringup.folder.data(GraphData)
     tiles = []
     if (pcc := bringup.lowest_pcc) is not None:
-        tiles.append(theme.Tile("Lowest PCC", f"{pcc:.6f}", note="of any output, held-out inputs too"))
+        tiles.append(theme.Tile("Lowest PCC", f"{pcc:.6f}", note="before optimising, held-out inputs too"))
+    if tuned is not None and tuned.held_out_pcc is not None:
+        tiles.append(theme.Tile("Lowest PCC, optimised", f"{tuned.held_out_pcc:.6f}", note="on held-out inputs"))
     if total_ns := bringup.total_ns:
         figure, unit = tables.duration(total_ns)
         name, note = ("The chip's part", "without the host's; ") if bringup.has_host_part else ("A call", "")

@@ -40,7 +40,9 @@ def show_latencies(entries: Sequence[Entry], kind: theme.Tone) -> None:
         kind,
     )
     more = f" The slowest {len(shown)} of {len(entries)}." if len(entries) > len(shown) else ""
-    st.caption(f"Median of one call, in ms; {kind}{', on a log scale' if is_log else ''}.{more}")
+    host = kind == "modelled" and any(e.row.host_part_ms is not None for e in shown)
+    whence = f"{kind}{', the part on the host measured' if host else ''}"
+    st.caption(f"Median of one call, in ms; {whence}{', on a log scale' if is_log else ''}.{more}")
 
 
 def _label(entry: Entry, shown: Sequence[Entry]) -> str:

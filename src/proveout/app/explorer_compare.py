@@ -17,7 +17,7 @@ from proveout.app.options import store, typed
 from proveout.app.tables import Cells, Column
 from proveout.columns.parts import op_rows
 from proveout.columns.table import Row
-from proveout.columns.words import number, numbers, pcc_text, plain, status_words, weakness
+from proveout.columns.words import called, number, numbers, pcc_text, plain, status_words, weakness
 from proveout.types import OpState, Record
 from proveout.words import counted
 
@@ -70,7 +70,7 @@ FIGURES = (
     Figure("Numbers", numbers, ratio=False),
     Figure("Did", lambda r: r.did, ratio=False),
     Figure("Machine", lambda r: r.machine, ratio=False),
-    Figure("Made", lambda r: r.created, ratio=False),
+    Figure("Made", lambda r: r.created[:16].replace("T", " "), ratio=False),
     Figure("Reason", lambda r: r.reason, ratio=False),
 )
 
@@ -177,11 +177,14 @@ def _chosen(board: Board) -> tuple[Entry | None, Entry | None]:
 
 
 def first_pair(newest: Sequence[Entry]) -> tuple[Entry, Entry]:
-    """What to start with: the newest result with another of the same model, and that one; else the newest two."""
-    for position, entry in enumerate(newest):
-        same = [e for e in newest[position + 1 :] if e.row.model == entry.row.model]
-        if same:
-            return max(same, key=lambda e: (e.row.did == entry.row.did, e.row.created)), entry
+    """What to start with: the newest result that passed with another of the same model, and that one; else of any
+    status; else the newest two."""
+    passed = [e for e in newest if e.row.status == "passed"]
+    for entries in (passed, newest):
+        for position, entry in enumerate(entries):
+            same = [e for e in entries[position + 1 :] if called(e.row) == called(entry.row)]
+            if same:
+                return max(same, key=lambda e: (e.row.did == entry.row.did, e.row.created)), entry
     return newest[1], newest[0]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ from proveout.columns.parts import (
 )
 from proveout.columns.words import called, count, number, numbers, status_words
 from proveout.report.tables import ledger
-from proveout.types import PROMISED, Kind, Record
+from proveout.types import PROMISED, Kind, Record, Settings
 from proveout.words import counted
 
 
@@ -145,12 +146,19 @@ def _facts(entry: Entry, record: Record) -> dict[str, str | None]:
         "Chips": "; ".join(record.coverage.parallel),
         "Programs": ", ".join(f"{fingerprint[:16]} ({steps} Steps)" for fingerprint, steps in record.programs),
         "Compile stages": stages,
-        "Settings": flat.settings,
+        "Settings": _settings(record.job.settings),
         "Failure": flat.failure,
         "Machine": ", ".join(f"{name} {value}" for name, value in record.environment),
-        "Made": flat.created,
+        "Made": flat.created[:19].replace("T", " "),
         "Record": entry.id,
     }
+
+
+def _settings(settings: Settings) -> str:
+    """Those that are not the usual ones."""
+    usual = Settings()
+    pairs = ((field.name, getattr(settings, field.name)) for field in dataclasses.fields(Settings))
+    return ", ".join(f"{name} {value}" for name, value in pairs if value != getattr(usual, name))
 
 
 def _ops(board: Board, entry: Entry, record: Record) -> None:

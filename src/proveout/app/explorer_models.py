@@ -132,6 +132,7 @@ def _tiles(board: Board) -> None:
     tiles = [
         theme.Tile("Models", f"{models:,}", note=counted(len(rows), "Record")),
         theme.Tile("Passed", f"{counts['passed']:,}", tone="good"),
+        *([theme.Tile("Compiled", f"{counts['compiled']:,}", note="not run")] if counts["compiled"] else []),
         theme.Tile("Failed", f"{counts['failed']:,}", tone="bad" if counts["failed"] else "plain"),
     ]
     others = [(status, n) for status, n in counts.items() if n and status in ("expected_failure", "partial")]

@@ -114,7 +114,7 @@ def _over_time(state: State) -> None:
         return
     figure = go.Figure()
     for status, name, colour in (("passed", "passed", theme.GOOD), ("failed", "failed", theme.BAD)):
-        some = [e.row.created for e in finished if (e.row.status == "passed") == (status == "passed")]
+        some = [e.row.created for e in finished if (e.row.status in ("passed", "compiled")) == (status == "passed")]
         if some:
             counts = list(range(1, len(some) + 1))
             line = {"color": colour, "shape": "hv"}

@@ -8,7 +8,9 @@ from proveout.app import theme
 from proveout.columns.table import Row
 from proveout.columns.words import number, pcc_text
 
-TONES: dict[str, theme.Tone] = {"passed": "good", "failed": "bad", "expected_failure": "warn", "partial": "warn"}
+TONES: dict[str, theme.Tone] = {
+    "passed": "good", "compiled": "plain", "failed": "bad", "expected_failure": "warn", "partial": "warn",
+}  # fmt: skip
 
 
 def call_tiles(flat: Row, eager: str) -> Iterator[theme.Tile]:
@@ -16,6 +18,9 @@ def call_tiles(flat: Row, eager: str) -> Iterator[theme.Tile]:
     times = (("Compiled", flat.compiled_ms, flat.compiled_kind), (eager, flat.original_ms, flat.original_kind))
     for name, ms, kind in times:
         if ms is not None and kind is not None:
-            yield theme.Tile(name, number(ms) or "", "ms", f"a call, median; {kind}", kind)
+            both = name == "Compiled" and flat.host_part_ms is not None
+            yield theme.Tile(
+                name, number(ms) or "", "ms", f"a call, median; {'modelled + measured host' if both else kind}", kind
+            )
     if flat.pcc is not None:
         yield theme.Tile("PCC", pcc_text(flat.pcc) or "", note="lowest of the outputs", tone=TONES[flat.status])

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import streamlit as st
 
 from proveout.columns.column import Shape
-from proveout.columns.words import NOT_RUN, STATUS
+from proveout.columns.words import STATUS
 from proveout.folders import file_name
 from proveout.report.cells import render
 
@@ -18,10 +18,10 @@ MOST_ROWS, TALL_PX = 14, 500
 """Rows that a table shows whole; one of more scrolls inside this height."""
 
 
-COLOURS = {"passed": "green", "failed": "red", "expected_failure": "orange", "partial": "orange"}
-STATUS_COLOURS = {f"{w.mark} {w.words}": COLOURS.get(status, "gray") for status, w in STATUS.items()} | {
-    f"{NOT_RUN.mark} {NOT_RUN.words}": "blue"
-}
+PCC_PX = 95
+"""0.999988 whole: the grid cuts a number that is too wide at its left end."""
+COLOURS = {"passed": "green", "compiled": "blue", "failed": "red", "expected_failure": "orange", "partial": "orange"}
+STATUS_COLOURS = {f"{w.mark} {w.words}": COLOURS.get(status, "gray") for status, w in STATUS.items()}
 """A status as the board writes it, and its colour."""
 
 
@@ -102,7 +102,8 @@ def _has_value(value: object) -> bool:
 
 
 def _drawn(column: Column) -> Any:
-    options: Mapping[str, Any] = {"width": column.width, "help": column.help, "pinned": column.pinned}
+    width = column.width or (PCC_PX if column.shape == "pcc" else None)
+    options: Mapping[str, Any] = {"width": width, "help": column.help, "pinned": column.pinned}
     if column.shape in ("number", "pcc"):
         return st.column_config.NumberColumn(format="%.6f" if column.shape == "pcc" else column.format, **options)
     if column.shape == "share":

@@ -63,6 +63,7 @@ _STYLE = """
   color: color-mix(in srgb, currentColor 55%, transparent); }
 .po-stage.done { border-top-color: #2f9e62; color: inherit; }
 .po-stage.now { border-top-color: #7c5cff; color: inherit; font-weight: 650; animation: po-pulse 1.4s infinite; }
+.po-stage.look { border-top-color: #c98a1b; color: inherit; font-weight: 650; }
 .po-stage.failed { border-top-color: #d9443f; color: inherit; font-weight: 650; }
 @keyframes po-pulse { 50% { border-top-color: color-mix(in srgb, #7c5cff 35%, transparent); } }
 @media (prefers-reduced-motion: reduce) { .po-stage.now { animation: none; } }

@@ -115,11 +115,10 @@ def run(subject: Subject, files: Files) -> StageResult:
     worst = lines[0]
     findings = [f"{line.count} × {torch_name(line.aten)}: {line.reason}. Fix: {line.fix}" for line in lines[:5]]
     findings.append(f"{counted(issues, 'issue text')}; {verified} with a repro that was run here")
-    saved = f", {worst.saved_ns / 1e3:.3g} µs modelled" if worst.saved_ns else ""
     return StageResult(
         "1 op stays on the host" if total == 1 else f"{total} ops stay on the host, of {counted(kinds, 'kind')}",
         tuple(findings),
-        f"Most worth changing: {torch_name(worst.aten)}{saved}. {worst.fix[:1].upper()}{worst.fix[1:]}.",
+        f"{_worth(worst)} {worst.fix[:1].upper()}{worst.fix[1:]}.",
         attention=True,
         data=MissingData(tuple(rows), verified),
     )
@@ -250,6 +249,16 @@ def _row(line: Fallback, name: str, file: str, proof: str) -> MissingOp:
         transfer_ns=line.transfer_ns, saved_ns=line.saved_ns, sources=line.sources[:3], torch=name, file=file,
         repro=proof,
     )  # fmt: skip
+
+
+def _worth(line: Fallback) -> str:
+    """What the op that is most worth changing would save, in a sentence."""
+    alone, together = line.saved_ns or 0, line.together_ns or 0
+    if max(alone, together) <= 0:
+        return f"No op would save transfers by moving to the chip (modelled). First of them: {torch_name(line.aten)}."
+    partners = ", ".join(map(torch_name, line.neighbours)) if together > alone else ""
+    ops = f"{torch_name(line.aten)} (with {partners})" if partners else torch_name(line.aten)
+    return f"Most worth changing: {ops}, {max(alone, together) / 1e3:.3g} µs faster (modelled)."
 
 
 def _costs(line: Fallback) -> str:

@@ -53,7 +53,7 @@ def run(subject: Subject, files: Files) -> StageResult:
     step = (
         "Bring the ops of the stage 'missing' to the device: only then is the whole model one trace." if blocked else ""
     )
-    said = ("; not in one trace" if blocked else "") + (f"; {missing}" if missing else "")
+    said = ("; in several traces, with host ops between them" if blocked else "") + (f"; {missing}" if missing else "")
     return StageResult(
         f"{gain}{time(plans[best])} a call{where} (modelled){said}",
         tuple(findings),

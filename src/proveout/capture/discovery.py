@@ -147,7 +147,7 @@ def _discovery(
     read = (from_json(Workload, one) for one in result["workloads"])
     workloads = tuple(dataclasses.replace(one, script=str(script), labels=labels) for one in read)
     last_words = log.strip().rpartition("\n")[2]
-    error = result["error"].replace(SAYS_MORE, f"It said: {last_words}") if last_words else result["error"]
+    error = result["error"].replace(SAYS_MORE, f"It said: {last_words.rstrip('.')}.") if last_words else result["error"]
     return Discovery(str(script), workloads, labels, error, log, seconds, result["failure"], from_cache)
 
 

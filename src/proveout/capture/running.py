@@ -26,6 +26,10 @@ from proveout.errors import UsageError
 
 _OURS = os.path.dirname(__file__) + os.sep
 SAYS_MORE = "Its log says more."
+OFFLINE = "Run it where the network can be reached; --weights random does without a hub's weights."
+ARGUMENTS = " Pass a script its arguments with --script-args '…'."
+USAGE = 2
+"""What argparse exits with."""
 """Where the sentence on a script that ended itself points; its last words are put here once they can be read."""
 _numbers = itertools.count(1)
 
@@ -111,7 +115,8 @@ def explain(script: Path, raised: BaseException | None, ran: bool) -> str:
         if ran:
             return ""
         if raised and raised.code:
-            return f"{script.name} exited with {raised.code!r} {when}. {SAYS_MORE}"
+            step = ARGUMENTS if raised.code == USAGE else ""
+            return f"{script.name} exited with {raised.code!r} {when}. {SAYS_MORE}{step}"
         return f"{script.name} ran no model. A script must build a torch.nn.Module and call it: model(inputs)."
     if isinstance(raised, UsageError) and str(script).startswith(_OURS):  # no line of the user's is to blame
         return str(raised)
@@ -125,8 +130,7 @@ def explain(script: Path, raised: BaseException | None, ran: bool) -> str:
         line = owned[-1] if owned else script.name
     message = _cut(message) or "no message"
     if needs_network(raised):
-        step = "Use --weights random, or run it where the hub can be reached."
-        return f"{script.name} needs network at {line}: {message.rstrip('.')}. {step}"
+        return f"{script.name} needs the network at {line}: {message.rstrip('.')}. {OFFLINE}"
     if failure_of(raised) == "memory":
         return f"{script.name} ran out of memory at {line} {when}: {message}"
     return f"{script.name} raised {kind} at {line} {when}: {message}"

@@ -155,8 +155,11 @@ def _parse(script: Path) -> None:
         ast.parse(script.read_bytes())
     except SyntaxError as error:
         line = f": {error.text.strip()}" if error.text else ""
-        raise UsageError(f"{script.name}:{error.lineno} is not valid Python: {error.msg}{line}") from None
-    except (ValueError, RecursionError, MemoryError):  # the run itself says more
+        where = f":{error.lineno}" if error.lineno else ""
+        raise UsageError(f"{script.name}{where} is not valid Python: {error.msg}{line}") from None
+    except ValueError as error:  # null bytes
+        raise UsageError(f"{script.name} is not a Python script: {error}.") from None
+    except (RecursionError, MemoryError):  # the run itself says more
         return
 
 

@@ -8,14 +8,15 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
+from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 import typer.core
 
 from proveout.cli import benchit, verbs
-from proveout.cli.output import emit_json, note
+from proveout.cli.output import emit, emit_json, note
 from proveout.errors import ProveoutError
 
 NAMES = ("proveout", BENCHIT := "benchit")
@@ -61,7 +62,7 @@ def main(argv: Sequence[str] | None = None, program: str = "") -> int:
         return fail(str(error), error.exit_code)
     except NotParsed as error:
         where = error.ctx.command_path if error.ctx else program
-        message = error.format_message().rstrip(".").replace(": Value error, ", ": ")
+        message = " ".join(error.format_message().split()).rstrip(".").replace(": Value error, ", ": ")
         return fail(f"{message}{'' if message.endswith('?') else '.'} See: {where} --help", 2)
     except OSError as error:
         if error.errno not in DISK:
@@ -171,7 +172,7 @@ PLAIN: dict[str, Any] = {
     "rich_markup_mode": None,  # without rich in typer itself, `--help` and start-up stay quick
     "pretty_exceptions_enable": False,
     "add_completion": False,
-    "context_settings": {"max_content_width": 100},
+    "context_settings": {"max_content_width": 100, "help_option_names": ["--help", "-h"]},
 }
 
 
@@ -181,7 +182,18 @@ def _command(program: str) -> Callable[..., Any]:
     return typer.main.get_command(app)
 
 
-def _root() -> None:
+def _print_version(asked: bool) -> None:
+    if asked:
+        emit(f"proveout {metadata.version('proveout')}")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+]
+
+
+def _root(version: Version = False) -> None:
     """Take a PyTorch model from eager mode to proven on an accelerator.
 
     \b

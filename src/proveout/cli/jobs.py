@@ -76,9 +76,8 @@ def present(
     results: Sequence[Result],
     request: Request,
     details: Callable[[Record], list[str]] | None = None,
-    closing: Callable[[Sequence[Record]], list[str]] | None = None,
 ) -> int:
-    """Show the Records on stdout, what there is to say of each and then of all, and give the exit code."""
+    """Show the Records on stdout, what there is to say of each and of their times, and give the exit code."""
     store = Store(request.cache_dir)
     rows = [result.row for result in results]
     failed = sum(result.failed for result in results)
@@ -91,7 +90,7 @@ def present(
         emit_json({"verb": verb, "cache": str(store.folder), "failed": failed, "records": records})
     else:
         lines = [line for result in results for line in (details(result.record) if details else [])]
-        lines += closing([result.record for result in results]) if closing else []
+        lines += terminal.doubts([result.record for result in results])
         emit("\n".join([terminal.table(rows, colour=colour()), *terminal.reasons(rows), *lines]))
         old = sum(result.from_cache for result in results)
         again = " (run again with --rebuild always)" if old else ""

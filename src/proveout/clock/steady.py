@@ -190,6 +190,10 @@ def _two_modes(m: _Measurement) -> Problem | None:
     )
 
 
+MOST_TIMES = 20
+"""Beyond this, longer is no advice: something else disturbs the clock."""
+
+
 def _imprecise(m: _Measurement) -> Problem | None:
     named: tuple[tuple[str, Estimate], ...] = (("median", m.summary.median_ns), ("mean", m.summary.mean_ns))
     for name, estimate in named:
@@ -197,7 +201,8 @@ def _imprecise(m: _Measurement) -> Problem | None:
             half = (estimate.high - estimate.low) / 2 / estimate.value
             if half > PRECISION:
                 times = math.ceil((half / PRECISION) ** 2)
-                advice = f"Measure {times} times as long, or stop other programs"
+                longer = f"Measure {times} times as long, or stop other programs"
+                advice = longer if times <= MOST_TIMES else "Stop other programs and measure again"
                 return Problem("high variance", f"the {name} is known to ±{half:.0%} only", advice)
     return None
 

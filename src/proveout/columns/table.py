@@ -12,8 +12,18 @@ from proveout.clock.timing import FIRST_TOKEN, PER_TOKEN
 from proveout.coding import from_json, hints_of, to_json
 from proveout.columns.column import Column, OnBoard, Shown, column, sql_type
 from proveout.columns.read import bound_ms, coverage, kind, median_ms, memory, numerics, parameters, served, verdict
-from proveout.columns.words import called, corpus, latency_ms, number, numbers, off_host, pcc_text, status_words
-from proveout.types import Judgement, Kind, Record, Status
+from proveout.columns.words import (
+    ShownStatus,
+    called,
+    corpus,
+    latency_ms,
+    number,
+    numbers,
+    off_host,
+    pcc_text,
+    status_words,
+)
+from proveout.types import Judgement, Kind, Record
 
 # ------------------------------------------------------------------------------------- words of values
 
@@ -99,8 +109,8 @@ class Row:
         lambda r: "+".join(r.job.do), (),
         (OnBoard("Did", 600, help="What the run was to do: check, benchmark, perf …"),),
     )
-    status: Status = column(
-        lambda r: r.status,
+    status: ShownStatus = column(
+        lambda r: "compiled" if r.status == "passed" and r.job.do == ("compile",) else r.status,
         (Shown(
             "Run Success", "Status",
             "✅ it compiled, ran, and every output is within its PCC threshold; ✘ it did not, see Reason; ✘ (expected) "

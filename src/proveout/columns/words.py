@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from proveout.types import Record, Status, Timing
 
@@ -25,16 +25,16 @@ class StatusWords:
     words: str
 
 
-STATUS: dict[Status, StatusWords] = {
+ShownStatus = Literal[Status, "compiled"]
+"""A Record's status in tables and SQL: a dry run that succeeded is `compiled`, for nothing ran."""
+
+STATUS: dict[ShownStatus, StatusWords] = {
     "passed": StatusWords("✅", "✓", "passed"),
+    "compiled": StatusWords("— (not run)", "✓", "compiled"),
     "failed": StatusWords("✘", "✘", "failed"),
     "expected_failure": StatusWords("✘ (expected)", "✘", "expected failure"),
     "partial": StatusWords("◐ (partial)", "◐", "partial"),
 }
-
-NOT_RUN = StatusWords("— (not run)", "✓", "compiled")
-"""A dry run that succeeded: nothing ran, so there is no run success to tell."""
-
 
 WEAK: dict[str, str] = {
     "unsteady": "is unsteady: stop other programs and run again",
@@ -59,7 +59,7 @@ def weakness(record: Record, timing: Timing) -> str:
 
 def status_words(flat: Row) -> StatusWords:
     """How a Record's status is shown."""
-    return NOT_RUN if flat.status == "passed" and flat.did == "compile" else STATUS[flat.status]
+    return STATUS[flat.status]
 
 
 def number(value: float | None, digits: int = 3) -> str | None:

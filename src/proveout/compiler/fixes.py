@@ -149,7 +149,7 @@ FIXES: tuple[tuple[Callable[[Case], bool], Callable[[Case], str]], ...] = (
     ),
     (
         lambda c: not c.has_row,
-        _say("write a row for {aten} in {family} from other kernels ({guide}): ttnn has none of that name"),
+        _say("build {aten} from other kernels, as a row of {family} ({guide}): ttnn has none of that name"),
     ),
     (
         _always,

@@ -66,7 +66,10 @@ def ledger(graphs: Sequence[CompiledGraph], chip: DeviceSpec | None, settings: S
 
 
 def _rank(line: Fallback) -> tuple[object, ...]:
-    return (-(line.saved_ns or 0), -(line.together_ns or 0), -line.count, line.aten, line.reason)
+    """What saves the most first, alone or with the ops that share its trips; those that share them stay together."""
+    best = max(line.saved_ns or 0, line.together_ns or 0)
+    group = sorted({line.aten, *line.neighbours})
+    return (-best, group, -(line.saved_ns or 0), -line.count, line.aten, line.reason)
 
 
 @dataclass(frozen=True)

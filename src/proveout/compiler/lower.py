@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import operator
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -341,11 +343,15 @@ def _module_path(path: str) -> str:
 
 @functools.lru_cache(4096)
 def _source(trace: str) -> str:
-    """The innermost line of a stack trace."""
+    """The innermost line of a stack trace; none where only our own call of the model is in it (`nn.Sequential`)."""
     source = ""
     for file, line in _frames(trace):
-        source = f"{file}:{line}"
+        if not file.startswith(_ENGINE):
+            source = f"{file}:{line}"
     return source
+
+
+_ENGINE = f"{Path(__file__).parents[1] / 'engine'}{os.sep}"
 
 
 def _frames(trace: str) -> Iterator[tuple[str, str]]:

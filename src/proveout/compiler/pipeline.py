@@ -344,10 +344,15 @@ def program_passes(
     return passes
 
 
+IN_WORDS = {"prune": "nothing reads it any more"}
+"""Passes whose name does not say what became of an op."""
+
+
 def _vanished(before: Program, after: Program, program_pass: ProgramPass) -> dict[str, str]:
     """The nodes that had Steps before a pass and have none after it, each with the pass's name and, where that is a
     fusion, the kernel that took them in: it makes what they were computed for."""
-    by = _name(program_pass).replace("_", " ")
+    name = _name(program_pass)
+    by = IN_WORDS.get(name, name.replace("_", " "))
     left = {s.origin.node for s in after.steps}
     gone = [s for s in before.steps if s.outputs and s.origin.node and s.origin.node not in left]
     if not gone:

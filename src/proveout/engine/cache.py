@@ -59,11 +59,13 @@ def key_of(
     return seal.hexdigest()
 
 
-def program_of(fingerprint: str) -> Program | None:
-    """The Program of a fingerprint, where a graph that compiled to it is still kept: for those who look at it."""
+def program_of(fingerprint: str, folder: Path | None = None) -> Program | None:
+    """The Program of a fingerprint, where a graph that compiled to it is still kept: for those who look at it.
+
+    `folder` is a cache other than this process's own."""
     try:
-        key = plain_bytes(_named_by(fingerprint)).decode("ascii").strip()
-        program = _read(key)[1]
+        key = plain_bytes(_named_by(fingerprint, folder)).decode("ascii").strip()
+        program = _read(key, folder)[1]
         accept(program, NAMESPACES)
     except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return None
@@ -91,10 +93,10 @@ def load(
     return CompiledGraph(program, coverage, chip, settings, entry.inputs, entry.weights)
 
 
-def _read(key: str) -> tuple[_Entry, Program]:
+def _read(key: str, folder: Path | None = None) -> tuple[_Entry, Program]:
     """A file's own content, sealed by this user; ValueError, OSError and others where it is not that."""
-    seal, _, payload = plain_bytes(_path(key)).partition(b"\n")
-    if not hmac.compare_digest(seal, _seal(key, payload)):
+    seal, _, payload = plain_bytes(_path(key, folder)).partition(b"\n")
+    if not hmac.compare_digest(seal, _seal(key, payload, folder)):
         raise ValueError("another hand wrote this file")
     head, _, blob = payload.partition(b"\n")
     entry = from_json(_Entry, json.loads(head))
@@ -187,14 +189,14 @@ def save(key: str, compiled: CompiledGraph) -> None:
             temporary.unlink()
 
 
-def _seal(key: str, payload: bytes) -> bytes:
+def _seal(key: str, payload: bytes, folder: Path | None = None) -> bytes:
     """What only this user can write over these bytes, for this graph and no other."""
-    return hmac.new(_secret(), key.encode() + b"\n" + payload, hashlib.sha256).hexdigest().encode()
+    return hmac.new(_secret(folder), key.encode() + b"\n" + payload, hashlib.sha256).hexdigest().encode()
 
 
-def _secret() -> bytes:
+def _secret(folder: Path | None = None) -> bytes:
     """This user's own random bytes, made at the first use; OSError where they are not this user's alone."""
-    path = default_folder() / "programs" / f".seal-{os.getuid()}"
+    path = _programs(folder) / f".seal-{os.getuid()}"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
@@ -221,12 +223,16 @@ def _note_name(fingerprint: str, key: str) -> None:
             place.write_text(key)
 
 
-def _named_by(fingerprint: str) -> Path:
-    return default_folder() / "programs" / f"{fingerprint[:40]}.key"
+def _named_by(fingerprint: str, folder: Path | None = None) -> Path:
+    return _programs(folder) / f"{fingerprint[:40]}.key"
 
 
-def _path(key: str) -> Path:
-    return default_folder() / "programs" / f"{key[:40]}.program"
+def _path(key: str, folder: Path | None = None) -> Path:
+    return _programs(folder) / f"{key[:40]}.program"
+
+
+def _programs(folder: Path | None) -> Path:
+    return (folder or default_folder()) / "programs"
 
 
 def _trim(folder: Path) -> None:

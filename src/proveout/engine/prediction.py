@@ -14,13 +14,20 @@ if TYPE_CHECKING:
 def with_host(device: Timing, host: Timing) -> Timing:
     """The time of a whole call: what the chip is predicted to take, and what its host was measured to take after it.
 
-    Nothing of the two is taken to overlap, and their intervals are added."""
+    Nothing of the two is taken to overlap, and their intervals are added. Of six samples the least and the greatest
+    hold the median between them in 97 of 100 cases; of fewer there is no interval."""
     total = round(device.median_ns + host.median_ns)
-    intervals = [t.interval_ns or (min(t.samples_ns), max(t.samples_ns)) for t in (device, host)]
-    low, high = (sum(ends) for ends in zip(*intervals))
+    of_host = host.interval_ns or (min(host.samples_ns), max(host.samples_ns))
+    chip_low, chip_high = device.interval_ns or (device.median_ns, device.median_ns)
+    known = host.interval_ns is not None or len(host.samples_ns) >= ENOUGH
+    interval = (chip_low + of_host[0], chip_high + of_host[1]) if known else None
     conditions = (*device.conditions, ("host threads", dict(host.conditions).get("threads", "")))
     parts = (device.what, host.what)
-    return Timing("compiled", "modelled", device.device, (total,), conditions, (low, high), "predicted", parts=parts)
+    return Timing("compiled", "modelled", device.device, (total,), conditions, interval, "predicted", parts=parts)
+
+
+ENOUGH = 6
+"""Samples of the host's part of a call that bound its median by themselves."""
 
 
 def prediction(what: str, compiled: Compiled, ns: int) -> Timing:

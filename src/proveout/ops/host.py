@@ -23,7 +23,11 @@ NAMES = {
     Kind("strided-view", "a view by strides, which only the memory of its base can give"): (
         *("as_strided", "as_strided_copy", "as_strided_scatter"),
     ),
-    Kind("factorisation", "a factorisation, whose steps depend on the data: ttnn has no kernel for it"): (
+    Kind(
+        "factorisation",
+        "a factorisation, whose steps depend on the data: ttnn has no kernel for it",
+        "leave it on the host, at the model's start or end: the chip's part is then one piece",
+    ): (
         *("_linalg_svd", "_linalg_eigh", "linalg_eig", "linalg_qr", "geqrf", "cholesky", "linalg_cholesky_ex"),
         *("linalg_lu", "linalg_lu_factor_ex", "linalg_ldl_factor_ex", "linalg_lstsq", "linalg_inv_ex"),
         *("_linalg_solve_ex", "_linalg_det", "_linalg_slogdet"),

@@ -125,7 +125,7 @@ class Noted:
     def done(self, what: str, result: Result, seconds: float) -> None:
         state, flat = self.state, result.row
         failures = state.failures
-        if flat.status != "passed" and len(failures) < MOST_FAILURES:
+        if flat.status not in ("passed", "compiled") and len(failures) < MOST_FAILURES:
             place = f"{result.path.parent.name}/{result.path.stem}"
             failures = (*failures, Failure(flat.model, flat.device, flat.status, flat.reason, place))
         self._change(

@@ -14,7 +14,6 @@ from proveout.cli.request import Request, takes_request
 from proveout.cli.verbs import discover
 from proveout.devices.registry import DEFAULT, HOST
 from proveout.errors import UsageError
-from proveout.report.tables.terminal import doubts
 from proveout.types import Do
 
 
@@ -67,6 +66,4 @@ def verb(
             raise UsageError(f"--runtime {runtime.value} runs on the CPU; leave --device {request.device} out.")
         request = dataclasses.replace(request, device=HOST)
     do: tuple[Do, ...] = ("compile",) if build_only else ("check", "benchmark")
-    return present(
-        "benchmark", run(request, do, output, runtime=runtime.value, lean=lean_cache), request, closing=doubts
-    )
+    return present("benchmark", run(request, do, output, runtime=runtime.value, lean=lean_cache), request)

@@ -72,7 +72,7 @@ def verb(
     \b
     Examples:
       proveout bringup attention.py --search-dir selftest -o bringup/attention
-      proveout bringup yolov4.py --small --stage perf
+      proveout bringup yolov4.py --search-dir torch_hub --small --stage perf
     """
     from proveout import bringup
 
@@ -91,7 +91,7 @@ def verb(
         folder = (output or Path("bringup") / file_name(workload.name)).absolute()
         check_folder(folder)
         job = bringup.BringupJob(workload, info.name, settings_for(device, {"pcc": pcc}), float64, not no_tests)
-        with _Telling(job, folder, len(bringup.STAGES), bringup.MARKS):
+        with _Telling(job, folder, len(bringup.STAGES), bringup.MARKS) as told:
             outcomes = bringup.bring_up(job, folder, stage, timeout, server)
     failed = sum(outcome.status == "failed" for outcome in outcomes)
     if as_json:
@@ -101,7 +101,7 @@ def verb(
         stages = [{**to_json(o), "data": to_json(figures.get(o.name)) or {}} for o in outcomes]
         emit_json({"verb": "bringup", "folder": str(folder), "failed": failed, "stages": stages})
     else:
-        _show(folder, outcomes, bringup.MARKS)
+        _show(folder, outcomes, bringup.MARKS, told)
     note(f"read {folder / 'report.html'}, or report.md beside it")
     return 1 if failed else 0
 
@@ -136,9 +136,12 @@ class _Telling:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._started = time.monotonic()
+        self._told: set[int] = set()
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> set[int]:
+        """The numbers of the stages that it told."""
         self._thread.start()
+        return self._told
 
     def __exit__(self, *_: Any) -> None:
         self._over.set()
@@ -156,16 +159,21 @@ class _Telling:
                 self._before[path] = changed
                 stage = read_json(path)
                 seconds = time.monotonic() - self._started
+                self._told.add(stage["number"])
                 note(
                     f"[{stage['number']}/{self.total}] {self.marks[stage['status']]} {stage['title']}: "
                     f"{stage['headline']} ({seconds:.0f} s)"
                 )
 
 
-def _show(folder: Path, outcomes: list[StageRecord], marks: Mapping[Status, str]) -> None:
+def _show(folder: Path, outcomes: list[StageRecord], marks: Mapping[Status, str], told: set[int]) -> None:
+    """Every stage that was not told as it ended, and what to do about those that need a look."""
     lines = [f"{folder}"]
     for outcome in outcomes:
-        lines.append(f"{outcome.number:>3} {marks[outcome.status]} {outcome.title}: {outcome.headline}")
-        if outcome.next_step and outcome.status != "passed":
-            lines.append(f"      next: {outcome.next_step}")
+        step = f"next: {outcome.next_step}" if outcome.next_step and outcome.status != "passed" else ""
+        name = f"{outcome.number:>3} {marks[outcome.status]} {outcome.title}"
+        if outcome.number not in told:
+            lines += [f"{name}: {outcome.headline}", *([f"      {step}"] if step else [])]
+        elif step and outcome.name != "report":  # which repeats the first of them
+            lines.append(f"{name}; {step}")
     emit("\n".join(lines))

@@ -12,7 +12,8 @@ def verb(request: Request) -> int:
     """Compare compiled models with their reference.
 
     Compiles the models of scripts and compares their outputs, and every step, with the reference. Nothing
-    is timed. In faithful numerics it also says whether the PCC of the fast ones could be trusted.
+    is timed but the host's part of a modelled call. In faithful numerics it also says whether the PCC of the
+    fast ones could be trusted.
 
     \b
     Examples:

@@ -189,7 +189,8 @@ def compared(a: Competitor, b: Competitor, pairs: int, allowed: float | None) ->
     if (a.kept is None) != (b.kept is None):
         side = a if a.kept is not None else b
         raise UsageError(f"{side.name} ({side.text}) is a result of the cache: compare it with another one there.")
-    records = [_record(a), _record(b)]
+    started = time.monotonic()
+    records = [_record(a, say=True), _record(b, say=True)]
     first = [_timing(side, record) for side, record in zip((a, b), records)]
     kinds = {timing.kind for timing in first}
     if len(kinds) > 1:
@@ -197,7 +198,7 @@ def compared(a: Competitor, b: Competitor, pairs: int, allowed: float | None) ->
     [kind] = kinds
     runs: tuple[list[Sequence[int]], list[Sequence[int]]] = ([first[0].samples_ns], [first[1].samples_ns])
     if kind == "measured" and a.kept is None:
-        _interleave((a, b), runs, pairs)
+        _interleave((a, b), runs, pairs, time.monotonic() - started)
     verdict = statistics.gate(*runs, allowed) if kind == "measured" and allowed is not None else None
     ratio = verdict.compared if verdict else statistics.compare(*runs)
     if kind == "modelled":
@@ -212,13 +213,17 @@ def compared(a: Competitor, b: Competitor, pairs: int, allowed: float | None) ->
     return Compared((a, b), kind, middles, ratio, verdict, allowed)
 
 
-def _interleave(sides: Sequence[Competitor], runs: Sequence[list[Sequence[int]]], pairs: int) -> None:
+def _interleave(
+    sides: Sequence[Competitor], runs: Sequence[list[Sequence[int]]], pairs: int, first_pair_s: float
+) -> None:
     """A B was the first pair; then B A, A B, … so that a machine that slows down hurts both alike."""
-    started, left = time.monotonic(), 2 * (pairs - 1)
-    for done, which in enumerate([i for pair in range(1, pairs) for i in ((1, 0) if pair % 2 else (0, 1))]):
-        runs[which].append(_timing(sides[which], _record(sides[which])).samples_ns)
-        each = (time.monotonic() - started) / (done + 1)
-        note(f"[{done + 3}/{left + 2}] {sides[which].name}: about {each * (left - done - 1):.0f} s left")
+    total, started = 2 * pairs, time.monotonic() - first_pair_s
+    turns = [i for pair in range(1, pairs) for i in ((1, 0) if pair % 2 else (0, 1))]
+    for done, which in enumerate([1, *turns], 2):  # A and B have run
+        if done > 2:
+            runs[which].append(_timing(sides[which], _record(sides[which])).samples_ns)
+        each = (time.monotonic() - started) / done
+        note(f"[{done}/{total}] {sides[which].name}: about {each * (total - done):.0f} s left")
 
 
 def _weak_part(record: Record, timing: Timing) -> str:
@@ -226,7 +231,9 @@ def _weak_part(record: Record, timing: Timing) -> str:
     return weakness(record, timing) if record.parts(timing) else ""
 
 
-def _record(side: Competitor) -> Record:
+def _record(side: Competitor, say: bool = False) -> Record:
+    if say and side.kept is None:
+        note(f"running {side.name}: {side.text}")
     return side.kept or run_once(side.job)
 
 

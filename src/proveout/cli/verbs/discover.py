@@ -29,13 +29,15 @@ from proveout.cli.output import colour, emit, emit_json, note
 from proveout.cli.progress import Progress
 from proveout.cli.request import Request, checked_weights, chosen_scripts, limits_of
 from proveout.coding import to_json
+from proveout.columns.words import number
 from proveout.report.tables.terminal import grid
 from proveout.runtimes import check_runtime
 from proveout.sweep import Local, selected
 from proveout.sweep.tasks import Find
 from proveout.types import Workload
+from proveout.words import counted
 
-TITLES = ("Model", "Class", "Hash", "Parameters", "Bytes", "Inputs", "Calls", "Seconds", "Built at")
+TITLES = ("Model", "Class", "Hash", "Parameters", "MB", "Inputs", "Calls", "Seconds", "Built at")
 
 
 def verb(
@@ -104,10 +106,11 @@ def look(request: Request) -> list[Discovery]:
             for script, selectors in chosen:
                 task = Find(script, how, request.timeout)
                 progress.start(task.name)
-                discoveries.append(workers.submit(task).result())
-                selected(discoveries[-1], script, selectors)
-                line = f"{script.name}: {len(discoveries[-1].workloads)} found in {discoveries[-1].seconds:.1f} s"
-                progress.step(task.name, line)
+                discovery = workers.submit(task).result()
+                discoveries.append(discovery)
+                selected(discovery, script, selectors)
+                models = counted(len(discovery.workloads), "model")
+                progress.step(task.name, f"{script.name}: {models} found in {discovery.seconds:.1f} s")
     finally:
         workers.stop()
     return discoveries
@@ -156,8 +159,8 @@ def _print(discoveries: Sequence[Discovery]) -> None:
             w.name,
             w.class_name,
             w.selector,
-            w.parameters,
-            w.parameter_bytes,
+            f"{w.parameters:,}",
+            number(w.parameter_bytes / 1e6),
             ", ".join(f"{name} {spec.dtype}{list(spec.shape)}" for name, spec in w.inputs),
             w.calls,
             round(w.seconds, 3),

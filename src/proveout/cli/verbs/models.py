@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import itertools
+import shutil
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -13,6 +16,7 @@ from proveout.cli.options import Json, Labels, SearchDir
 from proveout.cli.output import colour, emit, emit_json, note
 from proveout.cli.request import chosen_scripts
 from proveout.report.tables.terminal import grid
+from proveout.words import counted
 
 
 class Action(StrEnum):
@@ -50,8 +54,11 @@ def verb(
         emit_json({"models": rows})
         return 0
     titles = ("Corpus", "Script", "Author", "Task", "About")
+    width = shutil.get_terminal_size((WIDE, 24)).columns
     emit(
-        grid(
+        _by_corpus(rows, width)
+        if width < WIDE
+        else grid(
             titles,
             [
                 (
@@ -71,6 +78,25 @@ def verb(
     return 0
 
 
+WIDE = 160
+"""Columns from which on a script's labels stand beside what it is about."""
+
+
+def _by_corpus(rows: Sequence[dict[str, Any]], width: int) -> str:
+    """A line for each script under its corpus: what it is about, as far as the terminal goes."""
+    lines = []
+    for corpus, members in itertools.groupby(rows, lambda row: row["corpus"]):
+        scripts = [(f"{row['name']}.py", row["about"]) for row in members]
+        room = min(max(len(name) for name, _ in scripts), width // 2)
+        lines.append(f"{corpus} ({counted(len(scripts), 'script')})")
+        lines += [_cut(f"  {name:{room}}  {about}", width) for name, about in scripts]
+    return "\n".join(lines)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def _about(source: str, most: int = 72) -> str:
     """The first line of a script's docstring."""
     try:
@@ -78,4 +104,4 @@ def _about(source: str, most: int = 72) -> str:
     except SyntaxError:
         return ""
     line = text.partition("\n")[0].strip()
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    return _cut(line, most)

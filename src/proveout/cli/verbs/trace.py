@@ -19,6 +19,7 @@ from proveout.report.stat import PHASES, node_counts, write_reports
 from proveout.report.tables.terminal import grid
 from proveout.tracer import raw
 from proveout.types import Job, Trace, Workload
+from proveout.words import counted
 
 Models = Annotated[
     list[str] | None,
@@ -86,7 +87,7 @@ def verb(
         titles = ("Model", "Graphs", "Forward nodes", "Backward nodes")
         cells = [(d.model, d.kind, d.count("forward"), d.count("backward")) for d in dumps]
         emit(grid(titles, cells, colour()))
-        note(f"{len(dumps)} raw dumps in {output / 'raw'}; {len(files)} reports in {output}")
+        note(f"{counted(len(dumps), 'raw dump')} in {output / 'raw'}; {counted(len(files), 'report')} in {output}")
     for error in errors:
         note(error)
     return 1 if errors else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +19,7 @@ from proveout.devices.registry import find
 from proveout.errors import EnvironmentFault, UsageError
 from proveout.report.tune.text import headline, text
 from proveout.tune.certificate import read
-from proveout.types import Tune
+from proveout.types import Job, Tune
 
 Output = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Where certificate.json goes.")]
 Cure = Annotated[bool, typer.Option("--cure", help="Find the smallest change that brings a failing PCC back.")]
@@ -99,10 +100,23 @@ def verb(
         documents.append({**own, "file": str(path), "headline": headline(certificate), **to_json(certificate)})
         if not request.as_json:
             emit(text(label, certificate) + "\n")
-        note(f"wrote {path}; replay it: proveout tune … --check {path}")
+        note(f"wrote {path}; replay it: {_replay(request, job, path)}")
     if request.as_json:
         emit_json({"verb": "tune", "failed": failed, "models": documents})
     return 1 if failed else 0
+
+
+def _replay(request: Request, job: Job, path: Path) -> str:
+    """The command that checks a certificate, as one types it in any folder."""
+    workload = job.workload
+    words = ["proveout", "tune", f"{workload.script}::{workload.selector}", "--device", job.device]
+    options = {
+        "--pcc": request.pcc, "--precision": request.precision and request.precision.value,
+        "--script-args": workload.script_args, "--weights": request.weights,
+    }  # fmt: skip
+    words += [text for name, value in options.items() if value for text in (name, str(value))]
+    words += [text for value in request.overrides or () for text in ("--set", value)]
+    return shlex.join([*words, "--check", str(path)])
 
 
 def _verdict(label: str, path: Path, wrong: list[str]) -> str:

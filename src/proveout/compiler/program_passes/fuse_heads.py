@@ -3,10 +3,14 @@
 Models write them as reshapes, permutes and slices in many ways: three products or one, batch or sequence first, heads
 as a dimension of their own or as part of the batch (`nn.MultiheadAttention`), the three side by side in each row or in
 each head. What counts is which number goes where, and that `views` can tell.
+
+Heads that are no multiple of a tile are filled up with zeros once, in the weights: ttnn's calls want whole tiles, and
+to fill them at every call takes longer than the attention.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from proveout.compiler.program_passes.fuse_products import is_plain_product, joined_product, siblings
@@ -50,6 +54,13 @@ class Heads:
     size: int
     start: int
     is_transposed: bool
+    pad: Step | None = None
+    """What fills them up to whole tiles after the cut."""
+
+    @property
+    def filled(self) -> int:
+        """Their size in whole tiles."""
+        return self.size + -self.size % TILE
 
     @property
     def rows(self) -> View:
@@ -59,15 +70,15 @@ class Heads:
     def shape(self) -> tuple[int, ...]:
         """Of the kernel's result."""
         batch, length = self.rows.shape
-        return (batch, self.count, *((self.size, length) if self.is_transposed else (length, self.size)))
+        return (batch, self.count, *((self.filled, length) if self.is_transposed else (length, self.filled)))
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        return self.chain.steps
+        return self.chain.steps if self.pad is None else (*self.chain.steps, self.pad)
 
     @property
     def out(self) -> str:
-        return self.chain.steps[-1].outputs[0]
+        return self.steps[-1].outputs[0]
 
 
 # ---- one call for queries, keys and values -----------------------------------------------------------------------
@@ -105,7 +116,9 @@ def _from_one(body: Body, source: str, product: Step | None, cut: list[Heads]) -
         return None
     removed = tuple(dict.fromkeys(s for h in cut for s in h.steps))
     if product is None or not is_plain_product(body, product):
-        return None if by_head else _split(body, Emit(body, removed[-1]), removed, source, cut, (), ())
+        return None if by_head or query.pad else _split(body, Emit(body, removed[-1]), removed, source, cut, (), ())
+    if query.pad and not _can_fill(body, product):
+        return None
     setup = Emit(body, product)
     attrs = dict(product.attrs)
     if by_head:
@@ -116,6 +129,8 @@ def _from_one(body: Body, source: str, product: Step | None, cut: list[Heads]) -
                 shape = body.spec(weight).shape
                 lead = tuple(((n, width),) for n in shape[:-1])
                 attrs[name] = setup.move(weight, shape, View((*lead, columns)), f"{weight.name}.side_by_side")
+    if query.pad:
+        attrs = _filled_columns(body, setup, attrs, query, [product])
     product = replace(product, attrs=tuple(attrs.items()), outputs=(body.fresh(f"{source}.rows"),))
     old = body.maker(Ref(source))
     assert old is not None
@@ -130,10 +145,47 @@ def _from_three(body: Body, products: list[Step], cut: list[Heads]) -> Fusion | 
         if pairs[other][0].is_transposed and pairs[other][0].count == pairs[1][0].count:
             pairs[other], pairs[1] = pairs[1], pairs[other]
     cut, products = [h for h, _ in pairs], [p for _, p in pairs]
+    if cut[0].pad and not all(_can_fill(body, product) for product in products):
+        return None
     joined, setup, whole = joined_product(body, tuple(products))
+    if cut[0].pad:
+        filling = Emit(body, joined)
+        attrs = _filled_columns(body, filling, dict(joined.attrs), cut[0], products)
+        joined = replace(joined, attrs=tuple(attrs.items()))
+        setup = (*setup, *filling.steps)
     moves = tuple(s for h in cut for s in h.steps)
     removed = (*products, *moves)
     return _split(body, Emit(body, joined), removed, whole, cut, setup, (joined,))
+
+
+def _can_fill(body: Body, product: Step) -> bool:
+    """A block format shares exponents over sixteen numbers, which others would share after filling."""
+    return not body.spec(product.attr("input_tensor_b")).dtype.endswith("_b")
+
+
+def _filled_columns(
+    body: Body, setup: Emit, attrs: dict[str, Arg], heads: Heads, products: Sequence[Step]
+) -> dict[str, Arg]:
+    """Weight and bias of the product that these are joined to, with the columns of each head filled up with zeros."""
+    filled = dict(attrs)
+    for name in ("input_tensor_b", "bias"):
+        weight = attrs.get(name)
+        if isinstance(weight, Ref):
+            shapes = [body.spec(p.attr(name)).shape for p in products]
+            *lead, _ = shapes[0]
+            count = sum(shape[-1] for shape in shapes) // heads.size
+            filled[name] = _fill(setup, weight, (*lead, count, heads.size), len(lead) + 1)
+    return filled
+
+
+def _fill(setup: Emit, weight: Ref, apart: tuple[int, ...], dim: int) -> Ref:
+    """A weight whose dimension of heads, told apart from their numbers in the next, has them in whole tiles."""
+    whole = setup.call("ttnn.reshape", f"{weight.name}.apart", input_tensor=weight, shape=apart)
+    padding = tuple((0, -size % TILE if d == dim else 0) for d, size in enumerate(apart))
+    whole = setup.call("ttnn.pad", f"{weight.name}.filled", input_tensor=whole, padding=padding, value=0.0)
+    size = apart[dim] + -apart[dim] % TILE
+    shape = (*apart[: dim - 1], apart[dim - 1] * size, *apart[dim + 1 :])
+    return setup.call("ttnn.reshape", f"{weight.name}.whole", input_tensor=whole, shape=shape)
 
 
 def _widths(body: Body, products: list[Step]) -> list[int]:
@@ -176,7 +228,7 @@ def _split(
         else:
             new.steps.append(product)
             whole = Ref(product.outputs[0])
-            width = sum(h.count * h.size for h in cut)
+            width = sum(h.count * h.filled for h in cut)
             whole = new.call("ttnn.reshape", f"{whole.name}.rows", input_tensor=whole, shape=(*rows.shape, width))
     else:
         shape = body.specs[source].shape
@@ -262,11 +314,24 @@ def _heads(body: Body, chain: Chain) -> Heads | None:
     if len(size) != 1 or size[0][1] != 1 or len(heads) > 1 or any(f[1] % width for f in (*batch, *length)):
         return None
     (depth, _), (count, apart) = size[0], heads[0] if heads else (1, size[0][0])
-    if depth % TILE or apart % depth or chain.view.offset >= width or (heads and apart >= width):
+    pad = _pad_of(body, chain, depth) if depth % TILE and not transposed else None
+    if (depth % TILE and pad is None) or apart % depth or chain.view.offset >= width or (heads and apart >= width):
         return None
     rows = [tuple((n, stride // width) for n, stride in factors) for factors in (batch, length)]
     scaled = tuple(s for s in chain.steps if s.kernel not in MOVES)
-    return Heads(chain, scaled, rows[0], rows[1], count, apart, depth, chain.view.offset, transposed)
+    return Heads(chain, scaled, rows[0], rows[1], count, apart, depth, chain.view.offset, transposed, pad)
+
+
+def _pad_of(body: Body, chain: Chain, size: int) -> Step | None:
+    """What fills heads up to whole tiles with zeros, where it alone reads them."""
+    name = chain.steps[-1].outputs[0]
+    readers = tuple(body.readers(name))
+    if len(readers) != 1 or readers[0].kernel != "ttnn.pad" or body.read_elsewhere({name}, readers):
+        return None
+    padding = readers[0].attr("padding")
+    *others, last = padding if isinstance(padding, tuple) else ((1, 1),)
+    fills = last == (0, -size % TILE) and all(pair == (0, 0) for pair in others)
+    return readers[0] if fills and readers[0].attr("value") == 0.0 else None
 
 
 # ---- and one to join them ----------------------------------------------------------------------------------------
@@ -282,12 +347,16 @@ def _find_concatenation(body: Body, step: Step) -> Fusion | None:
         return None
     (chain,) = chains
     length, size = shape[-2:]
-    if not chain.view.is_whole or size % TILE or len(chain.view.dims) < 2:
+    if size % TILE or len(chain.view.dims) < 2:
         return None
     joined = chain.view.dims[-1]
-    if len(joined) != 2 or joined[1] != (size, 1) or joined[0][1] != length * size:
+    if len(joined) != 2 or joined[1][1] != 1 or joined[0][1] != length * size:
         return None
-    heads = joined[0][0]
+    heads, depth = joined[0][0], joined[1][0]
+    whole_view = View((*chain.view.dims[:-1], (joined[0], (size, 1))), chain.view.offset)
+    project = _projection(body, chain) if depth != size else None
+    if not (chain.view if project is None else whole_view).is_whole:
+        return None
     across = length * size
     others = [f for d in chain.view.dims[:-1] for f in d]
     if any(n * stride > across and stride < heads * across for n, stride in others):
@@ -307,14 +376,37 @@ def _find_concatenation(body: Body, step: Step) -> Fusion | None:
     dims = tuple(tuple(along(f) for f in factors) for factors in chain.view.dims[:-1])
     view, spec = View((*dims, ((heads * size, 1),))), replace(body.specs[source], shape=(batch, length, heads * size))
     after = below(body, chain.steps[-1].outputs[0])
+    setup = Emit(body, chain.steps[-1])
+    if project is not None:
+        weight = project.attr("input_tensor_b")
+        assert isinstance(weight, Ref)
+        filled = _fill(setup, weight, (heads, depth, body.spec(weight).shape[1]), 1)
+        filled_product = replace(project, attrs=tuple((k, filled if v == weight else v) for k, v in project.attrs))
     order = back(body, rows_of(view, spec.shape), after[1]) if after is not None else None
     if after is None or order is None or len(list(order.moves(spec.shape[:-1]))) > 1:
         out = body.specs[chain.steps[-1].outputs[0]]
-        new.convert(new.move(rows, spec.shape, view, f"{source}.rows"), spec, out)
-        return Fusion(chain.steps, new.named(chain.steps[-1].outputs), rounds_alike=True)
+        moved = new.move(rows, spec.shape, view, f"{source}.rows")
+        if project is None:
+            new.convert(moved, spec, out)
+            return Fusion(chain.steps, new.named(chain.steps[-1].outputs), rounds_alike=True)
+        attrs = tuple((k, moved if k == "input_tensor_a" else v) for k, v in filled_product.attrs)
+        new.steps.append(replace(filled_product, attrs=attrs))
+        return Fusion((*chain.steps, project), tuple(new.steps), tuple(setup.steps), rounds_alike=True)
     region, down = after
-    by_row(body, new, rows, spec, order, region, down)
-    return Fusion((*chain.steps, *region, *down.steps), new.named(down.steps[-1].outputs), rounds_alike=True)
+    by_row(body, new, rows, spec, order, region if project is None else [filled_product, *region[1:]], down)
+    return Fusion(
+        (*chain.steps, *region, *down.steps), new.named(down.steps[-1].outputs), tuple(setup.steps), rounds_alike=True
+    )
+
+
+def _projection(body: Body, chain: Chain) -> Step | None:
+    """The product that alone reads heads that were joined again."""
+    name = chain.steps[-1].outputs[0]
+    readers = tuple(body.readers(name))
+    if len(readers) != 1 or body.read_elsewhere({name}, readers) or not is_plain_product(body, readers[0]):
+        return None
+    fits = readers[0].attr("input_tensor_a") == Ref(name) and _can_fill(body, readers[0])
+    return readers[0] if fits else None
 
 
 FUSIONS = (Listed("products", 1.2, fuse_concatenation), Listed("products", 2, fuse_heads))

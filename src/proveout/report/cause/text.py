@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 
 from proveout.cause.findings import CLASSES, ULP_BINS, Closeness, Contribution, Explained, Explanation, walk
 
 MOST_OPS, MOST_MODULES = 10, 14
+UNLIMITED = 250
+"""Columns to use where there is no terminal to ask."""
 LEAST = 0.005
 """Part of the whole below which a module is not listed."""
 
@@ -15,13 +18,13 @@ def text(name: str, explained: Explained) -> str:
     """All of it, most important first."""
     lines = [name]
     for graph in explained.graphs:
-        lines += ["", *_graph(graph, len(explained.graphs) > 1)]
+        lines += ["", *_graph(graph, len(explained.graphs) > 1, [one.output for one in explained.closeness])]
     lines += ["", *_outputs(explained.closeness)] if explained.closeness else []
     lines += [f"  {note}" for note in explained.notes]
     return "\n".join(lines)
 
 
-def _graph(graph: Explanation, named: bool) -> Iterator[str]:
+def _graph(graph: Explanation, named: bool, outputs: Sequence[str]) -> Iterator[str]:
     of = f"{graph.graph}: " if named else ""
     yield f"{of}relative L2 {percent(graph.rel_l2)}: {graph.found}, against {graph.against}"
     yield from (f"  {sentence}" for sentence in graph.said)
@@ -32,6 +35,7 @@ def _graph(graph: Explanation, named: bool) -> Iterator[str]:
     yield from table(
         ("share", "own", "interaction", "adds", "expected", "gain", "", "op", "module"),
         [_op(part, graph.whole) for part in shown],
+        last=2,
     )
     rest = [part for part in graph.contributions if part not in shown]
     if rest:
@@ -43,21 +47,22 @@ def _graph(graph: Explanation, named: bool) -> Iterator[str]:
         part = branch.share / graph.whole
         yield f"  {part:7.1%} {bar(part):20} {'  ' * depth}{branch.path} ({ops(branch.ops)})"
     yield ""
-    yield from _elements(graph, shown)
+    yield from _elements(graph, shown, outputs)
 
 
-def _elements(graph: Explanation, parts: Sequence[Contribution]) -> Iterator[str]:
-    """What the ops that matter most do to each output and kind of element."""
+def _elements(graph: Explanation, parts: Sequence[Contribution], outputs: Sequence[str]) -> Iterator[str]:
+    """What the ops that matter most do to each output and kind of element; outputs as the model names them, where the
+    graph has all of them."""
     yield "  what they do to the outputs, by the size of the elements"
     rows = [
         (
-            output.output,
+            outputs[place] if len(outputs) == len(part.outputs) else output.output,
             f"{part.op} %{part.value}" if part.value and part.ops == 1 else part.op,
             *(f"{share / graph.whole:.1%}" for share in output.classes),
             f"{output.sign_flips:+d}",
             f"{output.argmax_changes:+d}",
         )
-        for output_of in zip(*(part.outputs for part in parts[:3]))
+        for place, output_of in enumerate(zip(*(part.outputs for part in parts[:3])))
         for part, output in zip(parts, output_of)
     ]
     yield from table(("output", "op", *CLASSES, "sign flips", "argmax"), rows)
@@ -72,7 +77,7 @@ def _op(part: Contribution, whole: float) -> tuple[str, ...]:
         f"{percent(part.expected)}{f', {part.times:.1f} × !' if part.is_suspect else ''}" if part.expected else "",
         f"{part.gain:.2f}" if part.gain is not None else "",
         part.role,
-        f"{part.op} %{part.value}" if part.value and part.ops == 1 else part.op,
+        part.op,
         ", ".join(filter(None, (part.origin.module, part.origin.source.rpartition("/")[2]))),
     )
 
@@ -91,15 +96,21 @@ def _outputs(outputs: Sequence[Closeness]) -> Iterator[str]:
         for one in outputs
     ]
     bins = " ".join(f"≤{b}" for b in ULP_BINS)
-    yield from table(("output", "PCC", "rel. L2", "within", "top 1 / 5", "flips", f"ULP {bins} >"), rows)
+    yield from table(("output", "PCC", "rel. L2", "within", "top 1 / 5", "flips", f"ULP {bins} >"), rows, last=1)
     yield from (f"  ! {one.output}: {warning}" for one in outputs for warning in one.warnings)
 
 
-def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns as wide as what is in them."""
+def table(titles: Sequence[str], rows: Sequence[Sequence[str]], last: int = 0) -> list[str]:
+    """Columns as wide as what is in them; in a narrow terminal the last ones of a row go below it."""
     widths = [max(len(cell) for cell in column) for column in zip(titles, *rows)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)) for row in (titles, *rows)]
-    return [f"  {line.rstrip()}" for line in lines]
+    lines = [
+        f"  {'  '.join(cell.ljust(width) for cell, width in zip(row, widths))}".rstrip() for row in (titles, *rows)
+    ]
+    if not last or max(map(len, lines)) <= shutil.get_terminal_size((UNLIMITED, 24)).columns:
+        return lines
+    first = table(titles[:-last], [row[:-last] for row in rows])
+    below = (f"      {'  '.join(filter(None, row[-last:]))}" for row in (titles, *rows))
+    return [line for pair in zip(first, below) for line in pair]
 
 
 def ops(count: int, kind: str = "") -> str:

@@ -84,6 +84,7 @@ p.reason { margin: 12px 0 0; }
 .badge.measured { color: var(--measured); background: var(--measured-soft); }
 .badge.modelled { color: var(--modelled); background: var(--modelled-soft); border-style: dashed; }
 .status.passed, .op.converted { color: var(--good); background: var(--good-soft); }
+.status.compiled { color: var(--dim); background: var(--ground); }
 .status.failed, .op.host { color: var(--bad); background: var(--bad-soft); }
 .status.expected_failure, .status.partial { color: var(--warn); background: var(--warn-soft); }
 .op.removed { color: var(--dim); background: var(--ground); }

@@ -11,8 +11,8 @@ from proveout.types import Fallback, Record
 from proveout.words import counted
 
 CAVEAT = (
-    "Times are modelled, and are those of transfers: the host is not modelled, so neither an op's own time there "
-    "nor that of the kernel it would become is in them."
+    "Times are modelled and count transfers only: neither an op's own time on the host nor that of the kernel it "
+    "would become is in them."
 )
 
 
@@ -39,8 +39,8 @@ def _saves(transfers: int, ns: int | None) -> str:
     if transfers:
         change = f"{counted(abs(transfers), 'transfer')} {'fewer' if transfers > 0 else 'more'}"
     else:
-        change = "as many transfers"
-    return f"{_microseconds(abs(ns))}{' slower' * (ns < 0)}, {change}"
+        change = "no change in transfers"
+    return f"{_microseconds(abs(ns))} {'slower' if ns < 0 else 'faster'}, {change}"
 
 
 COLUMNS = (
@@ -54,11 +54,11 @@ COLUMNS = (
         "That time's share of the modelled time of a call, in which the host's own part is not.",
     ),
     LedgerColumn(
-        "Converting saves", lambda f: _saves(f.saved_transfers, f.saved_ns),
-        "Modelled time of a call less that of one where these ops run on the device.",
+        "If converted", lambda f: _saves(f.saved_transfers, f.saved_ns),
+        "How much faster or slower a call would be where these ops run on the device, modelled.",
     ),
     LedgerColumn(
-        "With neighbours", lambda f: _saves(f.together_transfers, f.together_ns) if f.neighbours else "",
+        "With its neighbours", lambda f: _saves(f.together_transfers, f.together_ns) if f.neighbours else "",
         "The same where the ops that share its trips to the host convert too.",
     ),
 )  # fmt: skip

@@ -63,12 +63,12 @@ def at_a_glance(report: Report) -> list[str]:
         results.setdefault((corpus(flat), flat.device), set()).add(result_of(record, flat))
     rows = []
     for (folder, device), rows_of_group in sorted(groups.items()):
-        ran = [flat for flat in rows_of_group if flat.status == "passed" and flat.did != "compile"]
+        ran = [flat for flat in rows_of_group if flat.status == "passed"]
         pcc = min((flat.pcc for flat in ran if flat.pcc is not None), default=None)
         before = sum(flat.ops_before or 0 for flat in rows_of_group)
         remain = sum(flat.ops_remain or 0 for flat in rows_of_group)
         expected = sum(flat.status == "expected_failure" for flat in rows_of_group)
-        compiled = sum(flat.status == "passed" for flat in rows_of_group) - len(ran)
+        compiled = sum(flat.status == "compiled" for flat in rows_of_group)
         share = f"{100 * (before - remain) / before:.1f}" if before else ""
         failed = sum(flat.status in ("failed", "partial") for flat in rows_of_group)
         numbers_ = (len(rows_of_group), len(results[folder, device]), len(ran), failed, expected, compiled)

@@ -97,9 +97,13 @@ def glance(report: Report) -> list[str]:
     ]
 
 
+DONE = ("passed", "compiled")
+"""A plan is a dry run, or what a run left."""
+
+
 def _cells(pairs: list[tuple[Record, Row]]) -> list[str]:
     rows = [flat for _, flat in pairs]
-    done = [flat for flat in rows if flat.status == "passed"]
+    done = [flat for flat in rows if flat.status in DONE]
     status = Counter(flat.status for flat in rows)
     before, remain = sum(flat.ops_before or 0 for flat in done), sum(flat.ops_remain or 0 for flat in done)
     share = f"{100 * (before - remain) / before:.1f}" if before else ""
@@ -121,7 +125,7 @@ def models(report: Report) -> list[str]:
     for record, flat in zip(report.records, report.rows, strict=True):
         whole, alone = record.timing("compiled"), record.timing("device")
         megabytes = [_megabytes(size) for size in (flat.weight_bytes, flat.dram_peak_bytes, flat.l1_peak_bytes)]
-        known = flat.ops_before is not None and flat.status == "passed"
+        known = flat.ops_before is not None and flat.status in DONE
         fits = ("yes" if flat.fits else "no") if known and flat.l1_peak_bytes is not None else ""
         figures = [count(n) or "0" if known else "" for n in (flat.ops_before, flat.ops_remain, flat.transfers)]
         times = [_milliseconds(whole), interval(whole) or "" if whole else "", _milliseconds(alone)]

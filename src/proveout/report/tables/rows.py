@@ -9,10 +9,10 @@ from pathlib import Path, PurePath
 
 from proveout.columns.column import Place, Shown
 from proveout.columns.table import Row, row, shown
-from proveout.columns.words import NOT_RUN, NOTHING, STATUS, StatusWords, number, status_words
+from proveout.columns.words import NOTHING, STATUS, ShownStatus, StatusWords, number
 from proveout.errors import UsageError
 from proveout.store import Store
-from proveout.types import PROMISED, OpState, Record, Status, Timing
+from proveout.types import PROMISED, OpState, Record, Timing
 from proveout.words import counted
 
 
@@ -72,13 +72,11 @@ def columns_for(place: Place, rows: Sequence[Row]) -> list[Shown]:
     ]
 
 
-def counts(report: Report) -> list[tuple[str, Status, int]]:
+def counts(report: Report) -> list[tuple[str, ShownStatus, int]]:
     """How many rows have each status by its words, in the order of `STATUS`; what was only compiled is told apart, and
     passes and failures are told even where there are none."""
-    passed, *others = STATUS
-    kinds = [(STATUS[passed].words, passed), (NOT_RUN.words, passed), *((STATUS[s].words, s) for s in others)]
-    rows = Counter(status_words(flat).words for flat in report.rows)
-    return [(words, s, rows[words]) for words, s in kinds if rows[words] or words in ("passed", "failed")]
+    rows = Counter(flat.status for flat in report.rows)
+    return [(words.words, s, rows[s]) for s, words in STATUS.items() if rows[s] or s in ("passed", "failed")]
 
 
 def different(report: Report) -> int:

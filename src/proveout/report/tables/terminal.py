@@ -6,11 +6,12 @@ import io
 import shutil
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from proveout.columns.column import Shown
 from proveout.columns.table import Row
-from proveout.columns.words import NOTHING, STATUS, number, status_words
+from proveout.columns.words import NOTHING, STATUS, number, numbers, status_words
 from proveout.report.tables.ledger import caveat, figures, heading, sentences
 from proveout.report.tables.rows import Report, columns_for, interval, sentence, unreadable_lines
 from proveout.types import Record
@@ -22,9 +23,7 @@ if TYPE_CHECKING:
 
 UNLIMITED = 250
 """Columns to use where there is no terminal to ask."""
-NARROW = 120
-"""Columns below which a device's numbers go under its name, so that there is room for what was found."""
-COLOURS = {"passed": "green", "failed": "red", "expected_failure": "yellow", "partial": "yellow"}
+COLOURS = {"passed": "green", "compiled": "cyan", "failed": "red", "expected_failure": "yellow", "partial": "yellow"}
 
 
 def render(report: Report, width: int | None = None, colour: bool = False) -> str:
@@ -39,19 +38,44 @@ def table(rows: Sequence[Row], width: int | None = None, colour: bool = False) -
     if not rows:
         return ""
     width = width or shutil.get_terminal_size((UNLIMITED, 24)).columns
-    shown, hidden = _fitting(rows, width)
+    columns, common = columns_for("terminal", rows), ""
+    shown, hidden = _fitting(columns, rows, width, narrow=False)
+    narrow = bool(hidden)
+    if narrow:
+        columns, common = _told_once(columns, rows)
+        shown, hidden = _fitting(columns, rows, width, narrow)
     drawn = _table()
     for column in shown:
         drawn.add_column(
             column.short,
             justify="right" if column.numeric else "left",
             overflow="fold",
-            max_width=_limit(column, rows, width),
+            max_width=_limit(column, rows, width, narrow),
         )
     for flat in rows:
         drawn.add_row(*(_cell(column, flat) for column in shown))
-    text = _print(drawn, width, colour)
-    return f"{text}\nHidden (terminal too narrow): {', '.join(c.short for c in hidden)}." if hidden else text
+    below = [common, f"Hidden (terminal too narrow): {', '.join(c.short for c in hidden)}." if hidden else ""]
+    return "\n".join([_print(drawn, width, colour), *filter(None, below)])
+
+
+def _told_once(columns: Sequence[Shown], rows: Sequence[Row]) -> tuple[list[Shown], str]:
+    """Columns that repeat nothing, and the line that says it once: what all rows have in common of device, numbers and
+    kinds of times."""
+    device = next(c for c in columns if c.key == "device")
+    kept = [_kind_in_title(c, rows) for c in columns]
+    if len({device.value(flat) for flat in rows}) == 1:
+        kept.remove(device)
+        return kept, f"{'All rows: ' if len(rows) > 1 else 'On '}{device.value(rows[0])}."
+    if len({numbers(flat) for flat in rows}) == 1:
+        kept[kept.index(device)] = replace(device, show=lambda flat: flat.device)
+        return kept, f"All rows: {numbers(rows[0])}."
+    return kept, ""
+
+
+def _kind_in_title(column: Shown, rows: Sequence[Row]) -> Shown:
+    """Where all times of a column are measured, or all modelled, its title says so."""
+    kinds = {column.kind_words(flat) for flat in rows if column.value(flat) != column.empty} if column.kind else set()
+    return replace(column, short=f"{column.short} ({kinds.pop()})", kind="") if len(kinds) == 1 else column
 
 
 def reasons(rows: Sequence[Row]) -> list[str]:
@@ -81,11 +105,14 @@ def doubts(records: Sequence[Record]) -> list[str]:
     if len(weak) <= FEW:
         named = ((f"{r.job.workload.name} on {r.job.device}", t) for r, t in weak)
         return [f"  {name}: {t.what} time not reliable ({t.verdict}): {t.why}." for name, t in named]
-    counted = Counter(timing.verdict for _, timing in weak)
-    kinds = ", ".join(f"{count} {verdict}" for verdict, count in counted.most_common())
-    return [f"  Times not to rely on: {kinds}. Measure longer (--duration 30); `proveout report` says what of each."]
+    verdicts = Counter(timing.verdict for _, timing in weak)
+    kinds = ", ".join(f"{count} {VERDICTS.get(v, v)}" for v, count in verdicts.most_common())
+    told = f"{len(weak)} measured times are not reliable ({kinds})"
+    return [f"  {told}. Measure longer (--duration 30); `proveout report` has the reason of each."]
 
 
+VERDICTS = {"too few": "with too few samples"}
+"""A verdict as the end of "12 …"; the others are words of their own."""
 FEW = 4
 """So many doubtful times are told one by one."""
 
@@ -180,22 +207,29 @@ def _cell(column: Shown, flat: Row) -> Text:
     return Text(text, style="dim" if text == NOTHING else "")
 
 
-def _limit(column: Shown, rows: Sequence[Row], width: int) -> int | None:
+def _limit(column: Shown, rows: Sequence[Row], width: int, narrow: bool) -> int | None:
     """Where a column's text wraps, between words only; None where it may not."""
-    limit = {"model": max(16, width // 4), "status": 10, "device": 13 if width < NARROW else None}.get(column.key)
-    return limit and max(limit, *(_longest_word(_cell(column, flat).plain) for flat in rows))
+    limits = {"model": max(16, width // 4), "status": 10, "device": 13 if narrow else None}
+    limit = limits.get(column.key, TIME if narrow and column.key.endswith("_ms") else None)
+    texts = (column.short, *(_cell(column, flat).plain for flat in rows))
+    return limit and max(limit, *map(_longest_word, texts))
 
 
-def _fitting(rows: Sequence[Row], width: int) -> tuple[list[Shown], list[Shown]]:
-    """The columns that have something to say and fit, and those that would not fit."""
+TIME = 14
+"""Columns for a time in a narrow terminal; its kind goes below it."""
+
+
+def _fitting(
+    columns: Sequence[Shown], rows: Sequence[Row], width: int, narrow: bool
+) -> tuple[list[Shown], list[Shown]]:
+    """The columns that fit, and those that do not."""
     from rich.cells import cell_len
 
     def needs(column: Shown) -> int:
-        longest = max(cell_len(_cell(column, flat).plain) for flat in rows)
-        return 3 + max(cell_len(column.short), min(longest, _limit(column, rows, width) or longest))
+        longest = max(cell_len(text) for text in (column.short, *(_cell(column, flat).plain for flat in rows)))
+        return 3 + min(longest, _limit(column, rows, width, narrow) or longest)
 
-    shown = columns_for("terminal", rows)
-    hidden: list[Shown] = []
+    shown, hidden = list(columns), []
     while sum(map(needs, shown)) > width and any(c.drop for c in shown):
         least = min((c for c in shown if c.drop), key=lambda c: c.drop)
         shown.remove(least)

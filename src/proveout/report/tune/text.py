@@ -84,7 +84,7 @@ def change(weighed: Weighed) -> str:
     """One decision that was changed, and what it saves by itself."""
     saves = weighed.saves_ns[weighed.chosen]
     if saves is None:
-        how = "to be had only with its neighbours"
+        how = "pays only together with its neighbours"
     else:
         how = f"saves {time(saves)}" if saves > 0 else f"costs {time(-saves)}" if saves < 0 else "takes as long"
         how += " alone"
