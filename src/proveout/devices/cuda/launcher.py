@@ -30,7 +30,7 @@ def scratch(device: torch.device) -> tuple[Tensor, Tensor]:
 @functools.cache
 def multiprocessors(device: torch.device) -> int:
     """How many blocks a GPU works on at least; a few in the interpreter."""
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 3
+    return 3 if interpreted() else torch.cuda.get_device_properties(device).multi_processor_count
 
 
 _compiled: dict[tuple[Any, ...], tuple[Any, tuple[Any, ...]]] = {}
