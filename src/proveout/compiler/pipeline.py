@@ -193,40 +193,28 @@ def _build(
     see: See,
 ) -> Built:
     """A graph lowered and run through the Program passes; nodes whose kernels fit no core are lowered to the host."""
-    kept: dict[str, Reason] = {}
+    too_big: dict[str, Reason] = {}
     while True:
-        built = _build_once(gm, cut, kept, weights, state, profile, settings, chip, name, stages, see)
+        with stage(stages, "lower"), blamed("lower"):
+            lowered = lower(gm, weights, profile, settings, name, too_big, state)
+            if chip is not None:
+                hosted = {**better_on_host(gm, weights, lowered, chip), **too_big}
+                if hosted.keys() > too_big.keys():
+                    lowered = lower(gm, weights, profile, settings, name, hosted, state)
+        built = _through_passes(lowered, program_passes(profile, settings, chip, cut), stages, see)
         more = {} if chip is None or profile.target != "ttnn" else too_large(built.program, chip, settings)
-        if more.keys() <= kept.keys():
+        if more.keys() <= too_big.keys():
             return built
-        kept = more | kept
+        too_big = more | too_big
 
 
-def _build_once(
-    gm: GraphModule,
-    cut: ProgramPass | None,
-    too_large: Mapping[str, Reason],
-    weights: frozenset[int],
-    state: Mapping[int, int],
-    profile: Profile,
-    settings: Settings,
-    chip: DeviceSpec | None,
-    name: str,
-    stages: dict[str, float],
-    see: See,
-) -> Built:
-    with stage(stages, "lower"), blamed("lower"):
-        lowered = lower(gm, weights, profile, settings, name, too_large, state)
-        if chip is not None:
-            kept = {**better_on_host(gm, weights, lowered, chip), **too_large}
-            again = kept.keys() > too_large.keys()
-            lowered = lower(gm, weights, profile, settings, name, kept, state) if again else lowered
+def _through_passes(lowered: Lowered, passes: list[ProgramPass], stages: dict[str, float], see: See) -> Built:
     see("lower", lowered.program, lowered)
     history = [("lower", lowered.program)]
     gone: dict[str, str] = {}
     resident = True
     with stage(stages, "program passes"):
-        for program_pass in program_passes(profile, settings, chip, cut):
+        for program_pass in passes:
             before, pass_name = history[-1][1], _name(program_pass)
             with blamed(pass_name):
                 program = program_pass(before)
