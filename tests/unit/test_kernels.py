@@ -247,6 +247,7 @@ def by_hand():
     prompt = t(1, 2, 96, 64)
     fill = {"cache_tensor": cache, "input_tensor": prompt, "page_table": table, "batch_idx": 1}
     yield call("experimental.paged_fill_cache", **fill)
+    yield call("fill_cache", cache_tensor=cache, input_tensor=t(1, 2, 32, 64), batch_idx=1)
     attend = {"input_tensor_q": heads, "input_tensor_k": cache, "input_tensor_v": cache}
     attend |= {"page_table_tensor": table, "cur_pos_tensor": places}
     yield call("transformer.paged_scaled_dot_product_attention_decode", **attend)
@@ -303,6 +304,7 @@ def test_the_rule_gives_what_the_meaning_gives(sample):
 
 HAND_MOVES = {
     "ttnn.upsample",
+    "ttnn.fill_cache",
     *(
         f"ttnn.experimental.{n}"
         for n in (

@@ -16,7 +16,6 @@ from proveout.types import DRAM, L1, TILE, Memory, TensorSpec
 
 USERS = Kind("decode-users", "ttnn {kernel} takes [1, 1, users, width] of at most {most} users, not {shape}")
 HEADS_SHAPE = Kind("decode-heads", "ttnn {kernel} takes [1, users, heads, head size], not {shape}")
-MANY_HEADS = Kind("decode-many-heads", "ttnn {kernel} takes at most {most} query heads, not {heads}")
 CACHE = Kind("decode-cache", "ttnn {kernel} takes a cache of [users, heads, length, head size] for its {users} users")
 FILLING = Kind(
     "fill-prompt", "ttnn.fill_cache takes one prompt of [1, heads, length, head size] that fits, not {shape}"
@@ -33,7 +32,7 @@ POSITIONS = Kind(
 )
 
 Tensor = torch.Tensor
-MOST_USERS = MOST_HEADS = 32
+MOST_USERS = 32
 
 
 def create_heads(
@@ -51,8 +50,6 @@ def create_heads_refuses(specs: Specs) -> Reason | None:
     shape = specs["input_tensor"].shape
     if len(shape) != 4 or shape[:2] != (1, 1) or shape[2] > MOST_USERS:
         return USERS(kernel="nlp_create_qkv_heads_decode", most=MOST_USERS, shape=shape)
-    if specs["num_heads"] > MOST_HEADS:
-        return MANY_HEADS(kernel="nlp_create_qkv_heads_decode", most=MOST_HEADS, heads=specs["num_heads"])
     return None
 
 
@@ -235,7 +232,7 @@ KERNELS = [
         "ttnn.experimental.nlp_create_qkv_heads_decode",
         create_heads,
         kind="move",
-        device_ops=one_op("create heads, decode"),
+        device_ops=one_op("create heads, decode", buffers=decode_buffers.none),
         dtypes=FLOAT,
         out_memory=Memory("l1", "height"),  # a user's heads are a shard: attention takes them so, or from DRAM
         refuse=create_heads_refuses,

@@ -44,12 +44,19 @@ def fill_cache(op: DeviceOp, chip: DeviceSpec) -> int:
 
 
 def fill_user(op: DeviceOp, chip: DeviceSpec) -> int:
-    cache = op.inputs[0]
-    return 2 * _tiles(cache.shape[-1]) * round(tile_bytes(cache.dtype))
+    return 2 * round(tile_bytes(op.inputs[0].dtype))
+
+
+def none(op: DeviceOp, chip: DeviceSpec) -> int:
+    """Results are written where they lie."""
+    return 0
 
 
 def rotary(op: DeviceOp, chip: DeviceSpec) -> int:
+    """Of one token of each user, shards are read and written where they lie."""
     wide, tile = _tiles(op.out.shape[-1]), round(tile_bytes(op.out.dtype))
+    if op.first.memory.sharding == "height":
+        return 3 * wide * tile + HALF
     return 10 * tile if wide == 1 else (10 * wide + 4) * tile
 
 

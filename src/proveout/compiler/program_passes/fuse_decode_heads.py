@@ -15,12 +15,13 @@ from proveout.compiler.program_passes.fuse_rotary import Rotation, rotation_in
 from proveout.compiler.program_passes.match import Body, Fusion, Listed, Policy, fuse
 from proveout.compiler.program_passes.shard_users import user_memory
 from proveout.compiler.program_passes.views import Chain, Emit, View, chain_to
-from proveout.kernels.decode import MOST_HEADS
 from proveout.kernels.memory_config import memory_arg
 from proveout.kernels.table import MEMORY_NAMES, kind_of
 from proveout.program import Arg, Program, Ref, Step
-from proveout.types import L1, DeviceSpec
+from proveout.types import L1, TILE, DeviceSpec
 
+MOST_HEADS = TILE
+"""So many queries lie in shards of the same shape as keys and values do."""
 ATTENTION = ("scaled_dot_product_attention_decode", "paged_scaled_dot_product_attention_decode")
 
 
