@@ -100,27 +100,27 @@ def _malformed(c: Certificate) -> Iterator[str]:
             yield "a combination that was ruled out has a value that does not exist"
 
 
-def _close(what: str, told: Close, model: Model, run: Settings, number: int) -> Iterator[str]:
+def _close(what: str, claim: Close, model: Model, run: Settings, number: int) -> Iterator[str]:
     close = model.closeness(run, number)
     on = f"{what}, on {f'held-out inputs {number}' if number else 'its own inputs'},"
-    if not abs(close.pcc - told.pcc) <= SAME_PCC:
-        yield f"{on} has a PCC of {close.pcc:.7f}, not {told.pcc:.7f}"
-    if close.l2 != told.l2 and not abs(close.l2 - told.l2) <= SAME_PCC:
-        yield f"{on} has a relative L2 of {close.l2:.6f}, not {told.l2:.6f}"
-    if not abs(close.top1 - told.top1) <= SAME_PCC:
-        yield f"{on} keeps the largest element of {close.top1:.2%} of the rows, not {told.top1:.2%}"
+    if not abs(close.pcc - claim.pcc) <= SAME_PCC:
+        yield f"{on} has a PCC of {close.pcc:.7f}, not {claim.pcc:.7f}"
+    if close.l2 != claim.l2 and not abs(close.l2 - claim.l2) <= SAME_PCC:
+        yield f"{on} has a relative L2 of {close.l2:.6f}, not {claim.l2:.6f}"
+    if not abs(close.top1 - claim.top1) <= SAME_PCC:
+        yield f"{on} keeps the largest element of {close.top1:.2%} of the rows, not {claim.top1:.2%}"
 
 
 def _verified(c: Certificate, model: Model) -> Iterator[str]:
     run = replace(c.settings, numerics=c.verified_numerics)
-    for number, told in enumerate(c.calls):
-        yield from _close("what was found", told, model, run, number)
-        if told.pcc < c.pcc:
-            yield f"the PCC {told.pcc:.6f} is below the budget of {c.pcc}"
-        if told.l2 > c.l2_limit:
-            yield f"the relative L2 {told.l2:.4f} is above {c.l2_limit:.4f}, which is what a PCC of {c.pcc} allows"
-        if told.top1 < c.top1:
-            yield f"{told.top1:.2%} of the rows keep their largest element; {c.top1:.2%} are asked"
+    for number, claim in enumerate(c.calls):
+        yield from _close("what was found", claim, model, run, number)
+        if claim.pcc < c.pcc:
+            yield f"the PCC {claim.pcc:.6f} is below the budget of {c.pcc}"
+        if claim.l2 > c.l2_limit:
+            yield f"the relative L2 {claim.l2:.4f} is above {c.l2_limit:.4f}, which is what a PCC of {c.pcc} allows"
+        if claim.top1 < c.top1:
+            yield f"{claim.top1:.2%} of the rows keep their largest element; {c.top1:.2%} are asked"
 
 
 def _others(c: Certificate, model: Model) -> Iterator[str]:
@@ -134,12 +134,12 @@ def _others(c: Certificate, model: Model) -> Iterator[str]:
     ):
         if settings is None or pcc is None:
             continue
-        run, found = replace(settings, numerics=c.verified_numerics), list[Close]()
+        run, calls = replace(settings, numerics=c.verified_numerics), list[Close]()
         for number in range(1 + c.held_out):
-            found.append(model.closeness(run, number))
-            if not found[-1].keeps(c.pcc, c.top1):
+            calls.append(model.closeness(run, number))
+            if not calls[-1].keeps(c.pcc, c.top1):
                 break
-        lowest = min(close.pcc for close in found)
+        lowest = min(close.pcc for close in calls)
         if not abs(lowest - pcc) <= SAME_PCC:
             yield f"{what} has a PCC of {lowest:.7f}, not {pcc:.7f}"
     if c.greedy is not None and (ns := model.ns(c.greedy)) != c.greedy_ns:
@@ -202,7 +202,7 @@ def _told(c: Certificate, problem: Problem, structures: Sequence[Structure]) -> 
     if c.rejected[: len(weighed)] != weighed:
         yield "what was not taken, or why, is not what is told"
     floor = min(structure.times.least_ns() for structure in structures)
-    if c.floor_ns != min(floor, c.verified_ns):
+    if c.solver and c.floor_ns != min(floor, c.verified_ns):  # without one there are no decisions to take it from
         yield f"the floor is {min(floor, c.verified_ns)} ns, not {c.floor_ns}"
 
 
@@ -253,9 +253,9 @@ def _errors(c: Certificate, model: Model, seed: int | None, seconds: float) -> I
                     yield f"{one.said(v)} adds {a[part] - b[part]:.3g} to the {what}, not {said:.3g}"
 
 
-def _near(told: Sequence[float], found: Sequence[float]) -> bool:
-    return len(told) == len(found) and all(_same(a, b, max(abs(a), abs(b))) for a, b in zip(told, found))
+def _near(claims: Sequence[float], measured: Sequence[float]) -> bool:
+    return len(claims) == len(measured) and all(_same(a, b, max(abs(a), abs(b))) for a, b in zip(claims, measured))
 
 
-def _same(told: float, found: float, size: float) -> bool:
-    return math.isfinite(told) and abs(told - found) <= SAME_ERROR * size + TINY_ERROR
+def _same(claim: float, measured: float, size: float) -> bool:
+    return math.isfinite(claim) and abs(claim - measured) <= SAME_ERROR * size + TINY_ERROR
