@@ -62,10 +62,11 @@ def test_model_on_the_embedded_chip(name, precision, tmp_path, capsys):
 
 
 @pytest.mark.whole
+@pytest.mark.parametrize("precision", PCC)
 @pytest.mark.parametrize("name", ["mamba", "mobilenet_v2", "segformer"])
-def test_a_large_model_exports(name, tmp_path, capsys):
+def test_a_large_model_exports(name, precision, tmp_path, capsys):
     model, inputs = MODELS[name]()
-    compiled = proveout.compile(model, inputs, settings={"precision": "bfloat16"})
+    compiled = proveout.compile(model, inputs, settings={"precision": precision})
     assert_exports(compiled, name, inputs, tmp_path, capsys)
 
 
