@@ -134,12 +134,12 @@ def source_of(row: Row) -> str:
 
 
 def arch_of(row: Row) -> str:
-    """The word for a row's chip: of its `arch` column, else of the board that it names; `?` where neither tells."""
+    """The word for a row's chip: of its `arch` column, else of the board that it names; empty where neither tells."""
     text = (row.get("arch") or "").strip().lower()
     if text in ARCHES:
         return text
     said = text or (row.get("device") or "").lower()
-    return next((name for name in NAMED if name in said), "?" if not text else "")
+    return next((name for name in NAMED if name in said), "")
 
 
 NAMED = sorted((name for name in ARCHES if len(name) > 2), key=len, reverse=True)
