@@ -70,15 +70,21 @@ def tensor(text: str, line: str) -> TensorSpec:
 
 @functools.lru_cache(maxsize=65536)
 def _tensor(text: str) -> TensorSpec:
-    size, layout, dtype, place = (_bare(part) for part in ENUM.sub("", text).split(":"))
+    size, layout, dtype, place = (_bare(part) for part in _without_enums(text).split(":"))
     shape = tuple(int(n) for n in size.split("X"))
     if min(shape) < 1 or math.prod(shape) > MOST_ELEMENTS:
         raise ValueError("no tensor of a chip")
     return TensorSpec(shape, DTYPES[dtype], LAYOUTS[layout], _memory(place))
 
 
-ENUM = re.compile(r"\b(?:DATATYPE|LAYOUT|MATHFIDELITY|TENSORMEMORYLAYOUT|BUFFERTYPE)(?:::|\.)")
+ENUMS = ("TENSORMEMORYLAYOUT", "DATATYPE", "LAYOUT", "MATHFIDELITY", "BUFFERTYPE")
 """What stands before a name where somebody printed ttnn's own value."""
+
+
+def _without_enums(text: str) -> str:
+    for enum in ENUMS:
+        text = text.replace(f"{enum}::", "").replace(f"{enum}.", "")
+    return text
 
 
 def _bare(word: str) -> str:
@@ -87,7 +93,7 @@ def _bare(word: str) -> str:
 
 def named(text: str) -> str:
     """A word of ttnn's in capitals, however it is written: `DataType.BFLOAT16` is `BFLOAT16`."""
-    return _bare(ENUM.sub("", text.strip().upper()))
+    return _bare(_without_enums(text.strip().upper()))
 
 
 def _memory(place: str) -> Memory:
@@ -134,12 +140,12 @@ def source_of(row: Row) -> str:
 
 
 def arch_of(row: Row) -> str:
-    """The word for a row's chip: of its `arch` column, else of the board that it names; `?` where neither tells."""
+    """The word for a row's chip: of its `arch` column, else of the board that it names; empty where neither tells."""
     text = (row.get("arch") or "").strip().lower()
     if text in ARCHES:
         return text
     said = text or (row.get("device") or "").lower()
-    return next((name for name in NAMED if name in said), "?" if not text else "")
+    return next((name for name in NAMED if name in said), "")
 
 
 NAMED = sorted((name for name in ARCHES if len(name) > 2), key=len, reverse=True)
