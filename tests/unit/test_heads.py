@@ -131,9 +131,9 @@ FORMS = {
 }
 
 
-def compiled(model, x, precision="bfloat16"):
+def compiled(model, x, precision="bfloat16", **settings):
     torch._dynamo.reset()
-    made = proveout.compile(model.eval(), (x,), settings={"precision": precision, "verify": True})
+    made = proveout.compile(model.eval(), (x,), settings={"precision": precision, "verify": True, **settings})
     with torch.no_grad():
         out, eager = made(x), model(x)
     kernels = [s.kernel for p in made.programs for s in p.body]
@@ -167,9 +167,11 @@ def test_heads_of_less_than_a_tile_are_filled_up_in_the_weights(heads, form):
     assert not (MOVES | {"ttnn.pad"}) & set(kernels)
 
 
-def test_small_heads_of_torchs_own_attention_are_filled_up_in_the_weights():
+@pytest.mark.parametrize("trace", [False, True])  # in a trace moves are planned in rows
+def test_small_heads_of_torchs_own_attention_are_filled_up_in_the_weights(trace):
     torch.manual_seed(0)
-    kernels = compiled(Torchs(True, width=48, heads=2, need_weights=False), torch.randn(2, 40, 48))
+    model, x = Torchs(True, width=64, heads=4, need_weights=False), torch.randn(2, 64, 64)
+    kernels = compiled(model, x, trace=trace)
     assert kernels.count(SPLIT) == kernels.count(JOIN) == 1
     assert not (MOVES | {"ttnn.pad"}) & set(kernels)
 

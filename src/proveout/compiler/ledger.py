@@ -69,7 +69,8 @@ def _rank(line: Fallback) -> tuple[object, ...]:
     """What saves the most first, alone or with the ops that share its trips; those that share them stay together."""
     best = max(line.saved_ns or 0, line.together_ns or 0)
     group = sorted({line.aten, *line.neighbours})
-    return (-best, group, -(line.saved_ns or 0), -line.count, line.aten, line.reason)
+    follows = line.fix.startswith("none of its own")  # it converts with the others of its group
+    return (-best, group, follows, -(line.saved_ns or 0), -line.count, line.aten, line.reason)
 
 
 @dataclass(frozen=True)

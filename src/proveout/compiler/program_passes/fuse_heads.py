@@ -54,8 +54,8 @@ class Heads:
     size: int
     start: int
     is_transposed: bool
-    pad: Step | None = None
-    """What fills them up to whole tiles after the cut."""
+    pad: tuple[Step, ...] = ()
+    """What fills them up to whole tiles after the cut, and lays them out in tiles."""
 
     @property
     def filled(self) -> int:
@@ -74,7 +74,7 @@ class Heads:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        return self.chain.steps if self.pad is None else (*self.chain.steps, self.pad)
+        return (*self.chain.steps, *self.pad)
 
     @property
     def out(self) -> str:
@@ -314,24 +314,33 @@ def _heads(body: Body, chain: Chain) -> Heads | None:
     if len(size) != 1 or size[0][1] != 1 or len(heads) > 1 or any(f[1] % width for f in (*batch, *length)):
         return None
     (depth, _), (count, apart) = size[0], heads[0] if heads else (1, size[0][0])
-    pad = _pad_of(body, chain, depth) if depth % TILE and not transposed else None
-    if (depth % TILE and pad is None) or apart % depth or chain.view.offset >= width or (heads and apart >= width):
+    pad = _pad_of(body, chain, depth) if depth % TILE and not transposed else ()
+    if (depth % TILE and not pad) or apart % depth or chain.view.offset >= width or (heads and apart >= width):
         return None
     rows = [tuple((n, stride // width) for n, stride in factors) for factors in (batch, length)]
     scaled = tuple(s for s in chain.steps if s.kernel not in MOVES)
     return Heads(chain, scaled, rows[0], rows[1], count, apart, depth, chain.view.offset, transposed, pad)
 
 
-def _pad_of(body: Body, chain: Chain, size: int) -> Step | None:
+def _pad_of(body: Body, chain: Chain, size: int) -> tuple[Step, ...]:
     """What fills heads up to whole tiles with zeros, where it alone reads them."""
-    name = chain.steps[-1].outputs[0]
+    pad = _only_reader(body, chain.steps[-1].outputs[0], "ttnn.pad")
+    padding = pad.attr("padding") if pad is not None else None
+    if pad is None or not isinstance(padding, tuple) or pad.attr("value") != 0.0:
+        return ()
+    *others, last = padding
+    if last != (0, -size % TILE) or any(pair != (0, 0) for pair in others):
+        return ()
+    laid = _only_reader(body, pad.outputs[0], "ttnn.to_layout")
+    return (pad,) if laid is None else (pad, laid)
+
+
+def _only_reader(body: Body, name: str, kernel: str) -> Step | None:
+    """The Step that alone reads a value, if it calls this kernel."""
     readers = tuple(body.readers(name))
-    if len(readers) != 1 or readers[0].kernel != "ttnn.pad" or body.read_elsewhere({name}, readers):
+    if len(readers) != 1 or readers[0].kernel != kernel or body.read_elsewhere({name}, readers):
         return None
-    padding = readers[0].attr("padding")
-    *others, last = padding if isinstance(padding, tuple) else ((1, 1),)
-    fills = last == (0, -size % TILE) and all(pair == (0, 0) for pair in others)
-    return readers[0] if fills and readers[0].attr("value") == 0.0 else None
+    return readers[0]
 
 
 # ---- and one to join them ----------------------------------------------------------------------------------------
