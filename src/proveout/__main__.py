@@ -3,16 +3,13 @@
 import sys
 from pathlib import Path
 
+try:
+    from proveout.cli import main
+except KeyboardInterrupt:  # while it is being loaded
+    print(f"{Path(sys.argv[0]).stem}: error: interrupted before anything was done.", file=sys.stderr)
+    sys.exit(130)
 
-def main() -> int:
-    """Run the command line; Ctrl-C while it is being loaded ends in a sentence, too."""
-    try:
-        from proveout.cli import main as run
-    except KeyboardInterrupt:
-        print(f"{Path(sys.argv[0]).stem}: error: interrupted before anything was done.", file=sys.stderr)
-        return 130
-    return run()
-
+__all__ = ["main"]
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -182,8 +182,8 @@ def _command(program: str) -> Callable[..., Any]:
     return typer.main.get_command(app)
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(version: bool) -> None:
+    if version:
         emit(f"proveout {metadata.version('proveout')}")
         raise typer.Exit
 

@@ -166,13 +166,13 @@ class _Telling:
                 )
 
 
-def _show(folder: Path, outcomes: list[StageRecord], marks: Mapping[Status, str], told: set[int]) -> None:
+def _show(folder: Path, outcomes: list[StageRecord], marks: Mapping[Status, str], announced: set[int]) -> None:
     """Every stage that was not told as it ended, and what to do about those that need a look."""
     lines = [f"{folder}"]
     for outcome in outcomes:
         step = f"next: {outcome.next_step}" if outcome.next_step and outcome.status != "passed" else ""
         name = f"{outcome.number:>3} {marks[outcome.status]} {outcome.title}"
-        if outcome.number not in told:
+        if outcome.number not in announced:
             lines += [f"{name}: {outcome.headline}", *([f"      {step}"] if step else [])]
         elif step and outcome.name != "report":  # which repeats the first of them
             lines.append(f"{name}; {step}")

@@ -21,10 +21,10 @@ def fuse_fill(program: Program, policy: Policy) -> Program:
     return program
 
 
-def _filled(found: Decoding, value: str) -> Program | None:
+def _filled(decoding: Decoding, value: str) -> Program | None:
     """The Program with what this state holds put there by fills; None where it is otherwise, or where it would not
     pay."""
-    body = found.body
+    body = decoding.body
     joined = body.maker(Ref(value), "ttnn.concat")
     parts = joined.attr("tensors") if joined is not None else None
     if joined is None or not isinstance(parts, tuple) or len(parts) != 2 or joined.attr("dim") not in (2, -2):
@@ -39,10 +39,10 @@ def _filled(found: Decoding, value: str) -> Program | None:
     asked = tuple(stays.attr(f"slice_{name}") for name in ("start", "end", "step"))
     if asked not in (((0, 0, length, 0), shape, (1,) * 4), ((0, 0, length, 0), shape, None)) or length % TILE:
         return None
-    source, conversions = found.back(stays.attr("input_tensor"), "layout")
-    copy = found.copies.get(source.name)
+    source, conversions = decoding.back(stays.attr("input_tensor"), "layout")
+    copy = decoding.copies.get(source.name)
     inside = (*conversions, stays, joined)
-    if copy is None or copy.uses != (found.state[value],):
+    if copy is None or copy.uses != (decoding.state[value],):
         return None
     if body.read_elsewhere({*copy.outputs, *(n for s in inside[:-1] for n in s.outputs)}, inside):
         return None
@@ -58,10 +58,10 @@ def _filled(found: Decoding, value: str) -> Program | None:
         attrs: tuple[tuple[str, Arg], ...] = (("cache_tensor", cache), ("input_tensor", one), ("batch_idx", user))
         cache = new.add(Step("ttnn.fill_cache", attrs, (name,), joined.origin))
     steps = new.taken()
-    if not new.same(value) or not new.accepted(steps) or not found.pays(list(inside), steps, new.specs):
+    if not new.same(value) or not new.accepted(steps) or not decoding.pays(list(inside), steps, new.specs):
         return None
     gone = {id(s) for s in inside[:-1]}
-    program = found.program
+    program = decoding.program
     changed = tuple(s for old in program.body if id(old) not in gone for s in (steps if old is joined else [old]))
     setup = tuple(with_attrs(s, layout=LAYOUT_NAMES["tile"]) if s is copy else s for s in program.setup)
     lost = {n for s in inside[:-1] for n in s.outputs}

@@ -20,13 +20,13 @@ ABREAST, STACKED = "proveout.abreast.default", "proveout.stacked.default"
 def join_branches(body: Body) -> None:
     for step in body.steps:
         if step.kernel == PRODUCT:
-            found = _found(body, step)
-            if found is not None:
-                _join(body, found)
+            block = _block(body, step)
+            if block is not None:
+                _join(body, block)
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Block:
     """The six calls: what is added at the end, and where that comes from."""
 
     last: Step
@@ -43,7 +43,7 @@ class _Found:
     starts: tuple[int, ...]
 
 
-def _found(body: Body, last: Step) -> _Found | None:
+def _block(body: Body, last: Step) -> _Block | None:
     added = (last.attr("residual"), last.attr("second"))
     if last.attr("activation") or last.attr("a_stats") is not None or last.attr("r_stats") is not None:
         return None
@@ -59,9 +59,9 @@ def _found(body: Body, last: Step) -> _Found | None:
                 continue
             if not _in_rows(body, attention, projection.attr("a")):
                 continue
-            found = _columns(body, attention)
-            if found is not None and _same_rows(body, up, found[0]):
-                return _Found(last, rest, attention, projection, down, up, *found)
+            parts = _columns(body, attention)
+            if parts is not None and _same_rows(body, up, parts[0]):
+                return _Block(last, rest, attention, projection, down, up, *parts)
     return None
 
 
@@ -134,7 +134,7 @@ def _read_by(body: Body, name: str, reader: Step) -> bool:
     )
 
 
-def _viewed(body: Body, made: torch.Tensor, name: str, arg: Arg) -> torch.Tensor | None:
+def _viewed(body: Body, tensor: torch.Tensor, name: str, arg: Arg) -> torch.Tensor | None:
     """A value as it lies in the memory of the one it is a view of; None where it would be a copy."""
     steps: list[Step] = []
     while arg != Ref(name):
@@ -144,19 +144,19 @@ def _viewed(body: Body, made: torch.Tensor, name: str, arg: Arg) -> torch.Tensor
         arg = step.attr("input_tensor")
     for step in reversed(steps):
         if step.kernel == "ttnn.permute":
-            made = made.permute(step.attr("dims"))  # type: ignore[arg-type]
+            tensor = tensor.permute(step.attr("dims"))  # type: ignore[arg-type]
         elif step.kernel == "ttnn.slice":
-            made = made[tuple(slice(*bound) for bound in bounds(body, step))]
+            tensor = tensor[tuple(slice(*bound) for bound in bounds(body, step))]
         else:
             try:
-                made = made.view(body.specs[step.outputs[0]].shape)
+                tensor = tensor.view(body.specs[step.outputs[0]].shape)
             except RuntimeError:
                 return None
-    return made
+    return tensor
 
 
-def _join(body: Body, found: _Found) -> None:
-    up, qkv, attention, name = found.up, found.qkv, found.attention, found.last.outputs[0]
+def _join(body: Body, block: _Block) -> None:
+    up, qkv, attention, name = block.up, block.qkv, block.attention, block.last.outputs[0]
     hidden, width = (body.specs[step.outputs[0]].shape[-1] for step in (up, qkv))
     batch, heads, length, depth = body.spec(attention.attr("q")).shape
     dtype = body.specs[name].dtype
@@ -168,17 +168,17 @@ def _join(body: Body, found: _Found) -> None:
         body.prepare(Step("ttnn.concat", (("tensors", both), ("dim", 0)), (columns.name,)))
     attrs: dict[str, Arg] = {"a": up.attr("a"), "w": w, "bias": bias, "activation": up.attr("activation")}
     attrs |= {"a_stats": up.attr("a_stats"), "columns": columns, "a_eps": up.attr("a_eps")}
-    attrs |= {"starts": tuple(hidden + start for start in found.starts)}
+    attrs |= {"starts": tuple(hidden + start for start in block.starts)}
     attrs |= {"sizes": (batch, heads, body.spec(attention.attr("k")).shape[1], depth)}
     attrs |= {key: attention.attr(key) for key in ("mask", "causal", "scale", "cos", "sin", "turn")}
     inner = heads * depth + hidden
     rows = body.fresh(f"{name}.branches", (batch * length, inner), dtype)
     w, bias = _prepared(
-        body, STACKED, found.projection, found.down, f"{name}.stacked", (inner, body.specs[name].shape[1])
+        body, STACKED, block.projection, block.down, f"{name}.stacked", (inner, body.specs[name].shape[1])
     )
-    changed = {"a": Ref(rows), "w": w, "bias": bias, "residual": found.rest[0], "second": found.rest[1]}
-    last = replace(found.last, attrs=tuple((dict(found.last.attrs) | changed).items()))
-    body.substitute([found.last], [Step(BRANCHES, tuple(attrs.items()), (rows,), attention.origin), last], name)
+    changed = {"a": Ref(rows), "w": w, "bias": bias, "residual": block.rest[0], "second": block.rest[1]}
+    last = replace(block.last, attrs=tuple((dict(block.last.attrs) | changed).items()))
+    body.substitute([block.last], [Step(BRANCHES, tuple(attrs.items()), (rows,), attention.origin), last], name)
 
 
 def _prepared(body: Body, kernel: str, first: Step, second: Step, name: str, shape: tuple[int, int]) -> tuple[Ref, Ref]:
