@@ -147,13 +147,16 @@ def explained(subject: Subject, record: Record) -> Record:
 def minimized(subject: Subject, record: Record) -> Record:
     """The model's failure as one small file, in the Job's folder."""
     job, (args, kwargs) = subject.job, subject.call
+    folder = Path(job.artifacts)
+    file, figures = folder / "minimized.py", folder / "minimized.json"
+    for left in (file, figures):  # of another failure, by other settings
+        left.unlink(missing_ok=True)
     small = minimize(subject.model, args, kwargs, Conditions(job.device, job.settings, job.slower_than_ns))
     if small is None:
         return replace(record, reason="it does not fail: it compiles, runs and gives what eager mode gives")
-    folder = Path(job.artifacts)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "minimized.json").write_text(json.dumps(to_json(small), indent=1, allow_nan=False) + "\n")
-    (folder / "minimized.py").write_text(small.text)
+    figures.write_text(json.dumps(to_json(small), indent=1, allow_nan=False) + "\n")
+    file.write_text(small.text)
     return record
 
 

@@ -48,6 +48,7 @@ NOT_IN_ITS_TABLE = {
     "SortDeviceOperation",
     "TopKDeviceOperation",
     "UntilizeCodegenDeviceOperation",
+    "UpdateKVCacheOperation",
 }
 """Classes of tt-metal that tt-perf-report 1.4.1 has no category for, whoever runs them."""
 

@@ -584,7 +584,9 @@ def test_a_failure_is_one_sentence(write: Write, source: str, sentence: str) -> 
 def test_a_script_that_ends_itself_is_told_with_its_last_words(write: Write) -> None:
     """As argparse does for an argument that it does not know."""
     found = discover(write("import sys; print('usage'); print('error: no --colour', file=sys.stderr); sys.exit(2)"))
-    assert found.error == "script.py exited with 2 before any model had run. It said: error: no --colour"
+    expected = "script.py exited with 2 before any model had run. It said: error: no --colour. "
+    expected += "Pass a script its arguments with --script-args '…'."
+    assert found.error == expected
 
 
 @pytest.mark.slow
