@@ -156,17 +156,13 @@ def interval(
 
 
 def _both(r: Residuals, at: Array) -> tuple[Array, Array]:
-    """Errors on left-out shapes and sources together; a source's rows weigh as the square root of their number. What a
-    source's rows are off by without it counts for the share of rows that then remains: left without nearly all of its
-    rows, a fit says little about the one that has them."""
+    """Errors on left-out shapes and sources together; a source's rows weigh as the square root of their number."""
     if not len(at):
         return at.astype(float), at.astype(float)
     counts = np.bincount(r.source[at])[r.source[at]]
     weight = counts.astype(float) ** -0.5
     weight *= (counts.size**0.5 * len(np.unique(r.source[at])) ** 0.5) / weight.sum()
-    remaining = 1 - counts / counts.size
-    weights = np.concatenate([weight * (2 - remaining), weight * remaining]) / 2
-    return np.concatenate([r.by_shape[at], r.by_source[at]]), weights
+    return np.concatenate([r.by_shape[at], r.by_source[at]]), np.concatenate([weight, weight]) / 2
 
 
 def _quantile(values: Array, weights: Array, level: float) -> float:
