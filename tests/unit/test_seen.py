@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import builtins
-import importlib
 import dataclasses
+import importlib
 import sys
 from pathlib import Path
 from types import SimpleNamespace
