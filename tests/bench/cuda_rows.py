@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import copy
+import faulthandler
 import fcntl
 import json
 import os
@@ -47,6 +48,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """What may follow a row's dtype, as settings of ours. PyTorch's modes are allowed TF32 where we are."""
 ROUNDS, CALLS = 25, 10
+LOG = 20_000
+"""Characters that are kept of what a row said that was ended."""
 Call = Callable[[], Any]
 KEPT: list[Call] = []
 
@@ -480,14 +483,17 @@ def main() -> None:
     )
     parser.add_argument("--only-graphs", action="store_true", help="leave out reduce-overhead")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--stack-s", type=float, default=60, help="seconds after which a row's log says where it is")
     parser.add_argument("--limit", type=float, default=240, help="seconds for one row")
     parser.add_argument(
         "--budget-s", type=float, default=1e9, help="seconds for all: what is not done then stays for the next run"
     )
     args = parser.parse_args()
     if args.child:
+        faulthandler.dump_traceback_later(args.stack_s, repeat=True)  # a row that is ended says where it was
         vision.serve()
         made = measure_row(args.rows[0], args.lock)
+        faulthandler.cancel_dump_traceback_later()
         draft = args.out.with_suffix(".draft")
         draft.write_text(json.dumps(made))
         draft.rename(args.out)
@@ -510,6 +516,7 @@ def main() -> None:
                     made, log = stem.with_suffix(".json"), stem.with_suffix(".log")
                     script = str(Path(__file__).with_name("cuda.py"))
                     command = [sys.executable, script, waiting[0], "-o", str(made), "--child", "--lock", str(lock)]
+                    command += ["--stack-s", str(args.stack_s)]
                     child = start_row(command, log, lock)
                     if child is None:
                         break
@@ -519,7 +526,7 @@ def main() -> None:
                     if child.poll() is None and time.time() < min(begun + args.limit, end):
                         continue
                     end_row(child, lock)
-                    late = {"row": row, "error": log.read_text()[-3000:] + f"\nended after {time.time() - begun:.0f} s"}
+                    late = {"row": row, "error": log.read_text()[-LOG:] + f"\nended after {time.time() - begun:.0f} s"}
                     known[row] = json.loads(made.read_text()) if made.exists() else late
                     args.out.write_text(json.dumps(known, indent=1))
                     del running[row]
