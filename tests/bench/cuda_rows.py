@@ -442,6 +442,10 @@ def start_row(command: list[str], log: Path, lock: Path) -> subprocess.Popen[byt
 def end_row(child: subprocess.Popen[bytes], lock: Path) -> None:
     """Ends a row's process with what it started. Where it was ended in its timed section, the others go on."""
     midway = child.poll() is None
+    if midway:
+        child.send_signal(signal.SIGCONT)
+        child.send_signal(signal.SIGUSR1)
+        time.sleep(0.5)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
@@ -483,17 +487,15 @@ def main() -> None:
     )
     parser.add_argument("--only-graphs", action="store_true", help="leave out reduce-overhead")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--stack-s", type=float, default=60, help="seconds after which a row's log says where it is")
     parser.add_argument("--limit", type=float, default=240, help="seconds for one row")
     parser.add_argument(
         "--budget-s", type=float, default=1e9, help="seconds for all: what is not done then stays for the next run"
     )
     args = parser.parse_args()
     if args.child:
-        faulthandler.dump_traceback_later(args.stack_s, repeat=True)  # a row that is ended says where it was
+        faulthandler.register(signal.SIGUSR1)  # a row that is ended says where it was
         vision.serve()
         made = measure_row(args.rows[0], args.lock)
-        faulthandler.cancel_dump_traceback_later()
         draft = args.out.with_suffix(".draft")
         draft.write_text(json.dumps(made))
         draft.rename(args.out)
@@ -516,7 +518,6 @@ def main() -> None:
                     made, log = stem.with_suffix(".json"), stem.with_suffix(".log")
                     script = str(Path(__file__).with_name("cuda.py"))
                     command = [sys.executable, script, waiting[0], "-o", str(made), "--child", "--lock", str(lock)]
-                    command += ["--stack-s", str(args.stack_s)]
                     child = start_row(command, log, lock)
                     if child is None:
                         break

@@ -23,7 +23,7 @@ PAGE = Path(__file__).parents[2] / "docs/reference/cuda.md"
 DATA = PAGE.parent / "data/cuda-rows.json"
 FIRST, LAST = " (first run)", " (last run)"
 """Rows of two earlier runs, of medians only: what the newest rows lack is shown from them, and marked."""
-EARLIER = "¹"
+EARLIER, NO_SAMPLES = "¹", "²"
 BEGIN, END = "<!-- begin: made by tests/bench/cuda_tables.py -->", "<!-- end -->"
 Row = dict[str, Any]
 
@@ -67,7 +67,8 @@ def forward(rows: list[Row], modes: dict[str, str]) -> str:
 
 def title(row: Row) -> str:
     name, numbers, batch = row["row"].split("|")
-    return f"{name}, {numbers}" + (f", batch {batch}" if batch != "1" else "")
+    mark = "" if row["samples_us"] else f" {NO_SAMPLES}"
+    return f"{name}, {numbers}" + (f", batch {batch}" if batch != "1" else "") + mark
 
 
 def short(rows: list[Row]) -> str:
@@ -202,6 +203,8 @@ def page(rows: list[Row], earlier: list[Row]) -> str:
         f"{EARLIER} From those earlier runs: the newest row leaves the mode out, or its host times were taken while "
         "other programs had the processor."
     )
+    if not all(row["samples_us"] for row in rows):
+        parts.append(f"{NO_SAMPLES} Medians only: this run's samples were lost, so there is no Record of it.")
     which = "all rows but those of the two earlier runs; each by the kernels it was measured with"
     parts.append(f"Against the targets ({which}):\n\n" + targets(rows))
     reports = "\n".join(f"- {title(r)}: {r['ours']}." for r in rows if r.get("ours"))
@@ -251,6 +254,7 @@ def main() -> None:
     before, rest = args.page.read_text().split(BEGIN)
     args.page.write_text(before + BEGIN + "\n\n" + page(rows, earlier) + "\n\n" + END + rest.split(END)[1])
     if args.records:
+        rows = [row for row in rows if row["samples_us"]]
         for row, record in zip(rows, records(rows), strict=True):  # by the GPU's name, wherever tables are made
             folder = args.records / row["versions"]["gpu"].lower().replace(" ", "-")
             folder.mkdir(parents=True, exist_ok=True)
