@@ -17,7 +17,7 @@ IN_FLIGHT = 2
 WARM_UP = 2
 COPIED_BY_ONE_THREAD = 16 << 20
 """Bytes on the host that one thread copies. PyTorch's threads wait for the slowest of them, which takes milliseconds
-where something else has a core (ResNet-18 with 2.4 MB of images: 8 ms a call); one thread takes about 0.1 ms a megabyte."""
+where something else has a core (ResNet-18 with 2.4 MB of images: 8 ms a call); one takes about 0.1 ms a megabyte."""
 
 LARGE = 1 << 20
 """Bytes of an input from which on a graph that reads it where it lies is worth a second capture."""
