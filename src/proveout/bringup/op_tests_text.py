@@ -2,6 +2,8 @@
 
 HEAD = '''"""Op tests of {name}: every different ttnn call of the model, on numbers like the model's, against float32.
 
+What is compared with has the operands as they are stored: what storing them rounds off is not the call's.
+
 Written by `proveout bringup`. Plain pytest; it needs the package and nothing else. Edit it as you like.
 On Tenstorrent hardware change the import to `import ttnn`.
 """
@@ -97,8 +99,13 @@ def send(operand, numbers, device, dtype, memory):
     return ttnn.from_torch(numbers, dtype=chosen, layout=operand.layout, device=device, memory_config=config)
 
 
+def stored(number):
+    """A number in an operand's place, among bfloat16 ones."""
+    return float(torch.tensor(number).bfloat16())
+
+
 def run(device, case, dtype=None, fidelity=None, sharding=None):
-    """One call: [(found, wanted in float32)] for each of its results."""
+    """One call: [(found, wanted in float32 of the operands as they are stored)] for each of its results."""
     generator = torch.Generator().manual_seed(0)
     function, attributes = case.function(), case.attributes(device)
     narrow = getattr(ttnn, dtype) if dtype else None
@@ -121,11 +128,13 @@ def run(device, case, dtype=None, fidelity=None, sharding=None):
             elif sharding and first:
                 memory = sharded(operand.shape, sharding)
             sent.append(send(operand, numbers, device, narrow, memory))
-            plain.append(numbers.float() if operand.dtype in FLOATS else numbers)
+            plain.append(ttnn.to_torch(sent[-1]).float() if operand.dtype in FLOATS else numbers)
         first = False
         operands[name], exact[name] = (sent, plain) if several else (sent[0], plain[0])
     found = function(**operands, **attributes)
-    wanted = ttnn.get_golden_function(function)(**exact, **attributes)
+    if any(getattr(sent, "dtype", None) == ttnn.bfloat16 for sent in operands.values()):
+        exact |= {{k: stored(v) for k, v in attributes.items() if k.startswith("input_tensor") and type(v) is float}}
+    wanted = ttnn.get_golden_function(function)(**{{**attributes, **exact}})
     found, wanted = ([r] if not isinstance(r, (list, tuple)) else list(r) for r in (found, wanted))
     taken = [ttnn.to_torch(result) for result in found]
     return [(t.to(w.dtype) if w.is_floating_point() else t, w) for t, w in zip(taken, wanted)]
