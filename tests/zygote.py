@@ -1,6 +1,6 @@
 """One process per worker that has imported what every warm server imports, and forks them.
 
-A warm server (`proveout.sweep.server`) spends four seconds of processor importing, and some hundred tests start one.
+A warm server (`proveout.sweep.server`) spends four seconds of processor importing, and many tests start one.
 Here the same server begins in a fork: with the environment, folder, streams and socket that it was given, leading a
 session of its own. Where a variable differs that a library may have read when it was imported, a fresh interpreter is
 started as ever.

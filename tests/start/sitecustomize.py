@@ -1,5 +1,5 @@
 """Read by every Python that a test starts: PyTorch is imported without the garbage collector, which finds next to
-nothing there and takes a quarter of the time. Some hundred tests start processes that import it."""
+nothing there and takes a tenth to a fifth of the time. Many tests start processes that import it."""
 
 import gc
 import sys
