@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Hundreds of processes import the package: without bytecode each would compile it anew.
 export PYTHONDONTWRITEBYTECODE :=
+# Processes that run tests side by side: make test WORKERS=3
+WORKERS ?= 2
 
 .PHONY: help demo app test test-interop interop-tools check bench faults lint clean
 
@@ -59,7 +61,7 @@ app: .venv/installed-app
 # pytest: python tests/fuzz/long.py --jobs 16
 # And what is sampled of other long families: -m whole tests
 test: .venv/installed-test lint interop-tools
-	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=25 tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=25 tests
 
 test-interop: .venv/installed-test interop-tools
 	$(BIN)/python -m pytest -m interop tests/interop
@@ -74,7 +76,7 @@ interop-tools: .venv-interop/tt-perf-report/made .venv-interop/ttnn-visualizer/m
 	  echo "no $*: the tests marked 'interop' that need it will say so"
 
 check: .venv/installed-test lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not e2e and not browser" tests/test_tiny.py tests/test_architecture.py tests/unit tests/models
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow and not e2e and not browser" tests/test_tiny.py tests/test_architecture.py tests/unit tests/models
 
 lint: .venv/installed-test
 	$(BIN)/ruff check --quiet src tests corpora training examples

@@ -13,6 +13,7 @@ import pytest
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # each has its core: more threads than cores make all of them wait
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+gc.disable()  # until all tests are collected: imports leave next to no garbage
 
 import torch
 
@@ -21,8 +22,9 @@ from proveout import vision
 for folder in ("ops", "models", "conformance", "fuzz"):
     sys.path.insert(0, str(Path(__file__).parent / folder))
 
-gc.set_threshold(20_000, 10, 50)  # PyTorch's heap is large and lives on: looking through it took a tenth of the time
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+START = str(Path(__file__).parent / "start")  # read by every Python that is started
+os.environ["PYTHONPATH"] = os.pathsep.join([START, *filter(None, [os.environ.get("PYTHONPATH")])])
 vision.serve()  # tests import transformers, which imports torchvision
 
 _numbers = itertools.count()
@@ -36,6 +38,15 @@ def pytest_collection_modifyitems(config, items):
     if long:
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in set(long)]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop():
+    """PyTorch's heap is large and lives on: looking through it took a tenth of the time."""
+    gc.set_threshold(20_000, 10, 50)
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -67,6 +78,25 @@ def own_cache(request, tmp_path_factory, monkeypatch):
     if folder is None:
         folder = tmp_path_factory.getbasetemp() / "own" / str(next(_numbers))
     monkeypatch.setenv("PROVEOUT_CACHE", str(folder / "cache"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def servers_are_forked():
+    """Warm servers begin in a fork of one process that has imported what all of them import."""
+    from proveout.sweep import warm
+    from zygote import Zygote
+
+    zygote, fresh = Zygote(), warm.start
+
+    def start(descriptor, arguments, said):
+        if zygote.serves():
+            return zygote.fork(arguments, said.fileno(), descriptor)
+        return fresh(descriptor, arguments, said)
+
+    warm.start = start
+    yield
+    warm.start = fresh
+    zygote.stop()
 
 
 @pytest.fixture(scope="module")

@@ -90,7 +90,8 @@ def test_every_checkpoint_of_the_table_has_its_script() -> None:
 @one_in(30)
 def test_a_script_runs_alone(script: Path, tmp_path: Path) -> None:
     tested = str(Path(proveout.__file__).parents[1])
-    environment = {**os.environ, "PYTHONPATH": tested, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    paths = os.pathsep.join([tested, os.environ["PYTHONPATH"]])
+    environment = {**os.environ, "PYTHONPATH": paths, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, script, "--small"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
     )

@@ -1,4 +1,4 @@
-"""`explain`, `minimize` and `tune` in processes of their own, on a model that is further off than it should be."""
+"""`explain`, `minimize`, `tune` on a model that is further off than it should be, each once in a process of its own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from command_here import proveout_here
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 START = "import sys; from proveout.cli import main; sys.exit(main())"
@@ -43,9 +45,9 @@ def test_explain_names_an_op_and_leaves_json_and_a_picture(folder: Path):
     assert sum(part["share"] for part in graph["contributions"]) == pytest.approx(graph["whole"])
     (picture,) = model["pictures"]
     assert Path(picture).read_text().startswith("<svg")
-    shown = run("explain", "net.py", *COARSE, "--against", "weights=same", cwd=folder)
+    shown = proveout_here("explain", "net.py", *COARSE, "--against", "weights=same", cwd=folder)
     assert "of the error" in shown.stdout
-    refused = run("explain", "net.py", "--against", "cpu", "--against", "sim:p150", cwd=folder)
+    refused = proveout_here("explain", "net.py", "--against", "cpu", "--against", "sim:p150", cwd=folder)
     assert refused.returncode == 2
     assert "--against takes one device" in refused.stderr
 
@@ -57,7 +59,7 @@ def test_minimize_leaves_a_file_that_fails_alone_and_says_so(folder: Path):
     assert small["verified"]
     assert small["failure"]["kind"] == "pcc"
     assert len(small["ops"]) <= 3
-    passes = run("minimize", "net.py", cwd=folder)
+    passes = proveout_here("minimize", "net.py", cwd=folder)
     assert passes.returncode == 0
     assert "it does not fail" in passes.stderr
 
@@ -68,19 +70,19 @@ def test_tune_leaves_a_certificate_that_holds_and_one_that_was_changed_does_not(
     (found,) = json.loads(done.stdout)["models"]
     assert found["verified_ns"] <= found["greedy_ns"] <= found["start_ns"]
     assert min(found["verified_pcc"]) >= 0.999
-    held = run("tune", "net.py", "--check", found["file"], cwd=folder)
+    held = proveout_here("tune", "net.py", "--check", found["file"], cwd=folder)
     assert held.returncode == 0, held.stderr
     assert "holds" in held.stdout
     text = Path(found["file"]).read_text().replace('"verified_ns": ', '"verified_ns": 1')
     (folder / "changed.json").write_text(text)
-    changed = run("tune", "net.py", "--check", "changed.json", cwd=folder)
+    changed = proveout_here("tune", "net.py", "--check", "changed.json", cwd=folder)
     assert changed.returncode == 1
     assert "does NOT hold" in changed.stdout
     assert "changed after it was written" in changed.stdout
 
 
 def test_tune_finds_a_cure_and_refuses_what_makes_no_sense(folder: Path):
-    cured = run("tune", "net.py", *COARSE, "--cure", cwd=folder)
+    cured = proveout_here("tune", "net.py", *COARSE, "--cure", cwd=folder)
     assert cured.returncode == 0, cured.stderr
     assert "cure it: PCC" in cured.stdout
     for words, sentence in (
@@ -89,6 +91,6 @@ def test_tune_finds_a_cure_and_refuses_what_makes_no_sense(folder: Path):
         (("--device", "cpu"), "has no modelled chip"),
         (("--budget-minutes", "31"), "--budget-minutes"),
     ):
-        refused = run("tune", "net.py", *words, cwd=folder)
+        refused = proveout_here("tune", "net.py", *words, cwd=folder)
         assert refused.returncode == 2
         assert sentence in refused.stderr

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from command_here import proveout_here
+
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 PROVEOUT = str(Path(sys.executable).parent / "proveout")
 
@@ -41,7 +43,7 @@ def test_a_script_gets_its_sheet_and_both_folders(tmp_path):
 
 
 def test_two_models_have_a_folder_each_and_one_document(tmp_path):
-    done = run("two_models.py", "--search-dir", "selftest", "--json", "-o", "out", cwd=tmp_path)
+    done = proveout_here("perf", "two_models.py", "--search-dir", "selftest", "--json", "-o", "out", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     sheets = json.loads(done.stdout)["sheets"]
     assert len(sheets) == 2
@@ -85,6 +87,6 @@ def test_a_folder_that_cannot_be_written_is_exit_3(tmp_path):
 
 
 def test_a_model_that_fails_is_told_and_exit_1(tmp_path):
-    done = run("broken.py", "--search-dir", "selftest", "-o", "out", cwd=tmp_path)
+    done = proveout_here("perf", "broken.py", "--search-dir", "selftest", "-o", "out", cwd=tmp_path)
     assert "shapes cannot be multiplied" in done.stderr
     assert done.stdout == ""

@@ -94,8 +94,9 @@ def test_a_scripts_prints_are_in_its_log_only(capfd: pytest.CaptureFixture[str])
 
 
 def test_a_slow_model_is_waited_for_and_its_time_told() -> None:
+    began = time.monotonic()
     ((found,), _) = watch(AWKWARD / "slow_model.py", "0.6")
-    assert 0.6 <= found.workload.seconds < 2
+    assert 0.6 <= found.workload.seconds < time.monotonic() - began
 
 
 def test_a_jit_module_is_named_as_not_compilable() -> None:

@@ -86,9 +86,13 @@ class TestMeasuredPhase:
             time.sleep(0.3)
             return lambda x: time.sleep(0.001)
 
-        (outcome,) = run(slow_to_load, 1, multiprocess=True, duration=0.5, warmup=None)
-        elapsed = (outcome.ended_ns - outcome.started_ns) / 1e9
-        assert 0.5 <= elapsed < 0.6
+        for _ in range(5):  # a busy machine takes its time to end a phase; loading is in none or in all of them
+            (outcome,) = run(slow_to_load, 1, multiprocess=True, duration=0.5, warmup=None)
+            elapsed = (outcome.ended_ns - outcome.started_ns) / 1e9
+            assert elapsed >= 0.5
+            if elapsed < 0.6:
+                break
+        assert elapsed < 0.6
         assert outcome.workers[0].load_ns > 300_000_000
         assert outcome.workers[0].warmup_calls > 10
         assert outcome.workers[0].starts_ns[0] >= outcome.started_ns

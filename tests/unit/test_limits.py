@@ -47,7 +47,7 @@ def test_an_endless_loop_is_stopped_and_the_models_before_it_are_told(run: Hosti
 def test_a_loop_that_hears_no_signal_is_stopped_too(run: Hostile) -> None:
     found = run("import signal, time\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\ntime.sleep(60)\n", timeout_s=2)
     assert (found.failure, found.workloads) == ("timeout", ())
-    assert found.seconds < 20
+    assert found.seconds < 40
 
 
 @pytest.mark.slow
@@ -57,7 +57,7 @@ def test_a_fork_bomb_is_stopped_at_its_limit(run: Hostile) -> None:
     assert found.failure == "crash"
     assert found.error == "hostile.py was stopped: it ran more than 40 processes at a time."
     session = int(found.log.splitlines()[0])
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while num_processes(session) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert num_processes(session) == 0

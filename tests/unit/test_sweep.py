@@ -129,7 +129,7 @@ def test_a_deadline_ends_a_fork_and_its_children_while_others_go_on(warm: Warm) 
     outcome = warm.run(source, timeout_s=1)
     thread.join()
     assert outcome.timed_out
-    assert outcome.seconds < 10
+    assert outcome.seconds < 40
     assert gone(int(outcome.log))
     assert other[0].log == "done"
 
@@ -172,19 +172,19 @@ def test_stopping_ends_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     thread.start()
     wait_for(lambda: begun.exists() and begun.read_text())
     warm.server.stop()
-    thread.join(10)
+    thread.join(60)
     assert isinstance(raised[0], Stopped)
     assert gone(int(begun.read_text()))
 
 
-def gone(pid: int, patience_s: float = 10) -> bool:
+def gone(pid: int, patience_s: float = 60) -> bool:
     deadline = time.monotonic() + patience_s
     while is_alive(pid) and time.monotonic() < deadline:
         time.sleep(0.05)
     return not is_alive(pid)
 
 
-def wait_for(condition: Any, patience_s: float = 60) -> None:
+def wait_for(condition: Any, patience_s: float = 600) -> None:
     deadline = time.monotonic() + patience_s
     while not condition():
         assert time.monotonic() < deadline
@@ -307,6 +307,9 @@ def test_no_two_jobs_share_a_device_that_serves_one(tmp_path: Path) -> None:
             self.both |= {"cpu", "cuda"} <= set(self.running)
 
             def later() -> None:
+                until = time.monotonic() + 20
+                while device and not self.both and time.monotonic() < until:
+                    time.sleep(0.01)
                 time.sleep(0.02)
                 self.running.remove(device)
                 Hand.answer(self, task, future)

@@ -56,11 +56,15 @@ def _run(message: dict[str, Any], environment: bytes, pickled: bytes, commands: 
     if env_setup_fn is not None:  # before anything that may import torch: it may set what torch reads at import
         env_setup_fn(index, config)
     from proveout.clock.pacing import clock
-    from proveout.measure.host import Host, LoadFailed
+    from proveout.lazy import importing
+
+    with importing():
+        from proveout.measure.host import Host, LoadFailed
 
     try:
         if b"torch" in pickled:  # what it takes to import it is not the model's
-            importlib.import_module("torch")
+            with importing():
+                importlib.import_module("torch")
         began = clock()
         task = pickle.loads(pickled)
         took = clock() - began

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proveout.isolate import kill_group, supervise
-from proveout.ops.table import ops
+from proveout.lazy import importing
 
 PRELOAD = (
     "torch",
@@ -56,6 +56,13 @@ PRELOAD = (
     "proveout.devices.sim",
 )
 """What every Job imports. Reading them starts no thread and opens no device."""
+
+TABLES = {
+    "proveout.ops.table": "ops",
+    "proveout.kernels.table": "kernels",
+    "proveout.compiler.decompositions": "decompositions",
+}
+"""What every Job reads whole: functions that keep what they read."""
 
 ALONE = {"OPENBLAS_NUM_THREADS": "1"}
 """Set while this process imports: NumPy's OpenBLAS would start its thread pool at once."""
@@ -191,23 +198,28 @@ def _send(connection: socket.socket, message: dict[str, Any]) -> None:
     connection.sendall(json.dumps(message).encode() + b"\n")
 
 
-def main(descriptor: str, folder: str, *modules: str) -> None:
-    """Import, serve, and take the client's temporary folder along: it may have been killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the client's to handle
+def load(modules: Sequence[str]) -> None:
+    """Import and read what every Job uses, and these modules: forked children share it."""
     environment = {name: os.environ.get(name) for name in ALONE}
     os.environ.update(ALONE)
-    for name in PRELOAD:
-        importlib.import_module(name)
-    from proveout.kernels.table import kernels
-
-    kernels(), ops()  # each reads its whole table
-    for name in modules:
-        with contextlib.suppress(Exception):  # the script that needs it will say so
+    with importing():
+        for name in PRELOAD:
             importlib.import_module(name)
+        for module, table in TABLES.items():
+            getattr(importlib.import_module(module), table)()
+        for name in modules:
+            with contextlib.suppress(Exception):  # the script that needs it will say so
+                importlib.import_module(name)
     for name, value in environment.items():
         os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
     gc.collect()
     gc.freeze()  # a child's collector leaves these pages alone, and so shared
+
+
+def main(descriptor: str, folder: str, *modules: str) -> None:
+    """Load, serve, and take the client's temporary folder along: it may have been killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the client's to handle
+    load(modules)
     connection = socket.socket(fileno=int(descriptor))
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         _send(connection, {"ready": True})

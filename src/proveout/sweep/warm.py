@@ -15,7 +15,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from proveout.errors import EnvironmentFault
 from proveout.isolate import ChildExit, kill_group, last_lines
@@ -103,6 +103,18 @@ class WarmServer:
             self._links.discard(link)
 
 
+def start(descriptor: int, arguments: Sequence[str], said: IO[bytes]) -> subprocess.Popen[bytes]:
+    """A warm process that is spoken to by this socket, in a session of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "proveout.sweep.server", str(descriptor), *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=said,
+        stderr=subprocess.STDOUT,
+        pass_fds=[descriptor],
+        start_new_session=True,
+    )
+
+
 class _Link:
     """One server process and the socket to it; a thread of its own hands the answers out."""
 
@@ -111,14 +123,7 @@ class _Link:
         self.said = Path(self.folder.name, "said")
         self.socket, theirs = socket.socketpair()
         with self.said.open("wb") as said:
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "proveout.sweep.server", str(theirs.fileno()), self.folder.name, *modules],
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=subprocess.STDOUT,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
+            self.process = start(theirs.fileno(), [self.folder.name, *modules], said)
         theirs.close()
         self.ready, self.lost, self.closed = False, False, False
         self._lock = threading.Lock()
