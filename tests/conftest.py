@@ -20,6 +20,7 @@ from proveout import vision
 
 for folder in ("ops", "models", "conformance", "fuzz"):
     sys.path.insert(0, str(Path(__file__).parent / folder))
+sys.path.append(str(Path(__file__).parents[1] / "training"))
 
 gc.set_threshold(20_000, 10, 50)  # PyTorch's heap is large and lives on: looking through it took a tenth of the time
 os.environ.setdefault("HF_HUB_OFFLINE", "1")

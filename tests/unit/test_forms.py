@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
+from times.whole import Profile, fit_shared
 
 from proveout import ttnn
 from proveout.chip import calibration
 from proveout.chip.device_op import MATRIX, DeviceOp, Work
 from proveout.chip.families import cores_of, features_of, form_of
-from proveout.chip.fit_whole import Profile, fit_shared
 from proveout.chip.profile_text import ProductConfig
 from proveout.chip.specs import CHIPS
 from proveout.chip.time import Estimate, device_op_time, together

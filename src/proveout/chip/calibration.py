@@ -1,4 +1,4 @@
-"""The committed fit of the time model: parameters with their spread, errors, intervals, as `chip/fit.py` wrote it."""
+"""The committed fit of the time model, by `training/fit_times.py`: parameters with their spread, errors, intervals."""
 
 from __future__ import annotations
 
