@@ -127,7 +127,7 @@ class Decoding:
         return tuple(s for s in steps if len(self.body.readers(s.outputs[0])) == 1)
 
     def read_elsewhere(self, inner: tuple[Step, ...], readers: tuple[Step, ...] = (), value: str = "") -> bool:
-        """Whether the caller gets, or a Step besides these reads, what would vanish: all results of `inner` but `value`,
+        """Whether the caller gets, or a Step besides these reads, what would vanish: the results of `inner` but `value`,
         the state afterwards."""
         names = {n for s in inner for n in s.outputs if n != value}
         return self.body.read_elsewhere(names, (*inner, *readers))
