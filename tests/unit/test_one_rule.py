@@ -164,7 +164,7 @@ def test_the_rule_for_the_precision_stands_in_one_place():
 @pytest.mark.parametrize("device", ["sim:n150", "cpu"])
 def test_doors_that_prove_start_with_the_same_settings_and_those_of_live_models_too(device: str, tmp_path: Path):
     model, x = nn.Linear(32, 32).eval(), torch.randn(4, 32)
-    by_command = request.check(request.Request(device=device, cache_dir=tmp_path), ("check",)).targets
+    by_command = request.check(request.SharedOptions(device=device, cache_dir=tmp_path), ("check",)).targets
     assert by_command == ((device, settings_for(device)),)
     assert benchmark_model(model, x, device=device, iterations=2).record.job.settings == settings_for(device)
     usual = settings_for(device)

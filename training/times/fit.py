@@ -20,7 +20,7 @@ import numpy as np
 from proveout.chip.families import FORMS, features_of, form_of
 from proveout.chip.intervals import Residuals, coverage, interval, widths_of
 from proveout.chip.table_rows import READERS, gemm_row
-from proveout.chip.tables import SWEEPS, OpRow, kind_of, read
+from proveout.chip.tables import SWEEPS, TimedRow, kind_of, read
 from proveout.errors import EnvironmentFault, UsageError
 from times import gemm as products
 from times.page import write_page
@@ -49,7 +49,7 @@ EXP_SPREAD = (0.6, 1.8)
 class Measured:
     """One row of a table, its form, and where it stands."""
 
-    row: OpRow
+    row: TimedRow
     form: str
     table: str
     line: int
@@ -208,7 +208,7 @@ def _parameters(judged: Judged) -> dict[str, dict[str, list[float]]]:
 # ---- errors and intervals --------------------------------------------------------------------------------------------
 
 
-def timing_of(row: OpRow) -> str:
+def timing_of(row: TimedRow) -> str:
     return "host" if row.op.param("host") else "kernel"
 
 

@@ -16,7 +16,7 @@ from proveout.cache import entries, record_of
 from proveout.capture import discover, resolve
 from proveout.cli.options import CacheDir, Json, ScriptArgs, SearchDir
 from proveout.cli.output import emit, emit_json, note
-from proveout.cli.request import Request, check
+from proveout.cli.request import SharedOptions, check
 from proveout.columns.words import called, weakness
 from proveout.devices.registry import find
 from proveout.errors import ScriptError, UsageError
@@ -75,7 +75,7 @@ def verb(
     the allowance" is shown.
     """
     allowed = None if gate is None else share(gate)
-    request = Request(
+    request = SharedOptions(
         search_dir=search_dir,
         script_args=script_args,
         cache_dir=cache_dir,
@@ -257,7 +257,7 @@ def run_once(job: Job) -> Record:
     return prove(job)
 
 
-def _kept(name: str, text: str, request: Request) -> Competitor | None:
+def _kept(name: str, text: str, request: SharedOptions) -> Competitor | None:
     """A result of the cache, by its key or by its name as reports print it: `Net b8 n1 w2`."""
     kept = [e for e in entries(Store(request.cache_dir)) if text in (e.row.key, called(e.row))]
     if len(kept) > 1:
@@ -270,7 +270,7 @@ def _kept(name: str, text: str, request: Request) -> Competitor | None:
     return Competitor(name, text, record.job, what, record)
 
 
-def _side(name: str, text: str, request: Request) -> Competitor:
+def _side(name: str, text: str, request: SharedOptions) -> Competitor:
     if not Path(text.partition("@")[0]).exists() and (kept := _kept(name, text, request)) is not None:
         return kept
     script, _, where = text.rpartition("@") if "@" in text else (text, "", "cpu")

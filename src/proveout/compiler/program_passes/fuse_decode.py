@@ -30,7 +30,7 @@ def fuse_decode(program: Program, policy: Policy) -> Program:
         return program
     program = prune(program)  # who reads a cache counts, and what attention was fused from does no longer
     for attention in [step for step in program.body if step.kernel == SDPA]:
-        program = Decoding(program, policy).fused(attention) or program
+        program = DecodeFusion(program, policy).fused(attention) or program
     return program
 
 
@@ -53,7 +53,7 @@ class Put:
     """The Program's input that names pages, where the state lies in pages."""
 
 
-class Decoding:
+class DecodeFusion:
     """What a Program does with a cache, asked of one attention after the other."""
 
     def __init__(self, program: Program, policy: Policy) -> None:
@@ -127,8 +127,8 @@ class Decoding:
         return tuple(s for s in steps if len(self.body.readers(s.outputs[0])) == 1)
 
     def read_elsewhere(self, inner: tuple[Step, ...], readers: tuple[Step, ...] = (), value: str = "") -> bool:
-        """Whether the caller gets, or a Step besides these reads, what would vanish: the results of `inner` but `value`,
-        the state afterwards."""
+        """Whether the caller gets what would vanish, or a Step besides these reads it: the results of `inner` but
+        `value`, the state afterwards."""
         names = {n for s in inner for n in s.outputs if n != value}
         return self.body.read_elsewhere(names, (*inner, *readers))
 
@@ -215,7 +215,7 @@ class Decoding:
     # ---- the calls ---------------------------------------------------------------------------------------------
 
     def _rewritten(self, attention: Step, keys: Put, values: Put, position: Ref, window: int | None) -> Program | None:
-        new = Calls(self.body, attention)
+        new = NewSteps(self.body, attention)
         users, heads, _, size = self.body.spec(attention.attr("input_tensor_q")).shape
         at, table = new.positions(position), self.pages(new, keys)
         instead: dict[int, list[Step]] = {}
@@ -247,12 +247,12 @@ class Decoding:
         instead[id(attention)] = new.taken()
         return self.replaced(new, instead, (keys, values), attention)
 
-    def pages(self, new: Calls, put: Put) -> Ref | None:
+    def pages(self, new: NewSteps, put: Put) -> Ref | None:
         """The page table as the kernels take it; None where the state is not in pages."""
         return None
 
     def replaced(
-        self, new: Calls, instead: dict[int, list[Step]], puts: tuple[Put, ...], attention: Step | None = None
+        self, new: NewSteps, instead: dict[int, list[Step]], puts: tuple[Put, ...], attention: Step | None = None
     ) -> Program | None:
         """The Program with these Steps in place of those; None where ttnn refuses one, or where it would not pay."""
         steps = [s for group in instead.values() for s in group]
@@ -275,7 +275,7 @@ class Decoding:
         return program_ns([step_time(s, specs, chip, settings) for s in after], settings) <= old
 
 
-class Calls:
+class NewSteps:
     """New Steps in order, with the specs of what they make."""
 
     def __init__(self, body: Body, last: Step) -> None:

@@ -5,7 +5,7 @@ A static cache's prefill is lowered to what is new before what stays: a copy of 
 
 from __future__ import annotations
 
-from proveout.compiler.program_passes.fuse_decode import Calls, Decoding, Put
+from proveout.compiler.program_passes.fuse_decode import DecodeFusion, NewSteps, Put
 from proveout.compiler.program_passes.match import Listed, Policy
 from proveout.program import Program, Ref
 from proveout.types import TILE
@@ -14,11 +14,11 @@ from proveout.types import TILE
 def fuse_fill(program: Program, policy: Policy) -> Program:
     if policy.one_chip:
         for _, value in program.state:
-            program = _filled(Decoding(program, policy), value) or program
+            program = _filled(DecodeFusion(program, policy), value) or program
     return program
 
 
-def _filled(decoding: Decoding, value: str) -> Program | None:
+def _filled(decoding: DecodeFusion, value: str) -> Program | None:
     """The Program with what this state holds put there by fills; None where it is otherwise, or where it would not
     pay."""
     body = decoding.body
@@ -43,7 +43,7 @@ def _filled(decoding: Decoding, value: str) -> Program | None:
     if decoding.read_elsewhere((copy, *inside), value=value):
         return None
     put = Put(decoding.state[value], copy, value, joined, prompts, inside)
-    new = Calls(body, joined)
+    new = NewSteps(body, joined)
     steps = new.fill("ttnn.fill_cache", put, prompts)
     return decoding.replaced(new, {id(joined): steps}, (put,)) if new.same(value) else None
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 import torch
 
 from proveout.compiler.program_passes.fuse_attention import constant_of
-from proveout.compiler.program_passes.fuse_decode import Calls, Decoding, Put, repeats_heads, with_attrs
+from proveout.compiler.program_passes.fuse_decode import DecodeFusion, NewSteps, Put, repeats_heads, with_attrs
 from proveout.compiler.program_passes.match import Listed, Policy
 from proveout.compiler.program_passes.prune import prune
 from proveout.kernels.table import LAYOUT_NAMES, kind_of
@@ -36,7 +36,7 @@ def fuse_pages(program: Program, policy: Policy) -> Program:
     return program
 
 
-class _Pages(Decoding):
+class _Pages(DecodeFusion):
     # ---- one token of each user --------------------------------------------------------------------------------
 
     def length(self, put: Put) -> int:
@@ -162,7 +162,7 @@ class _Pages(Decoding):
             return None
         return self.back(step.attr("input_tensor_a"), *SAME_PAGES)[0] if bool((data == numbers).all()) else None
 
-    def pages(self, new: Calls, put: Put) -> Ref:
+    def pages(self, new: NewSteps, put: Put) -> Ref:
         """int32, in rows. All layers share it."""
         name = f"{put.table}.pages"
         if name in new.specs:
@@ -225,7 +225,7 @@ class _Pages(Decoding):
         return None
 
     def _rewritten_fill(self, put: Put, shape: tuple[int, int, int, int]) -> Program | None:
-        new = Calls(self.body, put.step)
+        new = NewSteps(self.body, put.step)
         table = self.pages(new, put)
         source: Ref = put.new if self.body.spec(put.new).shape == shape else new.reshape("prompts", put.new, shape)
         if new.specs[source.name].layout != "tile":
