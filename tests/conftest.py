@@ -21,6 +21,7 @@ from proveout import vision
 
 for folder in ("ops", "models", "conformance", "fuzz"):
     sys.path.insert(0, str(Path(__file__).parent / folder))
+sys.path.append(str(Path(__file__).parents[1] / "training"))
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 START = str(Path(__file__).parent / "start")  # read by every Python that is started

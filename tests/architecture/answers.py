@@ -1,8 +1,9 @@
 """Keeps what the product answers today, so that a change to the house can be shown to change none of it.
 
-    python tests/architecture/answers.py save FOLDER        Programs, modelled times, memory, device operations, PCC,
-                                                            coverage with reasons, reports and help pages
-    python tests/architecture/answers.py compare OLD NEW    what differs, line by line; exit 1 when anything does
+    python tests/architecture/answers.py save FOLDER          Programs, modelled times, memory, device operations, PCC,
+                                                              coverage with reasons, texts, reports and help pages
+    python tests/architecture/answers.py save FOLDER --few    the same of fewer models: minutes on two cores
+    python tests/architecture/answers.py compare OLD NEW      what differs, line by line; exit 1 when anything does
 
 Measured times, dates and fingerprints are left out: they differ between two runs, or follow from what is compared.
 """
@@ -65,29 +66,38 @@ SCRIPTS = [
     "transformers/whisper",
     "transformers/xlnet",
 ]
-VERBS = [
-    "benchmark",
-    "report",
-    "compile",
-    "bringup",
-    "perf",
-    "app",
-    "check",
-    "explain",
-    "minimize",
-    "compare",
-    "export",
-    "discover",
-    "models",
-    "query",
-    "cache",
-    "recover",
-    "ops",
-    "run",
-    "trace",
-    "devices",
-    "version",
-]
+FEW = {
+    "diffusers/taesd",
+    "graph_convolutions/gcn",
+    "timm/mixer_s16",
+    "timm/swin_tiny",
+    "torch_hub/mobilenet_v2",
+    "torch_hub/resnet18",
+    "torchvision/r3d_18",
+    "transformers/bert",
+    "transformers/codegen",
+    "transformers/cvt",
+    "transformers/fnet",
+    "transformers/gpt2",
+    "transformers/mamba",
+    "transformers/qwen3",
+    "transformers/t5",
+}
+FEW_MODELS = {"bert", "gpt2", "resnet18", "mnist_cnn", "llama", "whisper"}
+VERBS = sorted(path.stem for path in (ROOT / "src/proveout/cli/verbs").glob("[a-z]*.py"))
+SMALLEST = "corpora/selftest/two_layer.py"
+TEXTS = {
+    "ops": ("ops",),
+    "devices": ("devices",),
+    "models": ("models",),
+    "discover": ("discover", "corpora/selftest"),
+    "compile": ("compile", SMALLEST),
+    "explain": ("explain", SMALLEST, "--device", "sim"),
+    "tokens": ("tokens",),
+    "error": ("check", "corpora/selftest/broken.py"),
+    "unknown": ("benchmrk",),
+}
+"""What else is asked, and its answer kept as text."""
 COMPARED = (
     "status",
     "reason",
@@ -102,9 +112,9 @@ COMPARED = (
 """A Record's parts that do not depend on the machine or the moment."""
 
 
-def save(folder: Path) -> None:
+def save(folder: Path, few: bool = False) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    scripts = [str(ROOT / "corpora" / f"{name}.py") for name in SCRIPTS]
+    scripts = [str(ROOT / "corpora" / f"{name}.py") for name in SCRIPTS if not few or name in FEW]
     scripts += sorted(str(p) for p in (ROOT / "corpora/selftest").glob("[a-z]*.py"))
     cache = folder / "cache"
     os.environ["PROVEOUT_CACHE"] = str(cache)
@@ -116,14 +126,22 @@ def save(folder: Path) -> None:
     _run("perf", *scripts, "--small", "-o", str(folder / "perf"))
     for sheet in sorted((folder / "perf").rglob("*.csv")):
         _write(folder / "sheets" / sheet.relative_to(folder / "perf"), sheet.read_text())
-    _run("report", "--cache-dir", str(cache), "-o", str(folder / "report"))
-    _zoo(folder / "zoo")
+    _write(folder / "texts" / "report.txt", _run("report", "--cache-dir", str(cache), "-o", str(folder / "report")))
+    for name, arguments in TEXTS.items():
+        _write(folder / "texts" / f"{name}.txt", _run(*arguments))
+    _run("bringup", SMALLEST, "--device", "sim", "-o", str(folder / "bringup"))
+    for path in sorted((folder / "bringup").rglob("*")):
+        if path.suffix in (".md", ".py", ".html"):
+            _write(folder / "texts" / "bringup" / path.relative_to(folder / "bringup"), path.read_text())
+    _zoo(folder / "zoo", few)
+    shutil.rmtree(folder / "bringup", ignore_errors=True)
     shutil.rmtree(folder / "perf", ignore_errors=True)
 
 
 def _run(*arguments: str) -> str:
-    environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
-    command = [str(Path(sys.executable).with_name("proveout")), *arguments]
+    source = {"PYTHONPATH": str(ROOT / "src")}
+    environment = {**os.environ, **source, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
+    command = [sys.executable, "-m", "proveout", *arguments]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     print(f"proveout {' '.join(arguments)[:70]}: exit {done.returncode}", flush=True)
     if done.returncode > 1:
@@ -141,7 +159,7 @@ def _records(cache: Path, folder: Path) -> None:
         kept["modelled"] = [
             {k: t.get(k) for k in ("what", "device", "samples_ns")}
             for t in record["timings"]
-            if t["kind"] == "modelled"
+            if t["kind"] == "modelled" and not t.get("parts")  # a sum with what a clock said
         ]
         kept["steps"] = [steps for _, steps in record.get("programs", ())]
         where = Path(workload["script"]).with_suffix("")
@@ -149,9 +167,9 @@ def _records(cache: Path, folder: Path) -> None:
         _write(folder / f"{name}.json", json.dumps(kept, indent=1, sort_keys=True))
 
 
-def _zoo(folder: Path) -> None:
+def _zoo(folder: Path, few: bool) -> None:
     """The test models: Programs as text, times, memory and coverage."""
-    sys.path.insert(0, str(ROOT / "tests/models"))
+    sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests/models")]
     import proveout
     from proveout import vision
 
@@ -160,6 +178,8 @@ def _zoo(folder: Path) -> None:
 
     models = {**getattr(zoo, "MODELS", {})} or {n: f for n, f in vars(zoo).items() if callable(f) and _makes_sample(f)}
     for name, build in models.items():
+        if few and name not in FEW_MODELS:
+            continue
         for precision in ("model", "bfloat16"):
             model, inputs = build()
             compiled = proveout.compile(model, inputs, device="sim", settings={"precision": precision})
@@ -182,10 +202,13 @@ def _write(path: Path, text: str) -> None:
 
 def compare(old: Path, new: Path) -> int:
     differing = 0
-    for part in ("help", "records", "sheets", "zoo"):
-        names = sorted({str(p.relative_to(f / part)) for f in (old, new) for p in (f / part).rglob("*") if p.is_file()})
-        for name in names:
-            lines = list(_difference(old / part / name, new / part / name))
+    for part in ("help", "records", "sheets", "texts", "zoo"):
+        before, after = (
+            {MOMENT.sub("WHEN", str(p.relative_to(f / part))): p for p in sorted((f / part).rglob("*")) if p.is_file()}
+            for f in (old, new)
+        )
+        for name in sorted(before.keys() | after.keys()):
+            lines = list(_difference(before.get(name, old / part / name), after.get(name, new / part / name)))
             differing += bool(lines)
             if lines:
                 print(f"--- {part}/{name}: {len(lines)} lines differ")
@@ -218,14 +241,21 @@ def _unequal(where: str, old: Any, new: Any) -> Iterator[str]:
         yield f"{where}: {str(old)[:100]} -> {str(new)[:100]}"
 
 
+MOMENT = re.compile(r"\d{4}[_-]\d\d[_-]\d\d[_T-]\d\d[_:-]?\d\d[_:-]?\d\d([+]00:00)?")
+DRAWN = re.compile(r"/tmp/[\w.]+_\w{8}\.py")
+"""Files that libraries write for each process."""
+MEASURED = re.compile(r"(?<=Seconds)\s+[\d.]+|\d[\d.,]*(?= (\(measured\)|s\)|ms measured))|(?<=\()\d+ s(?=\))")
+
+
 def _settled(text: str) -> str:
-    """Without what names the folder that the answers were made in."""
+    """Without what names the folder or the moment that the answers were made in, and what a clock said."""
+    text = MEASURED.sub("TIME", MOMENT.sub("WHEN", DRAWN.sub("FILE", text)))
     return re.sub(r"/[\w./-]*?/(corpora|src|tests)/", r"\1/", text)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3 and sys.argv[1] == "save":
-        save(Path(sys.argv[2]).resolve())
+    if len(sys.argv) > 2 and sys.argv[1] == "save" and sys.argv[3:] in ([], ["--few"]):
+        save(Path(sys.argv[2]).resolve(), few="--few" in sys.argv)
     elif len(sys.argv) == 4 and sys.argv[1] == "compare":
         sys.exit(compare(Path(sys.argv[2]), Path(sys.argv[3])))
     else:

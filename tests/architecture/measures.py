@@ -53,6 +53,21 @@ def columns_by_text(source: Path = SOURCE) -> list[str]:
     ]
 
 
+OF_OTHERS = ("compat/", "ttnn/")
+"""Rooms whose types have the names that other systems gave them."""
+
+
+def shared_names(source: Path = SOURCE) -> dict[str, list[str]]:
+    """The types of one name, each with the files that define one: a reader of a signature cannot tell them apart."""
+    places: dict[str, list[str]] = {}
+    for path, tree in _trees(source):
+        if not str(path.relative_to(source)).startswith(OF_OTHERS):
+            for node in tree.body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places.setdefault(node.name, []).append(str(path.relative_to(source)))
+    return {name: files for name, files in places.items() if len(files) > 1}
+
+
 VAGUE = {"found", "given", "made", "told", "asked"}
 """Participles that say nothing of what a value is."""
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from measures import asks_by_name, columns_by_text, late_imports, vague_locals, vague_parameters, wide_functions
+from measures import (
+    asks_by_name,
+    columns_by_text,
+    late_imports,
+    shared_names,
+    vague_locals,
+    vague_parameters,
+    wide_functions,
+)
 from table import MEASURES, Measure, render
 
 
@@ -38,6 +46,13 @@ def test_a_function_of_many_parameters_is_found_unless_others_set_them(tmp_path:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     assert wide_functions(tmp_path) == ["one.py:1 wide"]
+
+
+def test_a_name_that_two_types_share_is_found_unless_others_gave_it(tmp_path: Path) -> None:
+    for name, types in (("one.py", "Run Cut _Own"), ("two.py", "Run _Own"), ("compat/three.py", "Cut")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("".join(f"class {word}: ...\n" for word in types.split()))
+    assert shared_names(tmp_path) == {"Run": ["one.py", "two.py"]}
 
 
 def test_what_is_imported_late_is_found(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ class TestStamps:
     def test_progress_finds_the_last_call_among_many(self, tmp_path):
         for count in (0, 1, 2, 3, 1000, 4095):
             np.array([*range(1, count + 1), *[0] * (4096 - count)], dtype=np.int64).tofile(tmp_path / f"{count}")
-            progress = stamps.Progress(tmp_path / f"{count}", ("end",))
+            progress = stamps.StampProgress(tmp_path / f"{count}", ("end",))
             assert [progress.latest_ns(), progress.latest_ns()] == [count, count]
             progress.close()
 

@@ -17,11 +17,11 @@ import torch
 
 import proveout
 from proveout.bringup import STAGES, BringupJob, Folder, flow, missing, summary, trace
-from proveout.bringup.code import Written, write_graph
+from proveout.bringup.code import WrittenClasses, write_graph
 from proveout.bringup.data import DATA, EndToEndData, Exactness, MissingData, OptimiseData
 from proveout.bringup.exactness import own_thresholds
 from proveout.bringup.flow import bring_up, run_stages
-from proveout.bringup.graph import Op, _boxes
+from proveout.bringup.graph import GraphOp, _boxes
 from proveout.bringup.graph_page import render
 from proveout.bringup.modules import _graph
 from proveout.bringup.report import figures
@@ -238,7 +238,7 @@ def test_a_folded_batch_norm_is_arithmetic_on_torchs_names(tmp_path, monkeypatch
     script += "model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()).eval()\n"
     job = asked_for(tmp_path, f"{script}model(torch.randn(1, 3, 8, 8))\n")
     subject = Subject(job, Folder(tmp_path / "out"))
-    written = Written()
+    written = WrittenClasses()
     write_graph(_graph(subject, 0, subject.runs()[0], job.settings), written)
     text = "\n".join(written.order)
     assert "'1.running_var'" in text
@@ -432,8 +432,9 @@ def test_a_worker_that_dies_costs_one_stage_and_the_report_is_still_written(tmp_
 
 def test_the_graph_page_holds_ten_thousand_ops_in_a_few_megabytes():
     ops = [
-        Op(i, 0, f"op_{i}", "aten.add.Tensor", f"layers.{i // 100}.part.{i % 10}", "converted", shape="bf16[1,128,768]",
-           source="model.py:12", pcc=0.9999, ns=1000 + i, uses=[i - 1] if i else [])
+        GraphOp(
+            i, 0, f"op_{i}", "aten.add.Tensor", f"layers.{i // 100}.part.{i % 10}", "converted",
+            shape="bf16[1,128,768]", source="model.py:12", pcc=0.9999, ns=1000 + i, uses=[i - 1] if i else [])
         for i in range(10_000)
     ]  # fmt: skip
     page = render("big", "sim:n150", ops, {})
@@ -463,7 +464,7 @@ def test_a_visit_that_computes_nothing_is_its_parents():
 
 
 def op_of(number, aten, module, uses):
-    return Op(number, 0, f"n{number}", aten, module, "converted", uses=list(uses))
+    return GraphOp(number, 0, f"n{number}", aten, module, "converted", uses=list(uses))
 
 
 def test_a_module_that_is_called_again_is_a_box_for_each_call():

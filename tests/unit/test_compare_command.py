@@ -12,6 +12,7 @@ from test_store import make_record
 from proveout import cli
 from proveout.cli.verbs import compare
 from proveout.errors import UsageError
+from proveout.store import Store
 from proveout.types import Job, Timing, Workload
 
 
@@ -28,7 +29,7 @@ def two(monkeypatch):
             times = left[job.workload.name].pop(0)
             timing = Timing("compiled", kinds[which], "cpu", tuple(int(t) for t in times))
             return make_record(
-                timings=(timing,), status=status[which], reason="" if status[which] == "passed" else "PCC 0.2"
+                job=job, timings=(timing,), status=status[which], reason="" if status[which] == "passed" else "PCC 0.2"
             )
 
         def side(name, text, request):
@@ -68,6 +69,16 @@ def test_runs_alternate_in_adjacent_pairs(two, capsys):
     assert "B ÷ A" in out
     assert "95 % interval" in out
     assert "[20/20] A: about 0 s left" in err or "[20/20] B: about 0 s left" in err
+
+
+def test_each_sides_last_run_is_a_record_in_the_cache(two, tmp_path):
+    a, b = simulated(0.0)
+    two(a, b)
+    assert cli.main(["compare", "a", "b", "--cache-dir", str(tmp_path / "kept")]) == 0
+    records, unreadable = Store(tmp_path / "kept").records()
+    assert not unreadable
+    last = {record.job.workload.name: record.timings[0].samples_ns for record in records}
+    assert last == {name: tuple(int(t) for t in runs[-1]) for name, runs in (("a", a), ("b", b))}
 
 
 def test_fewer_runs_than_declared_say_so(two, capsys):

@@ -14,7 +14,7 @@ from torch import nn
 
 import proveout
 from proveout.coding import from_json
-from proveout.compiler.dump import Dump, program_nodes
+from proveout.compiler.dump import DumpFolder, program_nodes
 from proveout.compiler.graph_passes import GRAPH_PASSES
 from proveout.report.drawing.graph import HEIGHT, WIDTH, draw
 from proveout.report.dump import write_pages
@@ -65,7 +65,7 @@ def test_the_last_text_is_the_program_itself(dumped):
 
 
 def test_a_second_dump_leaves_nothing_of_a_longer_first_one(tmp_path):
-    dump = Dump(tmp_path)
+    dump = DumpFolder(tmp_path)
     (tmp_path / "graph").mkdir()
     (tmp_path / "graph" / "77-gone.txt").write_text("")
     (tmp_path / "graph" / "notes.txt").write_text("mine")

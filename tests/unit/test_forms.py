@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
+from times.whole import Profile, fit_shared
 
 from proveout import ttnn
 from proveout.chip import calibration
 from proveout.chip.device_op import MATRIX, DeviceOp, Work
 from proveout.chip.families import cores_of, features_of, form_of
-from proveout.chip.fit_whole import Profile, fit_shared
 from proveout.chip.profile_text import ProductConfig
 from proveout.chip.specs import CHIPS
-from proveout.chip.time import Estimate, device_op_time, together
+from proveout.chip.time import TimeEstimate, device_op_time, together
 from proveout.types import DRAM, L1, Memory, ShardSpec, TensorSpec
 
 N150 = CHIPS["n150"]
@@ -35,7 +35,7 @@ def product(a, b, out, **params):
 
 
 def test_errors_of_one_family_add_up_and_those_of_two_make_up_for_each_other():
-    one = Estimate(100, 80, 150)
+    one = TimeEstimate(100, 80, 150)
     assert together([("conv", one)] * 4) == (320, 600)
     low, high = together([("conv", one), ("halo", one)])
     assert 160 < low < 200 - 20

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from ulp_ops import find
+from ulp_page import wrong
 
 from proveout.kernels.arithmetic import matrix, products
 from proveout.kernels.arithmetic.functions import Sfpu
 from proveout.kernels.arithmetic.matrix import Unit
 from proveout.kernels.arithmetic.table import FUNCTIONS, PAIRS
-from proveout.kernels.arithmetic.ulp_ops import find
-from proveout.kernels.arithmetic.ulp_page import wrong
 from proveout.kernels.faithful import Compute
 from proveout.kernels.faithful.functions import unary
 from proveout.kernels.faithful.norms import attention, layer_norm, softmax

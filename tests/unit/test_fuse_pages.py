@@ -134,6 +134,8 @@ def test_prompts_fill_the_pages_of_their_rows(length, prompts):
     step = compiled(model, (k, v, TABLES[0][:prompts]))
     counts = [kernels(step.program).count(name) for name in (FILL, "ttnn.scatter")]
     assert counts == [2 * prompts, 0]
+    results = [name for s in (*step.program.setup, *step.program.body) for name in s.outputs]
+    assert len(results) == len(set(results)), "each value has a name of its own"
     for table in (TABLES[0][:prompts], TABLES[1][:prompts]):
         step(k, v, table), eager(k, v, table)
         torch.testing.assert_close(model.keys, eager.keys, atol=0.03, rtol=0.01)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from times import gemm
 
-from proveout.chip import fit_gemm
 from proveout.chip.calibration import backings, matmul_parameters
 from proveout.chip.matmul import Product
 from proveout.chip.program_config import blocks_for, program_config
@@ -23,17 +23,17 @@ BEFORE = {
 
 @pytest.fixture(scope="module")
 def fitted():
-    return fit_gemm.fit([gemm_row(row, "") for row in committed("gemm.csv")])
+    return gemm.fit([gemm_row(row, "") for row in committed("gemm.csv")])
 
 
 def test_no_table_is_predicted_worse_than_before_with_its_shapes_left_out(fitted):
-    for row in fit_gemm.summaries(fitted[1]):
+    for row in gemm.summaries(fitted[1]):
         assert row["median_error"] <= BEFORE[row["arch"], row["mode"]], (row["arch"], row["mode"])
 
 
 def test_the_committed_parameters_are_those_of_this_fit(fitted):
     parameters, held = fitted
-    for (arch, mode), row in zip(itertools.product(parameters, fit_gemm.MODES), fit_gemm.summaries(held), strict=True):
+    for (arch, mode), row in zip(itertools.product(parameters, gemm.MODES), gemm.summaries(held), strict=True):
         assert matmul_parameters(arch, mode) == pytest.approx(parameters[arch][mode], rel=0.02)
         assert backings()["matmul", arch, mode].median_error == pytest.approx(row["median_error"], rel=0.05)
 

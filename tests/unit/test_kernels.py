@@ -20,7 +20,7 @@ from proveout.kernels import table
 from proveout.kernels.device_ops import device_ops
 from proveout.kernels.op_codes import op_code
 from proveout.kernels.row import flat_specs
-from proveout.kernels.signatures import Parameter, _parse, parameters, signatures
+from proveout.kernels.signatures import SignatureParameter, _parse, parameters, signatures
 from proveout.kernels.table import call_meaning, dtype_name, infer, kernels, refusal, specs_of, torch_dtype
 from proveout.program import Name, Ref, Step
 from proveout.types import DRAM, HOST, L1, Memory, TensorSpec
@@ -633,22 +633,28 @@ def test_the_parameters_of_all_overloads_are_known_together():
     ("signature", "wanted"),
     [
         ("() -> None", []),
-        ("f(x: Tensor) -> Tensor", [Parameter("x", "Tensor", True)]),
-        ("(x: Tensor, /, y: int) -> T", [Parameter("x", "Tensor", True), Parameter("y", "int", True)]),
-        ("(x, *, y=1)", [Parameter("x", "", True), Parameter("y", "", False, True)]),
+        ("f(x: Tensor) -> Tensor", [SignatureParameter("x", "Tensor", True)]),
+        (
+            "(x: Tensor, /, y: int) -> T",
+            [SignatureParameter("x", "Tensor", True), SignatureParameter("y", "int", True)],
+        ),
+        ("(x, *, y=1)", [SignatureParameter("x", "", True), SignatureParameter("y", "", False, True)]),
         (
             "(a: Sequence[int] = [1, 2], b: dict[str, int] | None = None)",
-            [Parameter("a", "Sequence[int]", False), Parameter("b", "dict[str, int] | None", False)],
+            [SignatureParameter("a", "Sequence[int]", False), SignatureParameter("b", "dict[str, int] | None", False)],
         ),
         (
             "(a: Callable[[int, int], int], *, b: tuple = (1, (2, 3)), c: Mode = Mode.Fast)",
             [
-                Parameter("a", "Callable[[int, int], int]", True),
-                Parameter("b", "tuple", False, True),
-                Parameter("c", "Mode", False, True),
+                SignatureParameter("a", "Callable[[int, int], int]", True),
+                SignatureParameter("b", "tuple", False, True),
+                SignatureParameter("c", "Mode", False, True),
             ],
         ),
-        ("(self: A.B, x: int) -> tuple[int, int]", [Parameter("self", "A.B", True), Parameter("x", "int", True)]),
+        (
+            "(self: A.B, x: int) -> tuple[int, int]",
+            [SignatureParameter("self", "A.B", True), SignatureParameter("x", "int", True)],
+        ),
     ],
 )
 def test_odd_signatures_are_read(signature, wanted):
@@ -667,7 +673,7 @@ def test_odd_signatures_are_read(signature, wanted):
     ],
 )
 def test_an_annotation_says_whether_it_takes_a_tensor(annotation, takes_tensor, takes_other):
-    parameter = Parameter("x", annotation, True)
+    parameter = SignatureParameter("x", annotation, True)
     assert (parameter.may_take(True), parameter.may_take(False)) == (takes_tensor, takes_other)
 
 

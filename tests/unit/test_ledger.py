@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import proveout
-from proveout.compiler.fixes import Case, cheapest_fix, family_for, kernel_for
+from proveout.compiler.fixes import KnownFix, cheapest_fix, family_for, kernel_for
 from proveout.engine.graph import SIZES_FROM_DATA
 from proveout.kernels.cost import program_ns
 from proveout.kernels.embedding import TABLE_DTYPE
@@ -171,12 +171,12 @@ def test_on_a_device_that_is_not_modelled_nothing_is_modelled():
 def test_the_fix_is_a_sentence_that_says_what_to_change(aten, reason, words, without_rows):
     if reason == NO_ROW():
         without_rows(aten)
-    assert words in cheapest_fix(Case(aten, reason))
+    assert words in cheapest_fix(KnownFix(aten, reason))
 
 
 def test_every_reason_has_some_fix_and_a_whole_graph_in_eager_has_its_own():
-    assert cheapest_fix(Case("aten.relu.default", Reason("a kind that nobody foresaw")))
-    eager = Case("aten.relu.default", SIZES_FROM_DATA(error="X"), eager_graph=True)
+    assert cheapest_fix(KnownFix("aten.relu.default", Reason("a kind that nobody foresaw")))
+    eager = KnownFix("aten.relu.default", SIZES_FROM_DATA(error="X"), eager_graph=True)
     assert "fixed shapes" in cheapest_fix(eager)
 
 

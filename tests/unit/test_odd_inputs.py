@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from proveout import cli
-from proveout.bringup.graph import Op
+from proveout.bringup.graph import GraphOp
 from proveout.bringup.graph_page import _document
 from proveout.cli.output import emit, note
 from proveout.cli.progress import Progress
@@ -63,7 +63,7 @@ def test_a_models_name_cannot_be_a_formula_in_any_csv(tmp_path):
 
 
 def test_a_module_that_is_named_like_markup_leaves_the_page_whole():
-    text = str(_document([Op(0, 0, "a", "aten.x", "<!--<script>", "host", "</script>")], {}))
+    text = str(_document([GraphOp(0, 0, "a", "aten.x", "<!--<script>", "host", "</script>")], {}))
     assert "<" not in text
     assert "<!--<script>" in json.loads(text)["texts"]
 

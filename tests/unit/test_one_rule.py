@@ -46,6 +46,13 @@ def test_check_judges_a_step_by_the_rule_that_bring_up_judges_it_by():
             assert one.threshold == step_threshold(steps[one.name], specs).pcc
 
 
+def test_steps_of_a_model_in_bfloat16_on_the_cpu_are_checked_too():
+    model, x = nn.Sequential(nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 8)).eval(), torch.randn(4, 32)
+    steps = compare_steps(compile(model, x, device="cpu", settings=Settings(precision="bfloat16")), (x,), {})
+    assert steps
+    assert all(step.passed for step in steps), steps
+
+
 @pytest.mark.slow
 def test_nobody_gives_a_threshold_of_their_own_for_a_step():
     for path in SRC.rglob("*.py"):
@@ -164,7 +171,7 @@ def test_the_rule_for_the_precision_stands_in_one_place():
 @pytest.mark.parametrize("device", ["sim:n150", "cpu"])
 def test_doors_that_prove_start_with_the_same_settings_and_those_of_live_models_too(device: str, tmp_path: Path):
     model, x = nn.Linear(32, 32).eval(), torch.randn(4, 32)
-    by_command = request.check(request.Request(device=device, cache_dir=tmp_path), ("check",)).targets
+    by_command = request.check(request.SharedOptions(device=device, cache_dir=tmp_path), ("check",)).targets
     assert by_command == ((device, settings_for(device)),)
     assert benchmark_model(model, x, device=device, iterations=2).record.job.settings == settings_for(device)
     usual = settings_for(device)

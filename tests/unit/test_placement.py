@@ -12,7 +12,7 @@ from program_text import FETCH, SEND, parse, show
 
 import proveout
 from proveout.chip.specs import CHIPS
-from proveout.compiler.mincut import Cut
+from proveout.compiler.mincut import PriceGraph
 from proveout.compiler.program_passes import layouts
 from proveout.devices.resident import Resident
 from proveout.kernels.table import infer
@@ -47,7 +47,7 @@ def price(on_a, items, values):
 @given(problems)
 def test_no_assignment_is_cheaper_than_the_cut(problem):
     items, values = problem
-    cut = Cut()
+    cut = PriceGraph()
     for name, (a, b) in zip(ITEMS, items):
         cut.item(name, a, b)
     for value in values:
@@ -57,7 +57,7 @@ def test_no_assignment_is_cheaper_than_the_cut(problem):
 
 
 def test_what_is_forbidden_on_one_side_is_on_the_other():
-    cut = Cut()
+    cut = PriceGraph()
     cut.item("x", cost_a=float("inf"), cost_b=100)
     cut.item("y", cost_b=1)
     cut.value("x", ["y"], 0, 0)

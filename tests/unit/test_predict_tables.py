@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+from times import fit
 
-from proveout.chip import fit, profile_text
+from proveout.chip import profile_text
 from proveout.chip.forms.layout import row_pieces
 from proveout.chip.predict import predict_table
 from proveout.chip.specs import CHIPS

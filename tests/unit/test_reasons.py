@@ -14,7 +14,7 @@ import torch
 import proveout
 from proveout.bringup.missing import ALONE, _verify
 from proveout.coding import from_json, to_json
-from proveout.compiler.fixes import Case, cheapest_fix
+from proveout.compiler.fixes import KnownFix, cheapest_fix
 from proveout.compiler.sides import CHEAPER
 from proveout.kernels import kernels
 from proveout.kernels.movement import JOIN_SIZE
@@ -120,11 +120,11 @@ def test_refusals_are_raised_with_reasons_alone():
     ],
 )  # fmt: skip
 def test_the_fix_follows_from_kind_and_facts(aten, reason, words):
-    assert words in cheapest_fix(Case(aten, reason))
+    assert words in cheapest_fix(KnownFix(aten, reason))
 
 
 def test_a_better_sentence_changes_no_fix(monkeypatch):
-    told = Case("aten.relu.default", NOT_A_DTYPE(dtype="float64"))
+    told = KnownFix("aten.relu.default", NOT_A_DTYPE(dtype="float64"))
     before = cheapest_fix(told)
     monkeypatch.setitem(KINDS, "dtype", Kind.__new__(Kind))
     object.__setattr__(KINDS["dtype"], "sentence", "no {dtype} here")

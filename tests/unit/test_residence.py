@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from proveout.engine.residence import Form, Residence, Shared
+from proveout.engine.residence import Residence, Shared, TensorForm
 from proveout.generation import GREEDY, Generator
 from proveout.generation.agreement import eager_tokens
 
@@ -85,8 +85,8 @@ class Holder:
         return (values["held"].float(),)
 
 
-def forms_of(generator: Generator) -> set[Form]:
-    return {Form.of(p.program, weight) for p in generator.phases for weight, _ in p.program.state}
+def forms_of(generator: Generator) -> set[TensorForm]:
+    return {TensorForm.of(p.program, weight) for p in generator.phases for weight, _ in p.program.state}
 
 
 def test_programs_of_one_form_hand_a_tensor_over_as_it_is_and_others_through_the_host() -> None:
@@ -102,7 +102,7 @@ def test_programs_of_one_form_hand_a_tensor_over_as_it_is_and_others_through_the
     assert second.state["b"] is value
     assert not first.state
     assert not host.any()
-    other = Form(form.spec, (("layout", "other"),))
+    other = TensorForm(form.spec, (("layout", "other"),))
     residence.bring(third, [Shared("c", other, host)])  # type: ignore[arg-type]
     assert torch.equal(third.state["c"], value)
     assert not second.state

@@ -13,10 +13,12 @@ from torch import nn
 from proveout import cli
 from proveout.capture import LiveModel
 from proveout.capture.from_transformers import build, inputs_of
+from proveout.coding import to_json
 from proveout.errors import UsageError
 from proveout.prove import prove_here
 from proveout.runtimes import RUNTIMES, Candidate, RuntimeRow, canonical
 from proveout.stages import STAGES
+from proveout.store import Store
 from proveout.types import Job, Record, Runtime, Settings, Workload
 
 
@@ -102,6 +104,9 @@ def test_run_takes_a_model_of_the_corpora_by_its_stem(capsys: pytest.CaptureFixt
     (one,) = json.loads(capsys.readouterr().out)["runs"]
     assert (one["model"], one["backend"], one["passed"]) == ("linear", "stat", True)
     assert all(timing["verdict"] == "too few" for timing in one["timings"])
+    [record] = Store().records()[0]
+    assert (record.job.runtime, record.timing("eager") is not None) == ("stat", True)
+    assert to_json(record.timings) == one["timings"]
 
 
 @pytest.mark.slow

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from times import fit
+from times.page import GATED_ROWS, HIGHEST, LIMITS
 
-from proveout.chip import calibration, fit, matmul
+from proveout.chip import calibration, matmul
 from proveout.chip.families import FORMS, cores_of
-from proveout.chip.fit_page import GATED_ROWS, HIGHEST, LIMITS
 from proveout.chip.matmul import Blocks, Product
 from proveout.chip.program_config import blocks_for
 from proveout.chip.specs import CHIPS

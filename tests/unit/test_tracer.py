@@ -21,22 +21,22 @@ from proveout.tracer.live import trace
 from proveout.tracer.stat import tensor_of
 from proveout.types import Settings, Workload
 
-SMALL, LARGE = raw.Tensor((2,), "float32", 8), raw.Tensor((1024,), "bfloat16", 2048)
+SMALL, LARGE = raw.TracedTensor((2,), "float32", 8), raw.TracedTensor((1024,), "bfloat16", 2048)
 ADD = raw.Node("add", "aten.add.Tensor", (SMALL, LARGE), (LARGE,))
 MUL = raw.Node("mul", "aten.mul.Tensor", (SMALL, SMALL), (SMALL,))
-DUMP = raw.Dump("tiny", "tiny.py", "ab", "original", (raw.Graph("forward", (ADD, MUL, MUL)),))
+DUMP = raw.TracedModel("tiny", "tiny.py", "ab", "original", (raw.TracedGraph("forward", (ADD, MUL, MUL)),))
 
 
 def found(model: nn.Module, *args: torch.Tensor) -> LiveModel:
     return LiveModel(Workload("tiny", "tiny.py", "ab12"), model, args, {})
 
 
-def traced(model: nn.Module, *args: torch.Tensor, **options: object) -> raw.Dump:
+def traced(model: nn.Module, *args: torch.Tensor, **options: object) -> raw.TracedModel:
     asked = {"orig": True, "backward": False, "profile": None, "device": "sim", "settings": Settings()} | options
     return trace(found(model, *args), **asked)  # type: ignore[arg-type]
 
 
-def ops(dump: raw.Dump, phase: str) -> list[str]:
+def ops(dump: raw.TracedModel, phase: str) -> list[str]:
     return [node.op for graph in dump.graphs if graph.phase == phase for node in graph.nodes]
 
 
@@ -111,7 +111,7 @@ def test_reports_count_nodes_and_sizes(tmp_path: Path) -> None:
 
 def test_reports_of_fewer_dumps_leave_nothing_of_the_earlier_ones(tmp_path: Path) -> None:
     write_reports([DUMP], tmp_path)
-    only_add = raw.Dump("tiny", "tiny.py", "ab", "original", (raw.Graph("backward", (ADD,)),))
+    only_add = raw.TracedModel("tiny", "tiny.py", "ab", "original", (raw.TracedGraph("backward", (ADD,)),))
     write_reports([only_add], tmp_path)
     left = sorted(p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*.csv"))
     assert left == [

@@ -19,7 +19,7 @@ from proveout.cause.explain import explain
 from proveout.check import compare_outputs, compare_steps
 from proveout.coding import from_json, to_json
 from proveout.errors import CompileError, UsageError
-from proveout.tune.account import Found
+from proveout.tune.account import Verified
 from proveout.tune.certificate import Certificate, Weighed, read
 from proveout.tune.check import check, faults
 from proveout.tune.errors import Measurements
@@ -478,9 +478,9 @@ def test_rounds_back_off_where_no_sum_of_errors_says_why_a_combination_fails():
     structure = Structure(START, (), Times(decisions, START, tables))
 
     class Scaled(Verifier):
-        def candidate(self, structure: Structure, problem: Problem, answer: Solved) -> Found:
+        def candidate(self, structure: Structure, problem: Problem, answer: Solved) -> Verified:
             calls = (Close(0.999, 0.01, 1.0 if len(answer.assignment) <= 3 else 0.5),)
-            return Found(START, answer.ns, calls, "solver", answer.assignment, answer.ns)
+            return Verified(START, answer.ns, calls, "solver", answer.assignment, answer.ns)
 
     verifier = Scaled(model_of("mlp"), "fast", 0, 0.99, 0.9, Measurements(None, ""), Watch.of(1))
     outcome = Rounds(verifier, 0, lambda text: None, lambda outcome: None).quickest([structure], problem, None)

@@ -12,7 +12,7 @@ from proveout.batching.serving import ModelledClock, serve
 from proveout.errors import UsageError
 from proveout.generation.speed import SpeedTold
 from proveout.load.exchange import Exchange, Run
-from proveout.load.plan import Plan
+from proveout.load.plan import Schedule
 from proveout.types import Settings, Timing
 
 SHORTEST = 32
@@ -78,7 +78,7 @@ class Served:
         return Run(tuple(exchanges), 0, self.ended_ns, "measured", status, refused)
 
 
-def padded_lengths(plan: Plan) -> tuple[int, ...]:
+def padded_lengths(plan: Schedule) -> tuple[int, ...]:
     """The lengths that a plan's prompts are padded to: powers of two of at least a tile."""
     return tuple(sorted({max(SHORTEST, 1 << (a.prompt_tokens - 1).bit_length()) for a in plan.asks}))
 
@@ -97,7 +97,7 @@ def _ns(timing: Timing, end: End) -> int:
     return round(timing.interval_ns[0 if end == "low" else 1])
 
 
-def simulated(plan: Plan, times: StepTimes, scheduler: Scheduler) -> Run:
+def simulated(plan: Schedule, times: StepTimes, scheduler: Scheduler) -> Run:
     """The plan in modelled time; prompts are of no tokens in particular."""
     requests = [
         Request(number, (0,) * ask.prompt_tokens, ask.max_tokens, int(due))

@@ -37,7 +37,7 @@ OPERATORS = {"aten.add.Tensor": "+", "aten.sub.Tensor": "-", "aten.mul.Tensor": 
 
 
 @dataclass(frozen=True)
-class Graph:
+class GraphSource:
     """One graph of the model, ready to be written."""
 
     program: Program
@@ -76,7 +76,7 @@ class Graph:
 
 
 @dataclass
-class Written:
+class WrittenClasses:
     """The classes written so far: alike ones once."""
 
     texts: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class Written:
         return self.texts[torch_class, body]
 
 
-def write_graph(graph: Graph, written: Written) -> tuple[str, Visit]:
+def write_graph(graph: GraphSource, written: WrittenClasses) -> tuple[str, Visit]:
     """Add the classes of one graph; the name of the class that holds all of it, and the visits as written."""
     program, parts, root = graph.program, graph.parts, graph.tree()
     outside = {n for s in parts.receive for n in s.uses} | {r.name for r in refs(program.outputs)}
@@ -110,7 +110,7 @@ def write_graph(graph: Graph, written: Written) -> tuple[str, Visit]:
     return root_class, root
 
 
-def _write_visit(graph: Graph, visit: Visit, written: Written, parts: Parts | None = None) -> str:
+def _write_visit(graph: GraphSource, visit: Visit, written: WrittenClasses, parts: Parts | None = None) -> str:
     """One class; the classes of the visits inside it come first."""
     face, is_root = written.faces[id(visit)], parts is not None
     kept: dict[str, str] = {}
@@ -177,7 +177,7 @@ def _outer(
     steps: Sequence[Step],
     takes: Sequence[str],
     gives: Sequence[str] | None,
-    graph: Graph,
+    graph: GraphSource,
     kept: dict[str, str],
     outer: Names,
 ) -> list[str]:
@@ -207,7 +207,7 @@ def _take_device(steps: Iterable[Step]) -> bool:
     return any(DEVICE in ((arg,) if not isinstance(arg, Construct) else arg.by_place) for arg in args)
 
 
-def _call(step: Step, graph: Graph, path: str, names: Names, kept: dict[str, str]) -> list[str]:
+def _call(step: Step, graph: GraphSource, path: str, names: Names, kept: dict[str, str]) -> list[str]:
     """One Step as Python; what it takes of the setup becomes an attribute of the module."""
     for key, arg in step.attrs:
         for ref in refs(arg):
@@ -229,7 +229,7 @@ def _call(step: Step, graph: Graph, path: str, names: Names, kept: dict[str, str
     return [call_line(step, names)]
 
 
-def _kept_name(graph: Graph, path: str, value: str, key: str) -> str:
+def _kept_name(graph: GraphSource, path: str, value: str, key: str) -> str:
     """As torch calls the parameter, seen from the module; several that are joined by all of their names."""
     inside = [p.removeprefix(f"{path}.").split(".") for p in graph.sources.get(value, ())]
     if not inside or any(".held." in p for p in graph.sources[value]):
@@ -244,7 +244,7 @@ def _kept_name(graph: Graph, path: str, value: str, key: str) -> str:
     return f"m_{name}" if name[:1].isdigit() else name
 
 
-def _setup(graph: Graph, visit: Visit, kept: Mapping[str, str]) -> list[str]:
+def _setup(graph: GraphSource, visit: Visit, kept: Mapping[str, str]) -> list[str]:
     """The Steps of the setup that make what this module keeps."""
     program = graph.program
     needed = set(kept)
@@ -286,7 +286,7 @@ def _of_a_tensor(step: Step, names: Names) -> str:
     return f"{source}.T" if (method, value) == ("permute", (1, 0)) else f"{source}.{method}({numbers})"
 
 
-def _setup_name(step: Step, graph: Graph, visit: Visit) -> str:
+def _setup_name(step: Step, graph: GraphSource, visit: Visit) -> str:
     """A parameter on its way by the parameter's name, as seen from the module; what is made of it by the function's."""
     if step.kernel == FROM_TORCH and step.uses[0] in graph.names:
         name = graph.names[step.uses[0]]
@@ -317,7 +317,7 @@ def _as_torch(step: Step, names: Names) -> str:
     return f"{names[step.outputs[0]]} = {text}"
 
 
-def _constant(graph: Graph, name: str) -> str:
+def _constant(graph: GraphSource, name: str) -> str:
     return f"{graph.program.name}.{name}"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from proveout import ttnn
-from proveout.bringup.code import Graph
+from proveout.bringup.code import GraphSource
 from proveout.bringup.data import Exactness, OptimiseData
 from proveout.bringup.subject import Subject
 from proveout.bringup.testing import written_module
@@ -33,7 +33,7 @@ class Tested:
 
 
 def measure(
-    path: Path, tested: list[Tested], values: Mapping[str, torch.Tensor], graphs: list[Graph]
+    path: Path, tested: list[Tested], values: Mapping[str, torch.Tensor], graphs: list[GraphSource]
 ) -> list[Exactness]:
     """Each part's PCC alone, and in a run of the whole, by the code that was written."""
     with written_module(path) as model:
@@ -56,7 +56,7 @@ def _exactness(
     part_of: Callable[[Any, str], Any],
     seen: Mapping[int, list[torch.Tensor]],
     values: Mapping[str, torch.Tensor],
-    graphs: Sequence[Graph],
+    graphs: Sequence[GraphSource],
     device: Any,
 ) -> Exactness:
     part = part_of(built[one.graph], one.attribute)

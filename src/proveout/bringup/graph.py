@@ -34,7 +34,7 @@ MOST_BOXES = 120
 
 
 @dataclass
-class Op:
+class GraphOp:
     """One ATen op of the model, an input or an output, with what became of it."""
 
     id: int
@@ -80,7 +80,7 @@ def run(subject: Subject, files: Files) -> StageResult:
 
 
 def _result(
-    subject: Subject, ops: Sequence[Op], breaks: Sequence[str], comparisons: Sequence[Sequence[Comparison]]
+    subject: Subject, ops: Sequence[GraphOp], breaks: Sequence[str], comparisons: Sequence[Sequence[Comparison]]
 ) -> StageResult:
     states = Counter(op.state for op in ops)
     total, on_host = sum(states[s] for s in ("converted", "host", "removed")), states["host"]
@@ -111,8 +111,8 @@ def _result(
 
 def _ops(
     captured: Sequence[GraphModule], graphs: Sequence[CompiledGraph], comparisons: Sequence[Sequence[Comparison]]
-) -> list[Op]:
-    ops: list[Op] = []
+) -> list[GraphOp]:
+    ops: list[GraphOp] = []
     for number, (gm, compiled) in enumerate(zip(captured, graphs)):
         checked = comparisons[number] if number < len(comparisons) else ()
         _add_graph(ops, number, gm, compiled, checked)
@@ -120,7 +120,7 @@ def _ops(
 
 
 def _add_graph(
-    ops: list[Op], number: int, gm: GraphModule, compiled: CompiledGraph, checked: Sequence[Comparison]
+    ops: list[GraphOp], number: int, gm: GraphModule, compiled: CompiledGraph, checked: Sequence[Comparison]
 ) -> None:
     statuses = {status.node: status for status in compiled.coverage.ops}
     kernels: dict[str, list[str]] = defaultdict(list)
@@ -154,20 +154,20 @@ def _add_graph(
         ops.append(op)
 
 
-def _op(number: int, graph: int, node: Node, status: OpStatus | None) -> Op:
+def _op(number: int, graph: int, node: Node, status: OpStatus | None) -> GraphOp:
     if node.op == "output":
-        return Op(number, graph, "output", "output", "", "output")
+        return GraphOp(number, graph, "output", "output", "", "output")
     shape = _shape(node.meta.get("val"))
     if node.op == "placeholder":
-        return Op(number, graph, node.name, "input", "", "input", shape=shape)
+        return GraphOp(number, graph, node.name, "input", "", "input", shape=shape)
     if not isinstance(node.target, torch._ops.OpOverload):
-        return Op(
+        return GraphOp(
             number, graph, node.name, str(getattr(node.target, "__name__", node.target)), "", "removed", shape=shape
         )
     origin = origin_of(node)
     state = status.state if status else "removed"
     reason = status.reason if status else ""
-    return Op(
+    return GraphOp(
         number, graph, node.name, origin.aten, origin.module, state, reason, variation(node), shape, origin.source
     )
 
@@ -187,7 +187,7 @@ PLACES: dict[str, Place] = {
 }
 
 
-def _boxes(ops: Sequence[Op], types: Mapping[str, str]) -> list[GraphNode]:
+def _boxes(ops: Sequence[GraphOp], types: Mapping[str, str]) -> list[GraphNode]:
     """Modules as boxes, closed from the deepest up until the picture can be read."""
     depth = max((op.module.count(".") + 1 for op in ops if op.module), default=0)
     while depth > 1 and len({_closed(op, depth) for op in ops}) > MOST_BOXES:
@@ -234,10 +234,10 @@ def _sources_first(boxes: Sequence[GraphNode]) -> list[GraphNode]:
     return list(placed.values())
 
 
-def stays_of(ops: Sequence[Op], name_of: Callable[[Op], str]) -> list[tuple[str, list[Op]]]:
+def stays_of(ops: Sequence[GraphOp], name_of: Callable[[GraphOp], str]) -> list[tuple[str, list[GraphOp]]]:
     """The ops by their stay in a module. One that is called again, as one ReLU after every layer, stays anew: in one
     box, its calls would draw flows between layers that are not there."""
-    stays: list[tuple[str, list[Op]]] = []
+    stays: list[tuple[str, list[GraphOp]]] = []
     above: list[set[int]] = []  # the stays that each one's values come from, however far up
     latest: dict[str, int] = {}
     home: dict[int, int] = {}
@@ -259,7 +259,7 @@ def stays_of(ops: Sequence[Op], name_of: Callable[[Op], str]) -> list[tuple[str,
 
 
 def _begins_again(
-    op: Op, number: int, sources: set[int], stays: Sequence[tuple[str, list[Op]]], above: Sequence[set[int]]
+    op: GraphOp, number: int, sources: set[int], stays: Sequence[tuple[str, list[GraphOp]]], above: Sequence[set[int]]
 ) -> bool:
     """Whether an op is of another call of its module: it comes after what the stay led to, or starts it anew."""
     if any(number in above[s] for s in sources):
@@ -268,5 +268,5 @@ def _begins_again(
     return bool(sources) and number not in sources and op.aten == first.aten
 
 
-def _closed(op: Op, depth: int) -> str:
+def _closed(op: GraphOp, depth: int) -> str:
     return ".".join(op.module.split(".")[:depth]) if op.module else f"{op.graph}/{op.node}"

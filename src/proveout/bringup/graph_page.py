@@ -11,12 +11,12 @@ from proveout.report.drawing.element import Html, el, page
 from proveout.report.tables.html import POLICY
 
 if TYPE_CHECKING:
-    from proveout.bringup.graph import Op
+    from proveout.bringup.graph import GraphOp
 
 COLOURS = (("state", "status"), ("pcc", "PCC"), ("ns", "modelled time"))
 
 
-def render(name: str, device: str, ops: Sequence[Op], types: Mapping[str, str]) -> str:
+def render(name: str, device: str, ops: Sequence[GraphOp], types: Mapping[str, str]) -> str:
     """One HTML document; the ops as rows, strings said once."""
     style, script = (
         resources.files("proveout.bringup").joinpath(name).read_text() for name in ("graph.css", "graph.js")
@@ -43,7 +43,7 @@ def render(name: str, device: str, ops: Sequence[Op], types: Mapping[str, str]) 
     )
 
 
-def _document(ops: Sequence[Op], types: Mapping[str, str]) -> Html:
+def _document(ops: Sequence[GraphOp], types: Mapping[str, str]) -> Html:
     texts: dict[str, int] = {}
 
     def text(value: str) -> int:

@@ -58,7 +58,7 @@ def _fill(
 
 
 @dataclass(frozen=True)
-class Loop:
+class LayerLoop:
     """Layers of one class, one after the other: each takes what the one before gives, and else the same."""
 
     layers: tuple[Visit, ...]
@@ -77,7 +77,9 @@ class Loop:
         return f"        self.{self.attribute} = [{layer} for i in range({numbers})]"
 
 
-def loops_of(visit: Visit, classes: Mapping[int, str], faces: Mapping[int, Face], returned: set[str]) -> list[Loop]:
+def loops_of(
+    visit: Visit, classes: Mapping[int, str], faces: Mapping[int, Face], returned: set[str]
+) -> list[LayerLoop]:
     """Runs of layers that may be written as a loop; their names become the places in its list."""
     items, loops, index = visit.items, [], 0
     while index < len(items):
@@ -94,7 +96,7 @@ def loops_of(visit: Visit, classes: Mapping[int, str], faces: Mapping[int, Face]
         prefix = layers[0].path.rpartition(".")[0] if layers else ""
         if len(layers) > 1 and prefix.startswith(visit.path) and not between & (read | returned):
             taken = faces[id(layers[1])].takes
-            loop = Loop(layers, taken.index(faces[id(layers[0])].gives[0]))
+            loop = LayerLoop(layers, taken.index(faces[id(layers[0])].gives[0]))
             name = identifier(prefix.removeprefix(visit.path).lstrip(".").replace(".", "_")) or "layers"
             for number, layer in enumerate(layers):
                 layer.name = f"{name}.{number}"

@@ -15,7 +15,7 @@ import torch
 
 from proveout.bringup.data import MissingData, MissingOp
 from proveout.bringup.stage import Files, StageResult
-from proveout.bringup.subject import Run, Subject
+from proveout.bringup.subject import GraphRun, Subject
 from proveout.bringup.testing import written_module
 from proveout.compiler.fixes import kernel_for
 from proveout.errors import ProveoutError
@@ -124,7 +124,7 @@ def run(subject: Subject, files: Files) -> StageResult:
     )
 
 
-def _host_steps(runs: Sequence[Run]) -> dict[str, tuple[Step, Mapping[str, TensorSpec]]]:
+def _host_steps(runs: Sequence[GraphRun]) -> dict[str, tuple[Step, Mapping[str, TensorSpec]]]:
     return {
         step.origin.node: (step, run.variant.compiled.program.specs)
         for run in runs

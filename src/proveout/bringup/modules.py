@@ -21,12 +21,12 @@ from safetensors.torch import save_file
 from torch.utils._pytree import tree_leaves
 
 from proveout import isolate
-from proveout.bringup.code import Graph, Written, needs_given, write_graph
+from proveout.bringup.code import GraphSource, WrittenClasses, needs_given, write_graph
 from proveout.bringup.data import ModulesData
 from proveout.bringup.exactness import Tested, measure, own_thresholds, sentence
 from proveout.bringup.modules_text import COMPUTE, HEAD, MEMORIES, OUTPUTS, TAIL, TESTS
 from proveout.bringup.stage import Files, StageResult
-from proveout.bringup.subject import Run, Subject
+from proveout.bringup.subject import GraphRun, Subject
 from proveout.bringup.testing import run_tests
 from proveout.bringup.tree import Visit
 from proveout.check.steps import exact_values
@@ -52,7 +52,7 @@ def run(subject: Subject, files: Files) -> StageResult:
     if not runs:
         raise CompileError("no graph of the model runs on the device; see the stage 'missing'.")
     graphs = [_graph(subject, number, run, settings) for number, run in enumerate(runs)]
-    written = Written()
+    written = WrittenClasses()
     roots = [write_graph(graph, written) for graph in graphs]
     tensors = _tensors(subject, runs, graphs)
     save_file(tensors, files.path("ttnn_model.safetensors"))
@@ -106,7 +106,7 @@ def run(subject: Subject, files: Files) -> StageResult:
     )  # fmt: skip
 
 
-def _graph(subject: Subject, number: int, run: Run, settings: Settings) -> Graph:
+def _graph(subject: Subject, number: int, run: GraphRun, settings: Settings) -> GraphSource:
     compiled = run.variant.compiled
     program = _with_fidelity(replace(compiled.program, name=f"graph{number}"), settings)
     known: dict[int | None, str] = {
@@ -125,7 +125,7 @@ def _graph(subject: Subject, number: int, run: Run, settings: Settings) -> Graph
     types = {path: type(module).__name__ for path, module in subject.model.named_modules()}
     title = type(subject.model).__name__
     inputs = _input_names(subject, dict(zip(program.inputs, run.inputs)))
-    return Graph(program, names, types, title, inputs)
+    return GraphSource(program, names, types, title, inputs)
 
 
 def _with_fidelity(program: Program, settings: Settings) -> Program:
@@ -172,7 +172,7 @@ def _optimised(subject: Subject, settings: Settings) -> str:
     return textwrap.fill(f"{head} ttnn_trace.py runs it in a trace with two queues.", 110)
 
 
-def _outputs(subject: Subject, runs: list[Run], tensors: Mapping[str, torch.Tensor]) -> str:
+def _outputs(subject: Subject, runs: list[GraphRun], tensors: Mapping[str, torch.Tensor]) -> str:
     """A function that gives the outputs the form that torch's have; nothing where one graph is not the whole model."""
     if len(runs) != 1:
         return ""
@@ -197,7 +197,7 @@ def _form(value: Any, values: Mapping[int, torch.Tensor]) -> str | None:
     return repr(value) if value is None or isinstance(value, (bool, int, float, str)) else None
 
 
-def _tensors(subject: Subject, runs: list[Run], graphs: list[Graph]) -> dict[str, torch.Tensor]:
+def _tensors(subject: Subject, runs: list[GraphRun], graphs: list[GraphSource]) -> dict[str, torch.Tensor]:
     """Parameters by their names in the model, constants, and what each graph was given and gave."""
     tensors: dict[str, Any] = {}
     for number, (run, graph) in enumerate(zip(runs, graphs)):
@@ -230,7 +230,7 @@ def _runs_alone(path: Path) -> str:
 
 
 def _tested(
-    subject: Subject, runs: list[Run], graphs: list[Graph], roots: list[Visit], written: Written
+    subject: Subject, runs: list[GraphRun], graphs: list[GraphSource], roots: list[Visit], written: WrittenClasses
 ) -> tuple[list[Tested], dict[str, torch.Tensor]]:
     """The visits that can be tested, and their float32 values."""
     eager = _module_outputs(subject)
@@ -290,7 +290,7 @@ def _agree(exact: torch.Tensor, eager: torch.Tensor) -> bool:
     return bool(difference <= AGREES * eager.double().norm())
 
 
-def _row(tested: Tested, graphs: list[Graph], off: str | None, own_least: float | None) -> str:
+def _row(tested: Tested, graphs: list[GraphSource], off: str | None, own_least: float | None) -> str:
     program = graphs[tested.graph].program
     takes = ", ".join(_value(tested.graph, n, program) for n in tested.takes)
     gives = ", ".join(repr(f"{tested.graph}:{n}") for n in tested.gives)

@@ -76,7 +76,7 @@ def _record(subject: Subject, settings: Settings, sheet: Sheet, when: datetime) 
     )
 
 
-def _row(line: perf_view.Line, sheet: Sheet, total: int) -> PerfRow:
+def _row(line: perf_view.SheetLine, sheet: Sheet, total: int) -> PerfRow:
     row = line.first
     return PerfRow(
         op=row.code, count=len(line.rows), ns=line.ns, share=line.ns / total, cores=row.time.cores,

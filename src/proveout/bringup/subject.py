@@ -27,7 +27,7 @@ MOST_COMPILED = 2
 
 
 @dataclass(frozen=True)
-class Run:
+class GraphRun:
     """One graph of the compiled model as one call ran it: its Program, loaded, with what it was given."""
 
     variant: Variant
@@ -81,13 +81,13 @@ class Subject(subject.Subject):
         with undisturbed(self.model, call):
             return copied(compiled(*call[0], **call[1]))
 
-    def runs(self, settings: Settings | None = None) -> list[Run]:
+    def runs(self, settings: Settings | None = None) -> list[GraphRun]:
         """Every graph that one call on the script's inputs runs, in order."""
-        runs: list[Run] = []
+        runs: list[GraphRun] = []
 
         def note(variant: Variant, arguments: Sequence[Any]) -> None:
             addresses = tuple(a.data_ptr() if isinstance(a, torch.Tensor) else None for a in arguments)
-            runs.append(Run(variant, tuple(tree_map_only(torch.Tensor, _kept, tuple(arguments))), addresses))
+            runs.append(GraphRun(variant, tuple(tree_map_only(torch.Tensor, _kept, tuple(arguments))), addresses))
 
         compiled, (args, kwargs) = self.compiled(settings), self.call
         with undisturbed(self.model, self.call), compiled.watching(note):

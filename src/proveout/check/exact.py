@@ -11,7 +11,8 @@ from proveout.devices.execute import aten_op, on_chips, run_step, unrounded
 from proveout.kernels.pieces import Pieces
 from proveout.program import Arg, Name, Step
 
-NARROW = {f"ttnn.{d}" for d in ("bfloat16", "bfloat8_b", "bfloat4_b")}
+NARROW = {f"ttnn.{d}" for d in ("bfloat16", "bfloat8_b", "bfloat4_b")} | {"torch.bfloat16", "torch.float16"}
+"""As Steps name them: ttnn's, and PyTorch's in Programs for the CPU and GPUs."""
 
 
 def exactly(step: Step, values: Mapping[str, Any], results: tuple[Any, ...], chips: int) -> tuple[Any, ...]:
@@ -44,6 +45,8 @@ def _widened(step: Step) -> Step:
     def widen(arg: Arg) -> Arg:
         if isinstance(arg, tuple):
             return tuple(map(widen, arg))
-        return Name("ttnn.float32") if isinstance(arg, Name) and arg.text in NARROW else arg
+        if not isinstance(arg, Name) or arg.text not in NARROW:
+            return arg
+        return Name("torch.float32" if arg.text.startswith("torch.") else "ttnn.float32")
 
     return Step(step.kernel, tuple((k, widen(v)) for k, v in step.attrs), step.outputs, step.origin)

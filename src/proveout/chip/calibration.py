@@ -1,4 +1,4 @@
-"""The committed fit of the time model: parameters with their spread, errors, intervals, as `chip/fit.py` wrote it."""
+"""The committed fit of the time model, by `training/fit_times.py`: parameters with their spread, errors, intervals."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Backing:
 
 
 @dataclass(frozen=True)
-class Parameter:
+class FittedParameter:
     """One fitted parameter, as people read it."""
 
     family: str
@@ -115,12 +115,12 @@ def costs(family: str, arch: str) -> dict[str, float]:
     return GUESSES | {name: value for name, (value, _) in fitted.items()}
 
 
-def parameters(arch: str) -> list[Parameter]:
+def parameters(arch: str) -> list[FittedParameter]:
     """Every fitted parameter of an architecture."""
     rows = []
     for family, known in fit()["forms"].items():
         for name, (value, spread) in known.get(arch, {}).items():
-            rows.append(Parameter(family, name, value, spread, COSTS[name].unit, COSTS[name].meaning))
+            rows.append(FittedParameter(family, name, value, spread, COSTS[name].unit, COSTS[name].meaning))
     return rows
 
 

@@ -24,14 +24,14 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Held:
+class L1Use:
     """L1 bytes per core while one device operation runs: circular buffers, and tensors that only it sees."""
 
     circular: int
     tensors: int = 0
 
 
-Buffers = Callable[["DeviceOp", DeviceSpec], "int | Held"]
+Buffers = Callable[["DeviceOp", DeviceSpec], "int | L1Use"]
 
 
 @dataclass(frozen=True)

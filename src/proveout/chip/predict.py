@@ -10,7 +10,7 @@ from pathlib import Path
 
 from proveout.chip.table_rows import READERS, gemm_row
 from proveout.chip.tables import kind_of, plain_columns, plain_row, read
-from proveout.chip.time import Estimate, device_op_time, product_call_time
+from proveout.chip.time import TimeEstimate, device_op_time, product_call_time
 from proveout.errors import UsageError
 
 ADDED = ("predicted_ns", "low_ns", "high_ns", "calibrated")
@@ -37,7 +37,7 @@ def predict_table(path: Path) -> Prediction:
         raise UsageError(f"{path} has no rows. Give a CSV file with a header line and at least one row.")
     plain = plain_columns(rows[0], str(path))
     kind = kind_of(plain.values(), str(path))
-    times: list[Estimate | None] = []
+    times: list[TimeEstimate | None] = []
     errors = []
     unreadable = []
     for number, row in enumerate(rows, 2):
@@ -70,7 +70,7 @@ def predict_table(path: Path) -> Prediction:
     )
 
 
-def _predict(kind: str, row: dict[str, str], line: str) -> tuple[float | None, Estimate | None]:
+def _predict(kind: str, row: dict[str, str], line: str) -> tuple[float | None, TimeEstimate | None]:
     if kind == "gemm":
         product = gemm_row(row, line)
         return product.ns, product_call_time(product.product, product.chip, product.tuned, product.traced)
@@ -79,11 +79,11 @@ def _predict(kind: str, row: dict[str, str], line: str) -> tuple[float | None, E
         return None, None
     time = device_op_time(parsed.op, parsed.chip)
     if not parsed.recorded_arch and time.calibrated:
-        time = Estimate(time.ns, time.low_ns, time.high_ns, False)
+        time = TimeEstimate(time.ns, time.low_ns, time.high_ns, False)
     return parsed.ns, time
 
 
-def _cells(time: Estimate | None) -> tuple[str, ...]:
+def _cells(time: TimeEstimate | None) -> tuple[str, ...]:
     if time is None:
         return ("", "", "", "False")
     return (str(time.ns), str(time.low_ns), str(time.high_ns), str(time.calibrated))

@@ -30,7 +30,7 @@ from proveout.chip.table_cells import (
     source_of,
     tensor,
 )
-from proveout.chip.tables import GemmRow, OpRow, number, told_whole, whole
+from proveout.chip.tables import GemmRow, TimedRow, number, told_whole, whole
 from proveout.errors import UsageError
 from proveout.types import DRAM, TILE, Memory, Sharding, ShardSpec, TensorSpec
 
@@ -71,7 +71,7 @@ def gemm_row(row: Row, line: str) -> GemmRow:
     return GemmRow(product, replace(chip, grid=grid), mode == "tuned", traced, ns, row.get("source", ""))
 
 
-def op_row(row: Row, line: str) -> OpRow | None:
+def op_row(row: Row, line: str) -> TimedRow | None:
     """One profiled device operation. None where the row has no tensors, or a product only one: nothing to predict
     from. An operation that no family knows is one of the family `other`."""
     chip = chip_of(row, line)
@@ -110,7 +110,7 @@ def op_row(row: Row, line: str) -> OpRow | None:
     op = DeviceOp(family, inputs, (out,), work, fidelity, told_whole(row, "core_count", line), code, params)
     if code == "Unary" and "available_cores" not in row and op.cores is None and op.param("type") == "EXP":
         op, chip = replace(op, params=(*params, ("stack", "2025"))), replace(chip, grid=GRIDS[UNTOLD_EXP_CORES])
-    return OpRow(op, chip, number(row, "kernel_ns_median", line), arch_of(row) != "?", source_of(row), "op_times")
+    return TimedRow(op, chip, number(row, "kernel_ns_median", line), arch_of(row) != "?", source_of(row), "op_times")
 
 
 @functools.lru_cache(maxsize=4096)
@@ -132,7 +132,7 @@ def _minimal(attributes: str) -> ProductConfig | None:
 SWEPT: dict[str, ConfigKind] = {"mcast_1d": "1d", "dram_sharded": "dram", "minimal_matmul": "minimal"}
 
 
-def sweep_row(row: Row, line: str) -> OpRow:
+def sweep_row(row: Row, line: str) -> TimedRow:
     """A matrix product with its program config, as sweeps list them. What they do not name is taken as in the sweeps
     that do: bfloat16, HiFi2, the left factor where it came from."""
     chip = chip_of(row, line)
@@ -168,10 +168,10 @@ def sweep_row(row: Row, line: str) -> OpRow:
     op = DeviceOp(
         "matmul", (a, b), (out,), work, fidelity, cores, "MinimalMatmul" if kind == "minimal" else "Matmul", params
     )
-    return OpRow(op, chip, number(row, "kernel_ns", line), arch_of(row) != "?", source_of(row), "matmul_sweeps")
+    return TimedRow(op, chip, number(row, "kernel_ns", line), arch_of(row) != "?", source_of(row), "matmul_sweeps")
 
 
-def height_sharded_row(row: Row, line: str) -> OpRow:
+def height_sharded_row(row: Row, line: str) -> TimedRow:
     """A product of a height-sharded left factor; the table says neither chip nor dtype nor fidelity."""
     chip = chip_of(row, line)
     m, k, n, cores = (whole(row, c, line) for c in ("M", "K", "N", "cores"))
@@ -191,12 +191,12 @@ def height_sharded_row(row: Row, line: str) -> OpRow:
         "Matmul",
         (("config", config),),
     )
-    return OpRow(
+    return TimedRow(
         op, chip, number(row, "kernel_ns_median", line), arch_of(row) != "?", source_of(row), "matmul_height_sharded"
     )
 
 
-def conv_row(row: Row, line: str) -> OpRow:
+def conv_row(row: Row, line: str) -> TimedRow:
     """A convolution as its benchmark lists it; where the grid is not told it is the one its shards need."""
     chip = chip_of(row, line)
     channels, filters, height, width = (whole(row, c, line) for c in ("in_channels", "out_channels", "height", "width"))
@@ -223,10 +223,10 @@ def conv_row(row: Row, line: str) -> OpRow:
     params = tuple((name, value) for name, value in cells.items() if value)
     work = Work(2.0 * depth * out.numel, MATRIX, phased=True)
     op = DeviceOp("conv", (source, weight), (out,), work, "HiFi2", None, "Conv2d", params)
-    return OpRow(op, chip, number(row, "kernel_ns_median", line), arch_of(row) != "?", source_of(row), "conv_bench")
+    return TimedRow(op, chip, number(row, "kernel_ns_median", line), arch_of(row) != "?", source_of(row), "conv_bench")
 
 
-def eltwise_row(row: Row, line: str) -> OpRow:
+def eltwise_row(row: Row, line: str) -> TimedRow:
     """One call of an element-wise operation, timed by the host."""
     chip = chip_of(row, line)
     elements = whole(row, "elements", line)
@@ -249,10 +249,10 @@ def eltwise_row(row: Row, line: str) -> OpRow:
         "Unary" if operands == 1 else "BinaryNg",
         params,
     )
-    return OpRow(op, chip, number(row, "us_median", line, 1e3), arch_of(row) != "?", source_of(row), "eltwise_times")
+    return TimedRow(op, chip, number(row, "us_median", line, 1e3), arch_of(row) != "?", source_of(row), "eltwise_times")
 
 
-def reduction_row(row: Row, line: str) -> OpRow:
+def reduction_row(row: Row, line: str) -> TimedRow:
     """Softmax, layer norm or a reduction, timed by the host over calls back to back."""
     chip = chip_of(row, line)
     name = row["op"].strip().lower()
@@ -274,10 +274,10 @@ def reduction_row(row: Row, line: str) -> OpRow:
     inputs = (spec, spec) if backward else (spec,)
     code = {"layer norm": "LayerNorm", "softmax": "Softmax", "reduce": "Reduce"}[family]
     op = DeviceOp(family, inputs, (result,), Work(), "HiFi4", None, code, params)
-    return OpRow(op, chip, number(row, "us", line, 1e3), arch_of(row) != "?", source_of(row), "softmax_reduce_host")
+    return TimedRow(op, chip, number(row, "us", line, 1e3), arch_of(row) != "?", source_of(row), "softmax_reduce_host")
 
 
-READERS: dict[str, Callable[[Row, str], OpRow | None]] = {
+READERS: dict[str, Callable[[Row, str], TimedRow | None]] = {
     "op_times": op_row,
     "matmul_sweeps": sweep_row,
     "matmul_height_sharded": height_sharded_row,

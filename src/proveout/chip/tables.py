@@ -64,7 +64,7 @@ class GemmRow:
 
 
 @dataclass(frozen=True)
-class OpRow:
+class TimedRow:
     """One line of any other table: the device operations of one call, on a chip, and the time that was published."""
 
     op: DeviceOp

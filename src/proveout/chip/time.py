@@ -20,8 +20,9 @@ from proveout.chip.program_config import blocks_for
 from proveout.types import DeviceSpec, TensorSpec
 
 __all__ = [
-    "MATRIX", "PHASES", "POOL", "REDUCE", "VECTOR", "DeviceOp", "Estimate", "KernelTime", "Work", "default_fidelity",
-    "device_op_time", "ethernet_time", "kernel_time", "product_call_time", "summed", "together", "transfer_time",
+    "MATRIX", "PHASES", "POOL", "REDUCE", "VECTOR", "DeviceOp", "KernelTime", "TimeEstimate", "Work",
+    "default_fidelity", "device_op_time", "ethernet_time", "kernel_time", "product_call_time", "summed", "together",
+    "transfer_time",
 ]  # fmt: skip
 
 LAUNCH_NS = 1_000
@@ -35,7 +36,7 @@ ETHERNET_GB_S = 25.0
 
 
 @dataclass(frozen=True)
-class Estimate:
+class TimeEstimate:
     """A predicted time in ns, its interval, and whether measurements back it."""
 
     ns: int
@@ -58,7 +59,7 @@ class KernelTime:
     calibrated_ns: int
     """The part of `kernel_ns` that measurements back."""
     cores: int = 0
-    ops: tuple[tuple[str, Estimate], ...] = ()
+    ops: tuple[tuple[str, TimeEstimate], ...] = ()
     """Family and time of each device operation, in order."""
 
     @property
@@ -97,7 +98,7 @@ def kernel_time(
     )
 
 
-def together(parts: Iterable[tuple[str, Estimate]]) -> tuple[int, int]:
+def together(parts: Iterable[tuple[str, TimeEstimate]]) -> tuple[int, int]:
     """The interval of a sum. Errors of one family go one way, and add up; those of different families are independent
     but for a share that they have in common, found on whole profiles of models that were left out."""
     total = 0
@@ -118,7 +119,7 @@ def summed(widths: Iterable[float], shared: float) -> float:
     return math.sqrt((1 - shared) * sum(w * w for w in values) + shared * sum(values) ** 2)
 
 
-def device_op_time(op: DeviceOp, chip: DeviceSpec) -> Estimate:
+def device_op_time(op: DeviceOp, chip: DeviceSpec) -> TimeEstimate:
     """The predicted kernel time of one device operation; of a call that the host timed, the call's."""
     form = form_of(op, chip)
     if form == "2D product" and op.cores is None:  # a profile that tells its cores is judged by its own form
@@ -131,7 +132,7 @@ def device_op_time(op: DeviceOp, chip: DeviceSpec) -> Estimate:
     return _estimate(predicted_ns, predicted_ns, op, chip, backing)
 
 
-def _wide_product_time(op: DeviceOp, chip: DeviceSpec) -> Estimate | None:
+def _wide_product_time(op: DeviceOp, chip: DeviceSpec) -> TimeEstimate | None:
     """Two-dimensional multicast in whole K blocks, of sizes in the published tables of large products; None for others.
     Those tables have configs of ttnn's own choice, all from DRAM, and hand-made ones, from DRAM and from shards."""
     product = product_of(op)
@@ -150,7 +151,7 @@ def _wide_product_time(op: DeviceOp, chip: DeviceSpec) -> Estimate | None:
     return _estimate(predicted_ns, size, op, chip, backing and backing.elsewhere())
 
 
-def product_call_time(product: matmul.Product, chip: DeviceSpec, tuned: bool, traced: bool) -> Estimate:
+def product_call_time(product: matmul.Product, chip: DeviceSpec, tuned: bool, traced: bool) -> TimeEstimate:
     """One call of a matrix product among many, as tables of products time it: with the gap, or the host's pace."""
     mode = "tuned" if tuned else "out of the box"
     features = matmul.features(product, blocks_for(product, chip, tuned))
@@ -162,34 +163,34 @@ def product_call_time(product: matmul.Product, chip: DeviceSpec, tuned: bool, tr
 
 def _estimate(
     predicted: float, size: float, op: DeviceOp, chip: DeviceSpec, backing: calibration.Backing | None
-) -> Estimate:
+) -> TimeEstimate:
     """No faster than the arithmetic at the engine's own rate."""
     floor = op.engine_cycles(chip) / chip.clock_ghz
     estimate = _interval(max(predicted, floor), size, backing)
     least = math.ceil(floor)
     ns, low_ns, high_ns = (max(value, least) for value in (estimate.ns, estimate.low_ns, estimate.high_ns))
-    return Estimate(ns, low_ns, high_ns, estimate.calibrated, cores_of(op, chip))
+    return TimeEstimate(ns, low_ns, high_ns, estimate.calibrated, cores_of(op, chip))
 
 
-def _interval(ns: float, size: float, backing: calibration.Backing | None) -> Estimate:
+def _interval(ns: float, size: float, backing: calibration.Backing | None) -> TimeEstimate:
     """As wide as left-out rows of its form were off; far from any measured size, as what no table backs."""
     low, high = calibration.uncalibrated()
     covered = backing is not None and backing.covers(size)
     if backing is not None and backing.reaches(size):
         low, high = backing.low, backing.high
-    return Estimate(round(ns), min(round(ns), round(ns * low)), max(round(ns), round(ns * high)), covered)
+    return TimeEstimate(round(ns), min(round(ns), round(ns * low)), max(round(ns), round(ns * high)), covered)
 
 
-def transfer_time(spec: TensorSpec, chip: DeviceSpec, to_device: bool) -> Estimate:
+def transfer_time(spec: TensorSpec, chip: DeviceSpec, to_device: bool) -> TimeEstimate:
     """One transfer over PCIe: the bus, or the host's work on each page where pages are small."""
     rate = chip.pcie_write_gb_s if to_device else chip.pcie_read_gb_s
     moving = max(spec.nbytes / rate, spec.num_pages * calibration.page_ns(chip.arch, to_device))
     ns = LAUNCH_NS + math.ceil(moving)
     known = calibration.transfer_interval(chip.arch, to_device)
     low, high = known or calibration.uncalibrated()
-    return Estimate(ns, min(ns, round(ns * low)), max(ns, round(ns * high)), known is not None)
+    return TimeEstimate(ns, min(ns, round(ns * low)), max(ns, round(ns * high)), known is not None)
 
 
-def ethernet_time(nbytes: float) -> Estimate:
+def ethernet_time(nbytes: float) -> TimeEstimate:
     """What one chip receives from others, at the links' rate; uncalibrated."""
     return _interval(math.ceil(nbytes / ETHERNET_GB_S), 0.0, None)

@@ -9,7 +9,7 @@ from typing import Literal
 
 from proveout.cli.output import colour, emit, emit_json, note
 from proveout.cli.progress import Progress
-from proveout.cli.request import Request, check, chosen_scripts
+from proveout.cli.request import SharedOptions, check, chosen_scripts
 from proveout.columns.parts import fallback_rows
 from proveout.devices.registry import DEFAULT, HOST, find
 from proveout.errors import EnvironmentFault, UsageError
@@ -22,7 +22,7 @@ from proveout.types import Do, Explain, Record, Runtime, Sequenced, Tune
 
 
 def run(
-    request: Request,
+    request: SharedOptions,
     do: tuple[Do, ...],
     artifacts: Path | None = None,
     dump: Path | None = None,
@@ -65,7 +65,7 @@ def run(
         return sweep(plan, scripts, _workers(request, plan.store, [script for script, _ in scripts]), progress)
 
 
-def _workers(request: Request, store: Store, scripts: Sequence[Path]) -> Workers:
+def _workers(request: SharedOptions, store: Store, scripts: Sequence[Path]) -> Workers:
     if request.ray is None:
         return Local(request.jobs, scripts)
     return Cluster(request.ray, store, scripts)
@@ -74,7 +74,7 @@ def _workers(request: Request, store: Store, scripts: Sequence[Path]) -> Workers
 def present(
     verb: str,
     results: Sequence[Result],
-    request: Request,
+    request: SharedOptions,
     details: Callable[[Record], list[str]] | None = None,
 ) -> int:
     """Show the Records on stdout, what there is to say of each and of their times, and give the exit code."""

@@ -59,7 +59,7 @@ PROCESSES = 256
 
 
 @dataclass(frozen=True)
-class Request:
+class SharedOptions:
     """The options that benchmark, check and compile share; each field is an option of all three."""
 
     scripts: Scripts = None
@@ -130,7 +130,9 @@ class Request:
 DURATION_S = 5.0
 
 
-def check(request: Request, do: tuple[Do, ...] = (), runtime: Runtime = "proveout", lean: bool = False) -> SweepPlan:
+def check(
+    request: SharedOptions, do: tuple[Do, ...] = (), runtime: Runtime = "proveout", lean: bool = False
+) -> SweepPlan:
     """What a request asks of each model; refuses what cannot be right before any process starts."""
     if request.ray is not None and request.jobs != 1:
         raise UsageError("--jobs is for this machine and --ray for a cluster; choose one.")
@@ -183,15 +185,15 @@ def chosen_scripts(
 
 def takes_request(verb: Callable[..., int]) -> Callable[..., int]:
     """Give a verb `verb(request, **own options)` the options of a Request before its own."""
-    hints = typing.get_type_hints(Request, include_extras=True)
+    hints = typing.get_type_hints(SharedOptions, include_extras=True)
     shared = [
         inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=hints[f.name])
-        for f in dataclasses.fields(Request)
+        for f in dataclasses.fields(SharedOptions)
     ]
     own = list(inspect.signature(verb, eval_str=True).parameters.values())[1:]
 
     def wrapper(**options: Any) -> int:
-        request = Request(**{f.name: options.pop(f.name) for f in dataclasses.fields(Request)})
+        request = SharedOptions(**{f.name: options.pop(f.name) for f in dataclasses.fields(SharedOptions)})
         return verb(request, **options)
 
     parameters = [*shared, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own)]
@@ -201,7 +203,7 @@ def takes_request(verb: Callable[..., int]) -> Callable[..., int]:
     return wrapper
 
 
-def _chosen(request: Request) -> dict[str, Any]:
+def _chosen(request: SharedOptions) -> dict[str, Any]:
     """The settings that a user named."""
     chosen = dict(map(setting_of, request.overrides or ()))
     for name, value in (("precision", request.precision and request.precision.value), ("pcc", request.pcc)):

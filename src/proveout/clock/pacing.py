@@ -41,7 +41,7 @@ def arrivals(schedule: int, start_ns: int, deadline_ns: int) -> Callable[[], int
     return next_start
 
 
-class Rounds:
+class MultiStream:
     """Multi-stream: all streams start a query together, and the next when the last of them is done."""
 
     def __init__(self, streams: int) -> None:

@@ -161,7 +161,7 @@ def _chain(ends: Stamps) -> Calls:
     return Calls(starts, completed, *[NO_STAMPS] * 5)
 
 
-class Progress:
+class StampProgress:
     """Follows a file that is being written: when the last call ended, for a few reads a look."""
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:

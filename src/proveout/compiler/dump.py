@@ -29,7 +29,7 @@ def unobserved(name: str, result: GraphModule | Program) -> None:
     """The observer of those who look at nothing."""
 
 
-class Dump:
+class DumpFolder:
     """A folder with a folder for each graph: `03-cancel.txt` to read, `03-cancel.json` to draw."""
 
     def __init__(self, folder: str | Path) -> None:

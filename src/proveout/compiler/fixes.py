@@ -22,7 +22,7 @@ BACKWARD = ("_backward", "_backward_data", "_backward_input")
 
 
 @dataclass(frozen=True)
-class Case:
+class KnownFix:
     """What is known about one line of the ledger."""
 
     aten: str
@@ -47,7 +47,7 @@ class Case:
         return self.aten.split(".")[1] if self.aten.count(".") else self.aten
 
 
-def cheapest_fix(case: Case) -> str:
+def cheapest_fix(case: KnownFix) -> str:
     """A sentence that says what to change, in the model or in the op table."""
     return next(fix(case) for holds, fix in FIXES if holds(case))
 
@@ -96,16 +96,16 @@ def _overload(aten: str) -> torch._ops.OpOverload | None:
     return overload if isinstance(overload, torch._ops.OpOverload) else None
 
 
-def _decomposes(case: Case) -> bool:
+def _decomposes(case: KnownFix) -> bool:
     from torch._decomp import core_aten_decompositions
 
     return _overload(case.aten) in core_aten_decompositions()
 
 
-def _say(text: str) -> Callable[[Case], str]:
+def _say(text: str) -> Callable[[KnownFix], str]:
     """A sentence with {name}, {aten}, {kernel}, {family} and {guide} filled in."""
 
-    def fix(case: Case) -> str:
+    def fix(case: KnownFix) -> str:
         kernel = kernel_for(case.name) if "{kernel}" in text else ""
         family = f"ops/{family_for(case.name)}.py" if family_for(case.name) else "the op table"
         return text.format(name=case.name, aten=case.aten, kernel=kernel, family=family, guide=GUIDE)
@@ -113,15 +113,15 @@ def _say(text: str) -> Callable[[Case], str]:
     return fix
 
 
-def _always(case: Case) -> bool:
+def _always(case: KnownFix) -> bool:
     return True
 
 
-def _missing_kernel(case: Case) -> bool:
+def _missing_kernel(case: KnownFix) -> bool:
     return not case.has_row and kernel_for(case.name) is not None
 
 
-FIXES: tuple[tuple[Callable[[Case], bool], Callable[[Case], str]], ...] = (
+FIXES: tuple[tuple[Callable[[KnownFix], bool], Callable[[KnownFix], str]], ...] = (
     (lambda c: c.once, _say("none needed: it depends on weights alone and runs once, not at every call")),
     (lambda c: bool(c.reason and c.reason.fix), lambda c: c.reason.fix if c.reason else ""),
     (

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from proveout.chip.time import transfer_time
-from proveout.compiler.fixes import Case, cheapest_fix
+from proveout.compiler.fixes import KnownFix, cheapest_fix
 from proveout.compiler.pipeline import CompiledGraph
 from proveout.compiler.profile import Profile
 from proveout.kernels.cost import StepTime, pieces_moved, program_ns, step_times
@@ -215,8 +215,8 @@ def _islands(groups: Iterable[Group], books: Sequence[_Book]) -> dict[Group, set
     return island
 
 
-def _case(group: Group, ops: Sequence[OpStatus], books: Sequence[_Book]) -> Case:
+def _case(group: Group, ops: Sequence[OpStatus], books: Sequence[_Book]) -> KnownFix:
     nodes = {status.node for status in ops}
     always = any(group in book.group.values() for book in books)
     once = not always and any(s.on_host and s.origin.node in nodes for b in books for s in b.graph.program.setup)
-    return Case(group[0], ops[0].cause, once=once, eager_graph=not (always or once))
+    return KnownFix(group[0], ops[0].cause, once=once, eager_graph=not (always or once))

@@ -16,7 +16,7 @@ from networkx.algorithms.flow import boykov_kolmogorov
 _A, _B = ("side", "a"), ("side", "b")
 
 
-class Cut:
+class PriceGraph:
     """Collects prices, then divides. Sides are called `a` and `b`."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from torch.fx import GraphModule, Node
 
 from proveout.chip.time import transfer_time
 from proveout.compiler.lower import Lowered
-from proveout.compiler.mincut import Cut
+from proveout.compiler.mincut import PriceGraph
 from proveout.kernels.table import dtype_name, kernels, specs_of
 from proveout.reasons import Kind, Reason
 from proveout.types import DRAM, DTYPE_BYTES, DeviceSpec, TensorSpec
@@ -36,7 +36,7 @@ def better_on_host(gm: GraphModule, weights: frozenset[int], lowered: Lowered, c
         return {}
     heavy, once = _heavy(lowered), _from_weights(gm, weights)
     nodes = {n.name: n for n in gm.graph.nodes if isinstance(n.target, torch._ops.OpOverload)}
-    cut = Cut()
+    cut = PriceGraph()
     for name, node in nodes.items():
         if name in host:
             cut.item(name, cost_a=float("inf"))

@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from proveout.coding import check_plain, from_json, read_json, to_json
 from proveout.devices.registry import find, kept_device
 from proveout.engine import structure
-from proveout.engine.artifact_head import Head, Source, source_of
+from proveout.engine.artifact_head import Head, OutputSource, source_of
 from proveout.engine.compiled import Compiled, undisturbed
 from proveout.engine.graph import Variant
 from proveout.engine.views import seen_as, with_strides
@@ -213,7 +213,7 @@ class Saved:
         if value.dtype != torch_dtype(spec.dtype):
             raise DeviceError(f"input {name} is {value.dtype}; the model was compiled for torch.{spec.dtype}.")
 
-    def _output(self, source: Source, leaves: Sequence[Any], outputs: Sequence[Any]) -> Any:
+    def _output(self, source: OutputSource, leaves: Sequence[Any], outputs: Sequence[Any]) -> Any:
         match source.kind:
             case "value":
                 return source.value

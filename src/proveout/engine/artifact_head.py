@@ -8,20 +8,20 @@ from typing import Any, Literal
 
 import torch
 
-from proveout.engine.views import View, view_of
+from proveout.engine.views import TensorView, view_of
 from proveout.errors import UsageError
 from proveout.types import Settings
 
 
 @dataclass(frozen=True)
-class Source:
+class OutputSource:
     """Where an output comes from: a result of the Program, an argument or a weight handed back, or a plain value."""
 
     kind: Literal["program", "argument", "weight", "value"]
     index: int = 0
     name: str = ""
     value: object = None
-    view: View | None = None
+    view: TensorView | None = None
 
 
 @dataclass(frozen=True)
@@ -36,15 +36,15 @@ class Head:
     """For each input of the Program, which leaf of the arguments it is."""
     constants: tuple[tuple[int, object], ...]
     """Leaves that are no tensors, and the values that the model was compiled for."""
-    outputs: tuple[Source, ...]
+    outputs: tuple[OutputSource, ...]
     strides: tuple[tuple[int, ...] | None, ...]
     """How each result of the Program lies in memory."""
 
 
-def source_of(result: Any, holders: Mapping[str, Mapping[Any, Any]]) -> Source:
+def source_of(result: Any, holders: Mapping[str, Mapping[Any, Any]]) -> OutputSource:
     """Which tensor's memory an output is: looked up by place, so equal numbers mean nothing."""
     if result is None or type(result) in (bool, int, float, str):
-        return Source("value", value=result)
+        return OutputSource("value", value=result)
     if isinstance(result, torch.Tensor) and result.layout == torch.strided and not result.is_conj():
         for kind, tensors in holders.items():
             for key, base in tensors.items():
@@ -53,7 +53,7 @@ def source_of(result: Any, holders: Mapping[str, Mapping[Any, Any]]) -> Source:
                     same = result is base or _geometry(result) == _geometry(base)
                     view = None if same else view_of(result, base)
                     if same or view is not None:
-                        return Source(kind, index, name, view=view)  # type: ignore[arg-type]
+                        return OutputSource(kind, index, name, view=view)  # type: ignore[arg-type]
     raise UsageError("an output of the model is made outside its Program: the model cannot be saved.")
 
 

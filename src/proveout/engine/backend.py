@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from proveout.compiler import CompiledGraph
 from proveout.compiler.decompositions import decompositions, kept_whole
-from proveout.compiler.dump import Dump
+from proveout.compiler.dump import DumpFolder
 from proveout.devices.registry import DeviceInfo, find, info_of, kept_device, settings_for
 from proveout.engine.graph import GraphFunction, Tally
 from proveout.engine.recorder import Recorder
@@ -56,7 +56,7 @@ class Capture:
     breaks: list[str] = field(default_factory=list)
     """Where Dynamo cut the model into several graphs: the user's line and the reason."""
     keep: bool = False
-    dump: Dump | None = None
+    dump: DumpFolder | None = None
     recorder: Recorder | None = field(default_factory=Recorder.of_environment)
     tally: Tally = field(default_factory=Tally)
     after_pass: Callable[[str], None] | None = None

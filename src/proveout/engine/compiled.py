@@ -19,7 +19,7 @@ from torch._dynamo.exc import BackendCompilerFailed
 from torch._dynamo.utils import counters
 
 from proveout.compiler import CompiledGraph
-from proveout.compiler.dump import Dump
+from proveout.compiler.dump import DumpFolder
 from proveout.compiler.ledger import ledger
 from proveout.compiler.plan import Plan
 from proveout.compiler.program_passes.decide import op_names
@@ -63,7 +63,7 @@ def compile(
     if not isinstance(model, torch.nn.Module):
         raise UsageError(f"model must be a torch.nn.Module, not {type(model).__name__}.")
     chosen = dict(settings) if isinstance(settings, Mapping) else settings
-    capture = Capture.of(device, chosen, dry=dry_run, keep=True, dump=Dump(dump) if dump else None)
+    capture = Capture.of(device, chosen, dry=dry_run, keep=True, dump=DumpFolder(dump) if dump else None)
     capture.after_pass, capture.repeat, capture.residence = after_pass, repeat, residence
     capture.dry = dry_run or residence is not None
     assert repeat is None or dry_run, "what is not there cannot run"

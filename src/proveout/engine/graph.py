@@ -17,16 +17,16 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.traceback import preserve_node_meta
 
 from proveout.compiler import CompiledGraph, compile_graph
-from proveout.compiler.dump import Dump, Observe, unobserved
+from proveout.compiler.dump import DumpFolder, Observe, unobserved
 from proveout.compiler.lower import Unlowerable, origin_of, variation
 from proveout.compiler.pipeline import stage
 from proveout.compiler.profile import Profile
 from proveout.devices.registry import DeviceInfo
 from proveout.engine import cache
 from proveout.engine.recorder import Recorder
-from proveout.engine.residence import Form, Residence, Shared
-from proveout.engine.views import AsTraced, Layout, layout_of
-from proveout.engine.watch import Watch, wrote
+from proveout.engine.residence import Residence, Shared, TensorForm
+from proveout.engine.views import AsTraced, OutputLayout, layout_of
+from proveout.engine.watch import WeightWatch, wrote
 from proveout.engine.writes import take_writes
 from proveout.errors import OutOfMemory
 from proveout.program import Device, Loaded, Program, Result
@@ -81,7 +81,7 @@ class GraphFunction:
         self.instead: Callable[[GraphFunction, Sequence[Any]], list[Any]] | None = None
         """Called instead of running: how the host's part of a call is timed alone."""
         self.dry = False
-        self.dump: Dump | None = None
+        self.dump: DumpFolder | None = None
         self.after_pass: Callable[[str], None] | None = None
         self.recorder: Recorder | None = None
         self.tally = Tally()
@@ -292,19 +292,19 @@ class Variant:
         self,
         compiled: CompiledGraph,
         load: Callable[[], Loaded],
-        layout: Layout,
+        layout: OutputLayout,
         counted: frozenset[int] = frozenset(),
         resident: tuple[frozenset[int], Residence | None] = (frozenset(), None),
     ) -> None:
         self.compiled, self.layout = compiled, layout
         self._load = load
-        self._loaded: tuple[Loaded, Watch] | None = None
+        self._loaded: tuple[Loaded, WeightWatch] | None = None
         self.modelled_ns: int | None = None
         self.num_transfers = 0
         positions, self._residence = resident
         weights = tuple(zip(compiled.program.weights, compiled.weight_positions))
         self._weights = tuple((name, i) for name, i in weights if i not in positions)
-        self._shared = tuple((name, i, Form.of(compiled.program, name)) for name, i in weights if i in positions)
+        self._shared = tuple((name, i, TensorForm.of(compiled.program, name)) for name, i in weights if i in positions)
         state = {weight for weight, _ in compiled.program.state}
         self._state = tuple((name, i, int(i in counted)) for name, i in self._weights if name in state)
 
@@ -333,7 +333,7 @@ class Variant:
     def ready(self, arguments: Sequence[Any]) -> Loaded:
         """The Program on its device, with the weights as these arguments have them."""
         if self._loaded is None:
-            self._loaded = self._load(), Watch(functools.partial(_gone, weakref.ref(self)))
+            self._loaded = self._load(), WeightWatch(functools.partial(_gone, weakref.ref(self)))
         loaded, watch = self._loaded
         weights = {name: arguments[position] for name, position in self._weights}
         changed = watch.changed(weights)

@@ -18,7 +18,7 @@ from proveout.types import TensorSpec
 
 
 @dataclass(frozen=True)
-class Form:
+class TensorForm:
     """How a Program holds a tensor on its device; Programs of one form can hand it to each other as it is."""
 
     spec: TensorSpec
@@ -26,10 +26,10 @@ class Form:
     """Of the call that puts it there: dtype, layout, how chips divide it."""
 
     @staticmethod
-    def of(program: Program, weight: str) -> Form:
+    def of(program: Program, weight: str) -> TensorForm:
         copy = next(s for s in program.setup if s.kernel == FROM_TORCH and s.uses == (weight,))
         how = tuple(sorted((pair for pair in copy.attrs if pair[0] != "tensor"), key=lambda pair: pair[0]))
-        return Form(program.specs[copy.outputs[0]], how)
+        return TensorForm(program.specs[copy.outputs[0]], how)
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class Shared:
     """A resident tensor as one Program knows it."""
 
     weight: str
-    form: Form
+    form: TensorForm
     tensor: torch.Tensor
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class Holding:
     """Who has a tensor, and as what its last run left it; `value` is None where none wrote to it yet."""
 
     by: Loaded
@@ -68,7 +68,7 @@ class Residence:
     def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
         self._tensors = tuple(tensors)
         self._keys = {t.data_ptr() for t in self._tensors if not t.is_meta}
-        self._held: dict[int, Held] = {}
+        self._held: dict[int, Holding] = {}
 
     def __contains__(self, tensor: object) -> bool:
         if not isinstance(tensor, torch.Tensor):
@@ -92,7 +92,7 @@ class Residence:
                 sent[shared.weight], value = shared.tensor, None
             if held is not None:
                 held.by.drop_weights([held.shared.weight])
-            self._held[key] = Held(loaded, shared, value)
+            self._held[key] = Holding(loaded, shared, value)
         if kept:
             loaded.keep(kept)
         if sent:
@@ -100,7 +100,7 @@ class Residence:
 
     def leave(self, loaded: Loaded, shared: Shared, value: Any) -> None:
         """A run of this Program has left the tensor so."""
-        self._held[shared.tensor.data_ptr()] = Held(loaded, shared, value)
+        self._held[shared.tensor.data_ptr()] = Holding(loaded, shared, value)
 
     def give_back(self, tensor: torch.Tensor) -> None:
         """Let the host have a tensor: whoever is next reads and writes it there."""

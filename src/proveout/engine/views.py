@@ -12,7 +12,7 @@ from proveout.kernels.table import dtype_name, torch_dtype
 
 
 @dataclass(frozen=True)
-class View:
+class TensorView:
     """A look at a tensor's memory, perhaps as another dtype; strides and offset count the view's own elements."""
 
     shape: tuple[int, ...]
@@ -25,7 +25,7 @@ class View:
     """Whether it is the base's conjugate."""
 
 
-def view_of(result: torch.Tensor, base: torch.Tensor) -> View | None:
+def view_of(result: torch.Tensor, base: torch.Tensor) -> TensorView | None:
     """How a tensor looks at another's memory; None where it begins before it or between its elements."""
     size = result.element_size()
     ahead = result.storage_offset() * size - base.storage_offset() * base.element_size()
@@ -35,10 +35,12 @@ def view_of(result: torch.Tensor, base: torch.Tensor) -> View | None:
     if result.is_neg() != base.is_neg():
         return None
     conjugate = result.is_conj() != base.is_conj()
-    return View(tuple(result.shape), stride, ahead // size, dtype_name(result.dtype), tuple(base.stride()), conjugate)
+    return TensorView(
+        tuple(result.shape), stride, ahead // size, dtype_name(result.dtype), tuple(base.stride()), conjugate
+    )
 
 
-def seen_as(base: torch.Tensor, view: View) -> torch.Tensor:
+def seen_as(base: torch.Tensor, view: TensorView) -> torch.Tensor:
     """The view of another tensor that lies as the first base did."""
     base, dtype = with_strides(base.resolve_conj().resolve_neg(), view.base_stride), torch_dtype(view.dtype)
     first = base.storage_offset() * base.element_size()
@@ -90,11 +92,11 @@ def _repeated(value: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
 
 
 @dataclass(frozen=True)
-class Layout:
+class OutputLayout:
     """How a graph's outputs lie in memory: PyTorch makes views of them later, and relies on it."""
 
     strides: tuple[tuple[int, ...] | None, ...] = ()
-    views: Mapping[int, tuple[int, View]] = field(default_factory=dict)
+    views: Mapping[int, tuple[int, TensorView]] = field(default_factory=dict)
     """Outputs that in eager are views of an earlier output: position -> (that one's position, how it lies there)."""
     offsets: Mapping[int, int] = field(default_factory=dict)
     """Outputs that do not begin where their memory does: AOTAutograd looks for a view of an argument by this number."""
@@ -114,9 +116,9 @@ def _alone(value: Any) -> Any:
     return value.data if isinstance(value, torch.Tensor) and value._is_view() else value
 
 
-def layout_of(values: Sequence[Any], offsets: bool) -> Layout:
+def layout_of(values: Sequence[Any], offsets: bool) -> OutputLayout:
     """How these tensors, which may be fake ones, lie; with `offsets`, also how far from the start of their memory."""
-    views: dict[int, tuple[int, View]] = {}
+    views: dict[int, tuple[int, TensorView]] = {}
     whole: dict[Any, int] = {}
     for index, value in enumerate(values):
         if _strides(value) is None:
@@ -130,7 +132,7 @@ def layout_of(values: Sequence[Any], offsets: bool) -> Layout:
             whole[key] = index
     strides = tuple(map(_strides, values))
     starts = {i: v.storage_offset() for i, v in enumerate(values) if offsets and strides[i] is not None}
-    return Layout(strides, views, {i: start for i, start in starts.items() if start and i not in views})
+    return OutputLayout(strides, views, {i: start for i, start in starts.items() if start and i not in views})
 
 
 def _moved(value: torch.Tensor, offset: int) -> torch.Tensor:

@@ -22,7 +22,7 @@ as it is."""
 
 
 @dataclass(frozen=True)
-class Seen:
+class WeightState:
     """What a weight looked like. `words` and `rest` are its live bytes; `sums` and `bytes` what they were."""
 
     identity: tuple[int, torch.Size, tuple[int, ...], torch.dtype]
@@ -34,13 +34,13 @@ class Seen:
     bytes: torch.Tensor
 
 
-class Watch:
+class WeightWatch:
     """The weights of one loaded Program."""
 
     def __init__(self, gone: Callable[[str], None]) -> None:
         self._gone = gone
         """Called with the name of a weight that is no more."""
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, WeightState] = {}
         self._copied: list[str] = []
         self._alive: dict[str, weakref.ref[torch.Tensor]] = {}
         self._part, self._parts = 0, 1
@@ -73,7 +73,7 @@ class Watch:
         sums = words.sum(1)
         version = -1 if live or tensor.is_inference() else tensor._version + coming
         written = -1 if live else _written.get(_storage(tensor), 0)
-        self._seen[name] = Seen(_identity(tensor), version, written, words, rest, sums, rest.clone())
+        self._seen[name] = WeightState(_identity(tensor), version, written, words, rest, sums, rest.clone())
         self._copied = [n for n in self._copied if n != name] + ([] if live else [name])
         self._parts = 1 + sum(self._seen[n].words.numel() * 8 for n in self._copied) // EXACT_BYTES
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from proveout.chip.device_op import Buffers, DeviceOp, Held, tile_rows
+from proveout.chip.device_op import Buffers, DeviceOp, L1Use, tile_rows
 from proveout.chip.features import product_of
 from proveout.chip.matmul import tile_bytes
 from proveout.chip.memory import bytes_per_bank
@@ -27,12 +27,12 @@ HALF = 2048
 
 
 @functools.lru_cache(maxsize=65536)
-def held_by(op: DeviceOp, chip: DeviceSpec) -> Held:
+def held_by(op: DeviceOp, chip: DeviceSpec) -> L1Use:
     """What one device operation holds: by its own rule, else by its family's, else two pages for every operand and
     result."""
     rule = op.buffers or RULES.get(op.family, _pages)
     held = rule(op, chip)
-    return held if isinstance(held, Held) else Held(held)
+    return held if isinstance(held, L1Use) else L1Use(held)
 
 
 def call_peak(ops: Sequence[DeviceOp], results: Sequence[TensorSpec], chip: DeviceSpec) -> int:
@@ -255,19 +255,19 @@ def _attention(op: DeviceOp, chip: DeviceSpec) -> int:
     return read + 9 * HALF + 2 * depth * HALF + 2 * depth * _tile(op.out)
 
 
-def _conv(op: DeviceOp, chip: DeviceSpec) -> Held:
+def _conv(op: DeviceOp, chip: DeviceSpec) -> L1Use:
     """The window's input and the output as shards, blocks of activations (as read and as tiles), weights and bias."""
     bias = round(tile_bytes(op.param("bias"))) if op.param("bias") else 0
 
-    def held(window: Window) -> Held:
+    def held(window: Window) -> L1Use:
         shards = conv_shards(window, op.param("weights"), chip, op.param("shards"))
         circular = 2 * shards.out_rows * shards.depth * HALF + shards.weight_bytes + shards.out_columns * bias + 64
-        return Held(circular, shards.haloed_bytes + shards.out_rows * shards.out_columns * _tile(op.out))
+        return L1Use(circular, shards.haloed_bytes + shards.out_rows * shards.out_columns * _tile(op.out))
 
     return _in_slices(op, chip, held)
 
 
-def _in_slices(op: DeviceOp, chip: DeviceSpec, held: Callable[[Window], Held]) -> Held:
+def _in_slices(op: DeviceOp, chip: DeviceSpec, held: Callable[[Window], L1Use]) -> L1Use:
     """Whole, or in as few slices as fit."""
     window: Window = op.param("window")
     sizes = (held(window.slice(count)) for count in range(1, window.out[0] + 1))
@@ -278,23 +278,23 @@ POOL_BYTES = 7 * HALF
 """Two tiles of windows, a scalar, two of results, twice."""
 
 
-def _pool(op: DeviceOp, chip: DeviceSpec) -> Held:
-    def held(window: Window) -> Held:
+def _pool(op: DeviceOp, chip: DeviceSpec) -> L1Use:
+    def held(window: Window) -> L1Use:
         shards = pool_shards(window, chip)
-        return Held(POOL_BYTES, shards.haloed_bytes + shards.out_bytes)
+        return L1Use(POOL_BYTES, shards.haloed_bytes + shards.out_bytes)
 
     return _in_slices(op, chip, held)
 
 
-def _halo(op: DeviceOp, chip: DeviceSpec) -> Held:
+def _halo(op: DeviceOp, chip: DeviceSpec) -> L1Use:
     """The input as shards, and with what they borrow from each other."""
 
-    def held(window: Window) -> Held:
+    def held(window: Window) -> L1Use:
         if window.pools:
             shards = pool_shards(window, chip)
         else:
             shards = conv_shards(window, op.param("weights"), chip, op.param("shards"))
-        return Held(2 * shards.stick_bytes, shards.input_bytes + shards.haloed_bytes)
+        return L1Use(2 * shards.stick_bytes, shards.input_bytes + shards.haloed_bytes)
 
     return _in_slices(op, chip, held)
 

@@ -12,8 +12,8 @@ from proveout.chip.time import (
     HOST_NS,
     TRACED_GAP_NS,
     DeviceOp,
-    Estimate,
     KernelTime,
+    TimeEstimate,
     Work,
     default_fidelity,
     ethernet_time,
@@ -91,7 +91,7 @@ def pieces_moved(step: Step, chips: int) -> int:
     return 1 if step.kernel == TO_TORCH and not step.attr("mesh_composer") else chips
 
 
-def _with_wire(time: KernelTime, wire: Estimate) -> KernelTime:
+def _with_wire(time: KernelTime, wire: TimeEstimate) -> KernelTime:
     return replace(
         time,
         kernel_ns=time.kernel_ns + wire.ns,
@@ -134,7 +134,7 @@ def _call_ops(
     return (work, fidelity), device_ops(row, specs, outputs, work, fidelity)
 
 
-def _transfer(step: Step, time: Estimate, pieces: int) -> StepTime:
+def _transfer(step: Step, time: TimeEstimate, pieces: int) -> StepTime:
     ns, low_ns, high_ns = (pieces * value for value in (time.ns, time.low_ns, time.high_ns))
     return StepTime(step, ns, None, low_ns, high_ns, ns if time.calibrated else 0)
 
@@ -158,11 +158,11 @@ def program_time(times: list[StepTime], settings: Settings) -> ProgramTime:
     return ProgramTime(usual, min(low, usual), max(high, usual), share)
 
 
-def _parts(time: StepTime) -> Iterable[tuple[str, Estimate]]:
+def _parts(time: StepTime) -> Iterable[tuple[str, TimeEstimate]]:
     if time.kernel is not None and time.kernel.ops:
         return time.kernel.ops
     kind = "transfer" if time.kernel is None else "other"
-    return ((kind, Estimate(time.ns, time.low_ns or time.ns, time.high_ns or time.ns)),)
+    return ((kind, TimeEstimate(time.ns, time.low_ns or time.ns, time.high_ns or time.ns)),)
 
 
 def _call_ns(steps: list[tuple[bool, float]], gap: int, host: int, settings: Settings) -> int:

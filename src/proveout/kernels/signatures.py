@@ -11,7 +11,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Parameter:
+class SignatureParameter:
     name: str
     annotation: str
     required: bool
@@ -27,13 +27,13 @@ class Parameter:
 
 
 @functools.cache
-def signatures() -> dict[str, list[tuple[Parameter, ...]]]:
+def signatures() -> dict[str, list[tuple[SignatureParameter, ...]]]:
     """Per ttnn name, the parameters of each overload."""
     return {name: [tuple(_parse(s)) for s in overloads] for name, overloads in _read("ttnn_api")["signatures"].items()}
 
 
 @functools.cache
-def constructors() -> dict[str, tuple[Parameter, ...]]:
+def constructors() -> dict[str, tuple[SignatureParameter, ...]]:
     """The parameters of ttnn's config classes."""
     return {name: tuple(_parse(text)) for name, text in _read("ttnn_types")["constructors"].items()}
 
@@ -63,7 +63,7 @@ def parameters(name: str) -> frozenset[str]:
     return frozenset(p.name for overload in signatures()[name] for p in overload)
 
 
-def _parse(signature: str) -> Iterator[Parameter]:
+def _parse(signature: str) -> Iterator[SignatureParameter]:
     keyword_only = False
     for part in _parts(signature[signature.index("(") + 1 :]):
         if part == "*":
@@ -71,7 +71,7 @@ def _parse(signature: str) -> Iterator[Parameter]:
         elif part and part != "/":
             head, _, default = part.partition("=")
             name, _, annotation = head.partition(":")
-            yield Parameter(name.strip(), annotation.strip(), not default, keyword_only, default.strip())
+            yield SignatureParameter(name.strip(), annotation.strip(), not default, keyword_only, default.strip())
 
 
 def _parts(inside: str) -> Iterator[str]:

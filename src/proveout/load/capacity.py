@@ -38,7 +38,7 @@ class RateTried:
 
 
 @dataclass(frozen=True)
-class Capacity(Rates):
+class GoodputCapacity(Rates):
     slo: str
     attain: float
     runs: tuple[RateTried, ...]
@@ -52,7 +52,7 @@ def capacity(
     attain: float = ATTAIN,
     precision: float = PRECISION,
     most_runs: int = MOST_RUNS,
-) -> Capacity:
+) -> GoodputCapacity:
     """Search with `run(rate)`; ends within `precision`."""
     check(slo, attain)
     if not 0 < start_rate < math.inf:
@@ -66,7 +66,7 @@ def capacity(
         beyond=lambda t: (t.good_share.high or 0.0) < attain,
         missed_all=f"kept {slo} for {attain:.4g} of the requests",
     )
-    return Capacity(**vars(rates), slo=str(slo), attain=attain, runs=tuple(tries))
+    return GoodputCapacity(**vars(rates), slo=str(slo), attain=attain, runs=tuple(tries))
 
 
 def check(slo: Slo, attain: float) -> None:

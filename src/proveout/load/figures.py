@@ -21,7 +21,7 @@ from proveout.clock.statistics import MIN_FOR_INTERVAL, Estimate, mean, summaris
 from proveout.clock.steady import Problem, judge
 from proveout.load.exchange import Exchange, Run
 from proveout.load.slo import NO_LIMITS, Slo
-from proveout.measure.sheet import MS, Report, Sheet
+from proveout.measure.sheet import MS, Report, ReportSheet
 from proveout.serving import Configuration
 
 SCHEMA = 1
@@ -75,7 +75,7 @@ def times(run: Run, name: str) -> Stamps:
 
 def figures(run: Run, configuration: Configuration, slo: Slo = NO_LIMITS) -> Report:
     """The report of one run; `configuration` says what was loaded and how requests arrived."""
-    sheet = Sheet()
+    sheet = ReportSheet()
     exchanges, answered = run.exchanges, run.answered
     none = run.reason or "no request was answered"
     single = "no answer had a second token" if answered else none
@@ -126,7 +126,7 @@ def _errors(exchanges: tuple[Exchange, ...]) -> list[dict[str, object]]:
     return [{"error": error, "requests": count} for error, count in counts]
 
 
-def _tokens(sheet: Sheet, exchanges: tuple[Exchange, ...], seconds: float, none: str) -> None:
+def _tokens(sheet: ReportSheet, exchanges: tuple[Exchange, ...], seconds: float, none: str) -> None:
     """Tokens that came, as the server counts them or by pieces."""
     tokens = sum(e.num_tokens for e in exchanges)
     uncounted = any(e.pieces_ns and e.tokens is None for e in exchanges)
@@ -146,7 +146,7 @@ def _rate(exchanges: list[Exchange], run: Run, none: str) -> Estimate:
     return throughput(ends, run.started_ns, max(run.ended_ns, int(ends[-1])))
 
 
-def _goodput(sheet: Sheet, run: Run, slo: Slo, none: str) -> None:
+def _goodput(sheet: ReportSheet, run: Run, slo: Slo, none: str) -> None:
     """Requests per second that kept every limit, and their share of all that were due."""
     if not slo.longest_ns or not run.exchanges:
         why = none if slo.longest_ns else "no limits were set"
@@ -168,7 +168,7 @@ def share(kept: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Estimate:
     return Estimate(value, max(value - half, 0.0), min(value + half, 1.0))
 
 
-def _problems(sheet: Sheet, run: Run, samples: dict[str, Stamps]) -> list[Problem]:
+def _problems(sheet: ReportSheet, run: Run, samples: dict[str, Stamps]) -> list[Problem]:
     """What speaks against the figures: the samples, the client, the errors."""
     problems = []
     if run.status != "passed":

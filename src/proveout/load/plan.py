@@ -33,7 +33,7 @@ class Ask:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Schedule:
     """Requests in the order in which they are due, in ns after the run begins."""
 
     intended_ns: Stamps
@@ -53,7 +53,7 @@ class Plan:
         return float(self.intended_ns[-1]) / 1e9 if len(self.asks) else 0.0
 
 
-def steady_plan(load: Load, duration_s: float, ask: Ask) -> Plan:
+def steady_plan(load: Load, duration_s: float, ask: Ask) -> Schedule:
     """Equal requests at a rate, at equal distances or by Poisson."""
     if load.rate * duration_s > MOST_REQUESTS:
         raise UsageError(
@@ -66,10 +66,10 @@ def steady_plan(load: Load, duration_s: float, ask: Ask) -> Plan:
     )
     if not len(intended):
         raise UsageError(f"{load.rate:g} requests per second for {duration_s:g} s is no request: run it for longer.")
-    return Plan(intended, (ask,) * len(intended), load)
+    return Schedule(intended, (ask,) * len(intended), load)
 
 
-def replay_plan(path: Path, ask: Ask, speed: float = 1.0) -> Plan:
+def replay_plan(path: Path, ask: Ask, speed: float = 1.0) -> Schedule:
     """A trace's requests at its own times, `speed` times as fast; `ask` fills in what the trace does not say."""
     rows = _rows(path)
     if not rows:
@@ -91,7 +91,7 @@ def replay_plan(path: Path, ask: Ask, speed: float = 1.0) -> Plan:
             raise UsageError(f"request {number} of {path.name}: {error}.") from None
     intended = arrivals.replay(np.array(starts, dtype=np.int64), speed)
     seconds = max(float(intended[-1]) / 1e9, 1e-9)
-    return Plan(
+    return Schedule(
         intended, tuple(asks), Load("replay", rate=round((len(asks) - 1) / seconds, 3) if len(asks) > 1 else 0.0)
     )
 

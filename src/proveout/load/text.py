@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proveout.load.capacity import Capacity
+from proveout.load.capacity import GoodputCapacity
 from proveout.measure.sheet import Report
 
 ROWS = (
@@ -51,7 +51,7 @@ def text(report: Report) -> str:
     return "\n".join(lines)
 
 
-def capacity_text(capacity: Capacity) -> str:
+def capacity_text(capacity: GoodputCapacity) -> str:
     """Every rate that was tried, and the answer."""
     rows = [["requests/s", "kept all limits", "goodput/s", ""]]
     for tried in capacity.runs:

@@ -17,7 +17,7 @@ from proveout.compat.neuronperf import model_index
 from proveout.devices.registry import describe, find
 from proveout.errors import ProveoutError, UsageError
 from proveout.measure import controller, in_process, progress, records
-from proveout.measure.controller import Limits, Printed, Say
+from proveout.measure.controller import Printed, RunLimits, Say
 from proveout.measure.grid import counts, grid, load_of, usable_cores
 from proveout.measure.inputs import DatasetOptions, Inputs, input_sets, is_many
 from proveout.measure.interrupts import Interrupts
@@ -106,7 +106,7 @@ def benchmark(
 
 
 def plan(
-    subjects: Sequence[Subject],
+    subjects: Sequence[ModelUnderTest],
     copies: Copies,
     loop: Loop,
     functions: Functions,
@@ -158,7 +158,7 @@ def plan(
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class ModelUnderTest:
     """A model with one set of inputs, and the numbers of chips that it is to span; None leaves that to the model."""
 
     model: Model
@@ -180,14 +180,14 @@ def subjects_of(
     batch_first: bool = True,
     wanted: Mapping[str, Any] | None = None,
     open_model: Callable[[Any, str], Model] = model_of,
-) -> list[Subject]:
+) -> list[ModelUnderTest]:
     """One model with each of its inputs; of an index, each model that is wanted with its own."""
     dataset = dataset or DatasetOptions()
     options = {"preprocessed": preprocessed, "options": dataset}
     if not is_index(model):
         chosen = open_model(model, model_name)
         sets = input_sets(inputs, batch_sizes, batch_first=batch_first, **options)  # type: ignore[arg-type]
-        return [Subject(chosen, example, pipeline_sizes) for example in sets]
+        return [ModelUnderTest(chosen, example, pipeline_sizes) for example in sets]
     fields = {"batch_size": batch_sizes, "pipeline_size": pipeline_sizes, **(wanted or {})}
     index = model_index.filter(model, status="finished", **fields)
     if not index["model_configs"]:
@@ -204,7 +204,7 @@ def subjects_of(
                 "give one for each batch size, or choose with batch_sizes."
             )
         chosen = open_model(Path(entry["filename"]), model_name or index["model_name"])
-        subjects.append(Subject(chosen, example, entry.get("pipeline_size", 1), entry))
+        subjects.append(ModelUnderTest(chosen, example, entry.get("pipeline_size", 1), entry))
     return subjects
 
 
@@ -258,7 +258,7 @@ def _with_threads(task: Task) -> Task:
     return replace(task, configuration=replace(configuration, threads=threads))
 
 
-def run(tasks: Sequence[Task], limits: Limits, say: Say, stats_interval: float = 0.5) -> list[Outcome]:
+def run(tasks: Sequence[Task], limits: RunLimits, say: Say, stats_interval: float = 0.5) -> list[Outcome]:
     """Run configurations one after another, each in fresh processes; one that fails does not end the others."""
     outcomes: list[Outcome] = []
     spent: list[tuple[Configuration, float]] = []
@@ -282,7 +282,7 @@ def run(tasks: Sequence[Task], limits: Limits, say: Say, stats_interval: float =
 
 
 def _run_one(
-    task: Task, folder: Path, limits: Limits, interrupts: Interrupts, say: Say, stats_interval: float
+    task: Task, folder: Path, limits: RunLimits, interrupts: Interrupts, say: Say, stats_interval: float
 ) -> Outcome:
     configuration = task.configuration
     runner = controller.run if configuration.multiprocess else in_process.run
@@ -315,9 +315,9 @@ def check_device(name: str) -> str:
     return find(name).name
 
 
-def limits_of(call_timeout: float, total_timeout: float | None, memory_limit: int | None) -> Limits:
+def limits_of(call_timeout: float, total_timeout: float | None, memory_limit: int | None) -> RunLimits:
     check_positive(call_timeout=call_timeout, total_timeout=total_timeout, memory_limit=memory_limit)
-    return Limits(call_timeout, total_timeout, memory_limit)
+    return RunLimits(call_timeout, total_timeout, memory_limit)
 
 
 def _sayer(verbosity: int) -> Say:

@@ -29,7 +29,7 @@ GROWTH = 1.5
 """How much longer the last quarter of the calls takes than the first in a queue that grows."""
 
 
-class Tried(Protocol):
+class RateProbe(Protocol):
     """What a search needs to know of one run: whether its rate was met, or why that could not be said."""
 
     @property
@@ -40,7 +40,7 @@ class Tried(Protocol):
     def reason(self) -> str: ...
 
 
-T = TypeVar("T", bound=Tried)
+T = TypeVar("T", bound=RateProbe)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ import numpy as np
 from proveout import isolate
 from proveout.clock.histogram import HistogramProgress
 from proveout.clock.pacing import clock
-from proveout.clock.stamps import Progress
+from proveout.clock.stamps import StampProgress
 from proveout.errors import UsageError
 from proveout.measure.gather import combined, outcome, schedule
 from proveout.measure.interrupts import Interrupts
@@ -59,7 +59,7 @@ MOST_SHOWN = 1 << 16
 
 
 @dataclass(frozen=True)
-class Limits:
+class RunLimits:
     """What a configuration may take before it is stopped."""
 
     call_s: float = 120.0
@@ -77,7 +77,7 @@ class _Worker:
     index: int
     process: subprocess.Popen[bytes]
     pipe: int
-    progress: list[Progress | HistogramProgress]
+    progress: list[StampProgress | HistogramProgress]
     state: str = "loading"
     heard: bytes = b""
     prepared: dict[str, Any] = field(default_factory=dict)
@@ -119,7 +119,7 @@ def _travels(value: Any) -> bool:
 
 
 def run(
-    task: Task, folder: Path, limits: Limits, interrupts: Interrupts, say: Say, stats_interval: float = INTERVAL_S
+    task: Task, folder: Path, limits: RunLimits, interrupts: Interrupts, say: Say, stats_interval: float = INTERVAL_S
 ) -> Outcome:
     """Run one configuration in fresh processes. An Outcome comes back whatever happens, unless interrupted twice."""
     controller = _Controller(task, folder, limits, interrupts, say, stats_interval)
@@ -131,7 +131,7 @@ def run(
 
 class _Controller:
     def __init__(
-        self, task: Task, folder: Path, limits: Limits, interrupts: Interrupts, say: Say, stats_interval: float
+        self, task: Task, folder: Path, limits: RunLimits, interrupts: Interrupts, say: Say, stats_interval: float
     ) -> None:
         self.stats_interval = stats_interval
         self.resources: Resources | None = None

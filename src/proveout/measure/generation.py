@@ -27,7 +27,7 @@ from proveout.coding import digest, to_json
 from proveout.devices.registry import settings_for
 from proveout.errors import ProveoutError, UsageError
 from proveout.measure.models import is_gpu
-from proveout.measure.sheet import MS, Report, Sheet
+from proveout.measure.sheet import MS, Report, ReportSheet
 from proveout.serving import Configuration
 from proveout.store import Store
 from proveout.types import Job, Record, Timing, Workload
@@ -170,7 +170,7 @@ def generation_report(
     """What generations took, in all: fields as docs/reference/bench-report.md defines them."""
     if not runs:
         raise UsageError("a report needs at least one generation.")
-    sheet = Sheet()
+    sheet = ReportSheet()
     firsts = np.array([g.first_ns for g in runs])
     gaps = np.concatenate([g.gaps_ns for g in runs])
     whole = np.array([int(g.tokens_ns[-1]) - g.started_ns for g in runs])

@@ -13,10 +13,10 @@ from typing import Any
 
 from proveout.clock import loops, rehearsal
 from proveout.clock.loops import Arguments, Caller, LoopResult, as_arguments
-from proveout.clock.pacing import Rounds, arrivals, clock
+from proveout.clock.pacing import MultiStream, arrivals, clock
 from proveout.clock.stamps import NoRoom
 from proveout.errors import ProveoutError
-from proveout.measure.inputs import InputStream, Place, check_batch, example
+from proveout.measure.inputs import InputStream, WorkerPlace, check_batch, example
 from proveout.measure.models import Model, load
 from proveout.measure.outcome import OutputCheck
 from proveout.measure.task import OPEN, Task, stamps_path, writer_of
@@ -34,7 +34,7 @@ class LoadFailed(Exception):
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedModel:
     """What is known of a model before it is measured."""
 
     load_ns: int
@@ -66,7 +66,7 @@ class Host:
         except NoRoom as error:
             raise LoadFailed(str(error)) from error
 
-    def prepare(self, unpickling_ns: int = 0) -> Prepared:
+    def prepare(self, unpickling_ns: int = 0) -> PreparedModel:
         """Everything that comes before the measured phase; an instance's load is that it was unpickled."""
         task, functions = self.task, self.task.functions
         try:
@@ -89,14 +89,14 @@ class Host:
             raise LoadFailed(str(error)) from error
         except Exception as error:
             raise LoadFailed(traceback.format_exc()) from error
-        return Prepared(load_ns, tuple(warm), overhead, self.loaded.device_kind, self.loaded.notes)
+        return PreparedModel(load_ns, tuple(warm), overhead, self.loaded.device_kind, self.loaded.notes)
 
     def measure(
         self, start_ns: int, deadline_ns: int, schedule: int | None, measured: Callable[[], None] = lambda: None
     ) -> Finished:
         """The measured phase; `measured` is called after it, before the look at the outputs that were kept."""
         mode = self.task.configuration.load.mode
-        rounds = Rounds(self.num_workers) if mode == "multistream" else None
+        rounds = MultiStream(self.num_workers) if mode == "multistream" else None
         if mode in OPEN:
             deadline_ns += int(DRAIN_S * 1e9 + DRAIN_SHARE * (deadline_ns - start_ns))
         if rounds is not None:
@@ -161,7 +161,7 @@ class Host:
     def _caller(self, worker: int) -> Caller:
         task, functions = self.task, self.task.functions
         call, device_ns = self.loaded.per_thread()
-        place = Place(worker, self.num_workers, sum(task.callers[: self.index]) + worker, sum(task.callers))
+        place = WorkerPlace(worker, self.num_workers, sum(task.callers[: self.index]) + worker, sum(task.callers))
         fixed = task.inputs.kind == "fixed"
         to_device = self.loaded.to_device
         return Caller(
@@ -211,7 +211,7 @@ class Host:
 class _OnDevice(InputStream):
     """Inputs that come one by one, moved to the device before their call is stamped."""
 
-    def __init__(self, task: Task, place: Place, to_device: Any) -> None:
+    def __init__(self, task: Task, place: WorkerPlace, to_device: Any) -> None:
         super().__init__(task.inputs, task.dataset, place)
         self._to_device = to_device
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from proveout.clock.pacing import clock
-from proveout.measure.controller import LEAD_NS, TICK_S, Limits, Say
+from proveout.measure.controller import LEAD_NS, TICK_S, RunLimits, Say
 from proveout.measure.gather import combined, outcome, schedule
-from proveout.measure.host import Host, LoadFailed, Prepared
+from proveout.measure.host import Host, LoadFailed, PreparedModel
 from proveout.measure.interrupts import Interrupts
 from proveout.measure.models import is_gpu
 from proveout.measure.outcome import Outcome
@@ -27,7 +27,7 @@ from proveout.measure.task import Task
 
 
 def run(
-    task: Task, folder: Path, limits: Limits, interrupts: Interrupts, say: Say, stats_interval: float = INTERVAL_S
+    task: Task, folder: Path, limits: RunLimits, interrupts: Interrupts, say: Say, stats_interval: float = INTERVAL_S
 ) -> Outcome:
     """Run one configuration in this process."""
     try:
@@ -36,7 +36,7 @@ def run(
         return Outcome(task.configuration, "failed", str(error))
     failed: dict[int, str] = {}
 
-    def prepare(host: Host) -> Prepared | None:
+    def prepare(host: Host) -> PreparedModel | None:
         try:
             if task.functions.env_setup_fn is not None:
                 task.functions.env_setup_fn(host.index, task.config)

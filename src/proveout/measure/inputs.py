@@ -126,7 +126,7 @@ def _many(inputs: Any, batch_size: int, options: DatasetOptions) -> Inputs:
 
 
 @dataclass(frozen=True)
-class Place:
+class WorkerPlace:
     """Which worker this is, for inputs that workers share."""
 
     worker: int
@@ -141,7 +141,7 @@ def example(inputs: Inputs, options: DatasetOptions) -> Arguments:
     """The inputs of one call, to compile, warm up and look with."""
     if inputs.kind == "fixed":
         return as_arguments(inputs.value)
-    arguments = next(InputStream(inputs, options, Place(0, 1, 0, 1)), None)
+    arguments = next(InputStream(inputs, options, WorkerPlace(0, 1, 0, 1)), None)
     if arguments is None:
         raise UsageError("the dataset yields nothing: give one with at least one item.")
     return arguments
@@ -150,7 +150,7 @@ def example(inputs: Inputs, options: DatasetOptions) -> Arguments:
 class InputStream:
     """Inputs one by one; `missing` counts the items by which batches at the end of a dataset were too short."""
 
-    def __init__(self, inputs: Inputs, options: DatasetOptions, place: Place) -> None:
+    def __init__(self, inputs: Inputs, options: DatasetOptions, place: WorkerPlace) -> None:
         self.missing = 0
         self._given = self._all(inputs, options, place)
 
@@ -160,7 +160,7 @@ class InputStream:
     def __next__(self) -> Arguments:
         return next(self._given)
 
-    def _all(self, inputs: Inputs, options: DatasetOptions, place: Place) -> Iterator[Arguments]:
+    def _all(self, inputs: Inputs, options: DatasetOptions, place: WorkerPlace) -> Iterator[Arguments]:
         repeats = inputs.kind == "drawn" or options.loop
         while True:
             empty = True
@@ -182,7 +182,7 @@ def _rows(batch: Any) -> int | None:
     return leading_dimension(batch)
 
 
-def _once(inputs: Inputs, options: DatasetOptions, place: Place) -> Iterator[Arguments]:
+def _once(inputs: Inputs, options: DatasetOptions, place: WorkerPlace) -> Iterator[Arguments]:
     if options.loader_fn is not None:
         loaded = options.loader_fn(inputs.value, place.workers_per_model)
         return map(as_arguments, itertools.islice(loaded, place.worker, None, place.workers_per_model))
@@ -193,7 +193,7 @@ def _once(inputs: Inputs, options: DatasetOptions, place: Place) -> Iterator[Arg
     return (((item,), {}) for item in _loader(inputs, options, place))
 
 
-def _loader(inputs: Inputs, options: DatasetOptions, place: Place) -> Iterable[Any]:
+def _loader(inputs: Inputs, options: DatasetOptions, place: WorkerPlace) -> Iterable[Any]:
     """Batches of a dataset: all of it for every model, or a worker's share of a stream that is read once."""
     from torch.utils.data import DataLoader, IterableDataset, Subset, get_worker_info
 

@@ -36,7 +36,7 @@ class BaseEvalMetric(ABC):
         raise NotImplementedError
 
 
-class Rates(NamedTuple):
+class Confusion(NamedTuple):
     """Of one class: true and false, positives and negatives."""
 
     tp: int
@@ -53,7 +53,7 @@ class Rates(NamedTuple):
         return self.fp / (self.fp + self.tn) if self.fp + self.tn else math.nan
 
 
-Ratio = Callable[[Rates], tuple[float, float]]
+Ratio = Callable[[Confusion], tuple[float, float]]
 RATIOS: dict[str, tuple[str, Ratio]] = {
     "TruePositiveRate": ("TP / (TP + FN)", lambda r: (r.tp, r.tp + r.fn)),
     "TrueNegativeRate": ("TN / (TN + FP)", lambda r: (r.tn, r.tn + r.fp)),
@@ -256,14 +256,14 @@ def _tensor(value: Any) -> torch.Tensor:
     return value.detach().cpu() if isinstance(value, torch.Tensor) else torch.as_tensor(np.asarray(value))
 
 
-def _rates(pairs: Counter[tuple[int, int]], positive: int) -> Rates:
+def _rates(pairs: Counter[tuple[int, int]], positive: int) -> Confusion:
     counted: Counter[tuple[bool, bool]] = Counter()
     for (wanted, predicted), n in pairs.items():
         counted[wanted == positive, predicted == positive] += n
-    return Rates(counted[True, True], counted[False, True], counted[True, False], counted[False, False])
+    return Confusion(counted[True, True], counted[False, True], counted[True, False], counted[False, False])
 
 
-def _ratio(name: str, rates: Rates) -> Estimate:
+def _ratio(name: str, rates: Confusion) -> Estimate:
     formula, of = RATIOS[name]
     above, below = of(rates)
     if math.isnan(above) or math.isnan(below) or below == 0:
@@ -271,9 +271,9 @@ def _ratio(name: str, rates: Rates) -> Estimate:
     return binomial(above, below) if name in COUNTED else Estimate(above / below, reason="no interval is known for it")
 
 
-def _averaged(name: str, by_class: dict[int, Rates], average: str) -> Estimate:
+def _averaged(name: str, by_class: dict[int, Confusion], average: str) -> Estimate:
     if average == "micro":
-        return _ratio(name, Rates(*(sum(column) for column in zip(*by_class.values()))))
+        return _ratio(name, Confusion(*(sum(column) for column in zip(*by_class.values()))))
     values = [_ratio(name, rates).value or 0.0 for rates in by_class.values()]
     weights = [r.tp + r.fn if average == "weighted" else 1 for r in by_class.values()]
     mean = sum(v * w for v, w in zip(values, weights)) / sum(weights)

@@ -139,7 +139,7 @@ def _required(function: Callable[..., Any]) -> list[str]:
 
 
 @dataclass
-class Loaded:
+class LoadedModel:
     """A model in its worker, ready to be called by several threads."""
 
     model: Any
@@ -154,7 +154,7 @@ class Loaded:
     notes: dict[str, str] = field(default_factory=dict)
 
 
-def load(model: Model, device: str, index: int, pipeline_size: int, example: Arguments) -> Loaded:
+def load(model: Model, device: str, index: int, pipeline_size: int, example: Arguments) -> LoadedModel:
     """Make the model and put it on its device; `example` is what it will be called with."""
     if model.stages > 1:
         from proveout.measure.pipeline import load_pipeline
@@ -173,7 +173,9 @@ def load(model: Model, device: str, index: int, pipeline_size: int, example: Arg
     if is_gpu(device):
         return _cuda(module, device, index)
     if is_bare(device):
-        return Loaded(module, lambda: (module, None), torch.no_grad if torch is not None else contextlib.nullcontext)
+        return LoadedModel(
+            module, lambda: (module, None), torch.no_grad if torch is not None else contextlib.nullcontext
+        )
     if not is_module:
         raise UsageError(f"device {device!r} compiles a torch.nn.Module; the model is a {type(module).__name__}.")
     module = files.compilable(module, example)
@@ -186,12 +188,12 @@ def load(model: Model, device: str, index: int, pipeline_size: int, example: Arg
     return _compiled(module, compile(module, device=device, call=example), module)
 
 
-def on_device(compiled: Any) -> Loaded:
+def on_device(compiled: Any) -> LoadedModel:
     """A compiled model, or a pipeline of several, that lives in this process."""
     return _pipelined(None, compiled) if hasattr(compiled, "interval_ns") else _compiled(compiled, compiled, None)
 
 
-def _compiled(model: Any, compiled: Any, reference: Any) -> Loaded:
+def _compiled(model: Any, compiled: Any, reference: Any) -> LoadedModel:
     """A chip runs one call at a time; its time for each is modelled, the simulation's own is measured."""
     import torch
 
@@ -210,7 +212,7 @@ def _compiled(model: Any, compiled: Any, reference: Any) -> Loaded:
 
         return call, (lambda: last) if modelled else None
 
-    return Loaded(
+    return LoadedModel(
         model,
         per_thread,
         torch.no_grad,
@@ -229,7 +231,7 @@ def _prediction(compiled: Any) -> dict[str, str]:
     return {"modelled_low_ns": f"{low:.0f}", "modelled_high_ns": f"{high:.0f}", **dict(timing.conditions)}
 
 
-def _pipelined(model: Any, pipeline: Any) -> Loaded:
+def _pipelined(model: Any, pipeline: Any) -> LoadedModel:
     """Each stage has its chip and its lock, so workers fill the pipeline; a call's time is that of all its stages."""
     import torch
 
@@ -244,10 +246,10 @@ def _pipelined(model: Any, pipeline: Any) -> Loaded:
         return call, lambda: last
 
     notes = {"pipeline": str(pipeline), "pipeline_interval_ns": str(pipeline.interval_ns)}
-    return Loaded(model, per_thread, torch.no_grad, device_kind="modelled", reference=model, notes=notes)
+    return LoadedModel(model, per_thread, torch.no_grad, device_kind="modelled", reference=model, notes=notes)
 
 
-def _cuda(model: Any, device: str, index: int) -> Loaded:
+def _cuda(model: Any, device: str, index: int) -> LoadedModel:
     """On a GPU: each worker has its own stream, and CUDA events time what the device did."""
     import torch
     from torch.utils._pytree import tree_map_only
@@ -279,4 +281,4 @@ def _cuda(model: Any, device: str, index: int) -> Loaded:
         torch.cuda.synchronize(place)  # workers' streams do not wait for the one that copies
         return moved
 
-    return Loaded(model, per_thread, context, to_device, "measured")
+    return LoadedModel(model, per_thread, context, to_device, "measured")

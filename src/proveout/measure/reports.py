@@ -19,7 +19,7 @@ from proveout.coding import to_json
 from proveout.errors import UsageError, unknown
 from proveout.measure import series
 from proveout.measure.outcome import Outcome, WorkerRun
-from proveout.measure.sheet import MS, Report, Sheet
+from proveout.measure.sheet import MS, Report, ReportSheet
 from proveout.types import Record
 
 SCHEMA = 1
@@ -73,7 +73,7 @@ def tag(outcome: Outcome) -> str:
 
 
 def _report(outcome: Outcome, cost_per_hour: float | None) -> Report:
-    sheet = Sheet()
+    sheet = ReportSheet()
     calls = series.merged(outcome)
     started, ended = series.phase(outcome, calls)
     status, reason = _status(outcome)
@@ -125,7 +125,7 @@ def _report(outcome: Outcome, cost_per_hour: float | None) -> Report:
 
 
 def _throughput_and_latency(
-    sheet: Sheet, outcome: Outcome, calls: series.CallSeries, started: int, ended: int, binned: bool
+    sheet: ReportSheet, outcome: Outcome, calls: series.CallSeries, started: int, ended: int, binned: bool
 ) -> steady.Verdict | None:
     """`binned`: the calls are in a histogram, so that none has a time of its own."""
     items, n = outcome.configuration.batch_size, len(calls)
@@ -167,13 +167,13 @@ def _rate(ends_ns: Stamps, started: int, ended: int, items: int) -> Estimate:
     return statistics.throughput(ends_ns, started, ended, items)
 
 
-def _from_histogram(sheet: Sheet, outcome: Outcome, started: int, ended: int) -> list[steady.Problem]:
+def _from_histogram(sheet: ReportSheet, outcome: Outcome, started: int, ended: int) -> list[steady.Problem]:
     """What a histogram tells in place of single calls: no intervals, and no verdict on what it cannot show."""
     calls = sum(histogram.num_calls(w.bins) for w in outcome.workers)
     if calls and ended > started:
         items = calls * outcome.configuration.batch_size - sum(w.missing_items for w in outcome.workers)
         summary = histogram.summary([w.bins for w in outcome.workers])
-        filled = Sheet()
+        filled = ReportSheet()
         filled.put("total_infs", items)
         filled.put("total_calls", calls)
         filled.estimate("throughput_avg", Estimate(items * 1e9 / (ended - started), reason=histogram.NO_ORDER))
@@ -209,7 +209,7 @@ def _summary(verdict: steady.Verdict | None, calls: series.CallSeries, mode: str
     return verdict.summary if judged_all else statistics.summarise(calls.latency_ns)
 
 
-def _parts(sheet: Sheet, calls: series.CallSeries, no_call: str) -> None:
+def _parts(sheet: ReportSheet, calls: series.CallSeries, no_call: str) -> None:
     timed = {part: getattr(calls, f"{part}_ns") for part in PARTS}
     only_infer = len(calls) > 0 and not any(map(len, timed.values())) and not len(calls.intended_ns)
     for part, times in timed.items():
@@ -222,7 +222,7 @@ def _parts(sheet: Sheet, calls: series.CallSeries, no_call: str) -> None:
         sheet.estimate(f"{part}_avg_ms", statistics.mean(times) if len(times) else Estimate(None, reason=reason), MS)
 
 
-def _device(sheet: Sheet, outcome: Outcome, device_ns: Stamps) -> None:
+def _device(sheet: ReportSheet, outcome: Outcome, device_ns: Stamps) -> None:
     """Modelled and measured device times have columns of their own. A prediction is one value, and stands once, unless
     calls of several shapes have several."""
     sheet.values["device_kind"] = outcome.device_kind
@@ -237,7 +237,7 @@ def _device(sheet: Sheet, outcome: Outcome, device_ns: Stamps) -> None:
         sheet.put(f"device_{kind}_ms_p100", summary and summary.max_ns / MS, reason)
 
 
-def _workers(sheet: Sheet, workers: Sequence[WorkerRun], started: int, no_call: str) -> None:
+def _workers(sheet: ReportSheet, workers: Sequence[WorkerRun], started: int, no_call: str) -> None:
     loads = [w.load_ns / MS for w in workers if w.load_ns]
     spans = [float(w.ends_ns[-1] - w.starts_ns[0]) / 1e9 for w in workers if len(w.ends_ns)]
     sheet.put("load_avg_ms", sum(loads) / len(loads) if loads else None, "no model was loaded")
@@ -262,7 +262,7 @@ def _workers(sheet: Sheet, workers: Sequence[WorkerRun], started: int, no_call: 
     ]
 
 
-def _cost(sheet: Sheet, per_hour: float | None) -> None:
+def _cost(sheet: ReportSheet, per_hour: float | None) -> None:
     rate = sheet.values["throughput_avg"]
     sheet.put("cost_per_hour", per_hour, "no cost_per_hour was given")
     known = per_hour is not None and rate
@@ -270,7 +270,7 @@ def _cost(sheet: Sheet, per_hour: float | None) -> None:
     sheet.put("cost_per_1m_inf", per_hour * 1e6 / (3600 * rate) if known and per_hour is not None else None, reason)
 
 
-def _resources(sheet: Sheet, sampled: Mapping[str, Sequence[float]]) -> None:
+def _resources(sheet: ReportSheet, sampled: Mapping[str, Sequence[float]]) -> None:
     for short in ("cpu", "mem"):
         values = sampled.get(f"{short}_percent", ())
         reason = f"{short}_percent was not sampled"
@@ -288,7 +288,7 @@ def _resources(sheet: Sheet, sampled: Mapping[str, Sequence[float]]) -> None:
     sheet.values["n_stats_intervals"] = max((len(values) for values in sampled.values()), default=0)
 
 
-def _harness(sheet: Sheet, outcome: Outcome) -> None:
+def _harness(sheet: ReportSheet, outcome: Outcome) -> None:
     middle = sheet.values["latency_ms_p50"]
     known = outcome.overhead_ns is not None
     sheet.put("overhead_ns", outcome.overhead_ns, "the harness's own time was not measured")
@@ -309,7 +309,7 @@ def _status(outcome: Outcome) -> tuple[str, str]:
     return outcome.status, outcome.reason
 
 
-def _problems(sheet: Sheet) -> list[steady.Problem]:
+def _problems(sheet: ReportSheet) -> list[steady.Problem]:
     """What is wrong beside the sample itself."""
     problems = []
     status, share = sheet.values["status"], sheet.values["overhead_share"]

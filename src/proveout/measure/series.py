@@ -39,7 +39,7 @@ class CallSeries(Calls):
 
 
 @dataclass(frozen=True)
-class Window:
+class TimeWindow:
     """Calls that ended between two times, in seconds after the measured phase began; no latency where none ended."""
 
     from_s: float
@@ -76,7 +76,7 @@ def phase(outcome: Outcome, calls: CallSeries) -> tuple[int, int]:
     return outcome.started_ns or int(calls.starts_ns.min()), int(calls.ends_ns[-1])
 
 
-def windows(calls: CallSeries, started_ns: int, ended_ns: int, items: int) -> list[Window]:
+def windows(calls: CallSeries, started_ns: int, ended_ns: int, items: int) -> list[TimeWindow]:
     """One a second, or `MOST_WINDOWS` of equal length for a longer run; a run of few seconds has shorter ones."""
     elapsed = ended_ns - started_ns
     if elapsed <= 0 or not len(calls):
@@ -92,7 +92,7 @@ def windows(calls: CallSeries, started_ns: int, ended_ns: int, items: int) -> li
         inside = latency[first:last]
         seconds = float(edges[i + 1] - edges[i]) / 1e9
         listed.append(
-            Window(
+            TimeWindow(
                 float(edges[i] - started_ns) / 1e9,
                 float(edges[i + 1] - started_ns) / 1e9,
                 (last - first) * items / seconds,

@@ -16,7 +16,7 @@ MS = 1e6
 
 
 @dataclass
-class Sheet:
+class ReportSheet:
     """Values as they come, and why some are None."""
 
     values: Report = field(default_factory=dict)

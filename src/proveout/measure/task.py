@@ -10,7 +10,7 @@ from typing import Any
 from proveout.clock import histogram
 from proveout.clock.histogram import HistogramProgress, HistogramWriter
 from proveout.clock.loops import OnError, columns
-from proveout.clock.stamps import Progress, StampWriter
+from proveout.clock.stamps import StampProgress, StampWriter
 from proveout.devices.registry import describe
 from proveout.measure.inputs import DatasetOptions, Inputs
 from proveout.measure.models import Model
@@ -102,8 +102,8 @@ def writer_of(path: Path, columns: Sequence[str]) -> StampWriter | HistogramWrit
     return HistogramWriter(path) if tuple(columns) == histogram.COLUMNS else StampWriter(path, columns)
 
 
-def progress_of(path: Path, columns: Sequence[str]) -> Progress | HistogramProgress:
-    return HistogramProgress(path) if tuple(columns) == histogram.COLUMNS else Progress(path, columns)
+def progress_of(path: Path, columns: Sequence[str]) -> StampProgress | HistogramProgress:
+    return HistogramProgress(path) if tuple(columns) == histogram.COLUMNS else StampProgress(path, columns)
 
 
 def stamps_path(folder: Path, model: int, worker: int) -> Path:

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 from proveout.ops.samples import randn
 from proveout.ops.table import Builder, Op, Refused, Sample, Value
-from proveout.ops.window import Window, reaching, spread
+from proveout.ops.window import SlidingWindow, reaching, spread
 from proveout.reasons import Kind
 
 UNEVEN_WINDOWS = Kind("pool-uneven-windows", "adaptive pooling with windows of several sizes")
@@ -22,8 +22,8 @@ Ints = Sequence[int]
 
 def _pooling(
     grad_output: Value, self: Value, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints = (1, 1)
-) -> Window:
-    return Window(
+) -> SlidingWindow:
+    return SlidingWindow(
         two(self.shape[-2:]),
         two(grad_output.shape[-2:]),
         two(kernel_size),

@@ -124,7 +124,7 @@ def take(b: Builder, x: Value, dim: int, positions: Ints) -> Value:
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class IndexPlace:
     """An advanced index as one index along one dimension of a [lead, size, trail] tensor."""
 
     order: tuple[int, ...]
@@ -137,7 +137,7 @@ class Place:
     index_shape: tuple[int, ...]
 
 
-def place_of(b: Builder, x: Value, indices: Indices) -> Place:
+def place_of(b: Builder, x: Value, indices: Indices) -> IndexPlace:
     indexed = {d: index for d, index in enumerate(indices) if index is not None}
     if not indexed:
         raise Refused(NO_INDEX())
@@ -162,7 +162,7 @@ def place_of(b: Builder, x: Value, indices: Indices) -> Place:
         linear = term if linear is None else _added(b, linear, term)
     assert linear is not None
     number = b.reshape(b.expand(linear, shape), (math.prod(shape),))
-    return Place(order, (math.prod(lead), size, math.prod(trail)), lead, trail, number, tuple(shape))
+    return IndexPlace(order, (math.prod(lead), size, math.prod(trail)), lead, trail, number, tuple(shape))
 
 
 def from_front(b: Builder, index: Value, size: int) -> Value:

@@ -19,7 +19,7 @@ Ints = Sequence[int]
 
 
 @dataclass(frozen=True)
-class Window:
+class SlidingWindow:
     """Input and output sizes, and how one moves over the other: a number each for every dimension."""
 
     size: tuple[int, ...]
@@ -38,14 +38,14 @@ class Window:
         return math.prod(self.kernel)
 
 
-def window_of(x: Value, out: Value, weight: Value, stride: Ints, padding: Ints, dilation: Ints) -> Window:
+def window_of(x: Value, out: Value, weight: Value, stride: Ints, padding: Ints, dilation: Ints) -> SlidingWindow:
     """ATen writes one number for all dimensions, or one each."""
     n = weight.rank - 2
     steps = (tuple(v) * n if len(v) == 1 else tuple(v) for v in (stride, padding, dilation))
-    return Window(x.shape[2:], out.shape[2:], weight.shape[2:], *steps)
+    return SlidingWindow(x.shape[2:], out.shape[2:], weight.shape[2:], *steps)
 
 
-def convolved(b: Builder, x: Value, weight: Value, w: Window, groups: int) -> Value:
+def convolved(b: Builder, x: Value, weight: Value, w: SlidingWindow, groups: int) -> Value:
     """[batch, in, …] under a weight of [out, in of a group, *kernel] -> [batch, out, …]."""
     out_channels, per_group = weight.shape[:2]
     around = padded(b, channels_first(b, x), w)
@@ -56,7 +56,7 @@ def convolved(b: Builder, x: Value, weight: Value, w: Window, groups: int) -> Va
     return channels_first(b, b.reshape(out, (out_channels, x.shape[0], *w.out)))
 
 
-def frames(b: Builder, x: Value, w: Window) -> Value:
+def frames(b: Builder, x: Value, w: SlidingWindow) -> Value:
     """[batch, in, time, …] -> [batch · outputs in time, places in time · in, …]: with the times that a window sees as
     channels, a convolution in three dimensions is one in two."""
     time, kernel, stride, edge, step = (v[0] for v in (w.size, w.kernel, w.stride, w.padding, w.dilation))
@@ -69,7 +69,7 @@ def frames(b: Builder, x: Value, w: Window) -> Value:
     return b.reshape(b.permute(stacked, (0, 2, 1, 3, 4)), (n * size[0], channels, *size[1:]))
 
 
-def grad_input(b: Builder, grad: Value, weight: Value, w: Window, groups: int) -> Value:
+def grad_input(b: Builder, grad: Value, weight: Value, w: SlidingWindow, groups: int) -> Value:
     """[batch, out, …] back through the weight -> [batch, in, …]; also a transposed convolution."""
     out_channels, per_group = weight.shape[:2]
     around = spread(b, channels_first(b, grad), w, 0)
@@ -80,7 +80,7 @@ def grad_input(b: Builder, grad: Value, weight: Value, w: Window, groups: int) -
     return channels_first(b, b.reshape(out, (groups * per_group, grad.shape[0], *w.size)))
 
 
-def grad_weight(b: Builder, grad: Value, x: Value, w: Window, groups: int) -> Value:
+def grad_weight(b: Builder, grad: Value, x: Value, w: SlidingWindow, groups: int) -> Value:
     """[batch, out, …] with [batch, in, …] -> [out, in of a group, *kernel]."""
     out_channels, per_group = grad.shape[1], x.shape[1] // groups
     around = padded(b, channels_first(b, x), w)
@@ -92,7 +92,7 @@ def grad_weight(b: Builder, grad: Value, x: Value, w: Window, groups: int) -> Va
     return b.reshape(b.permute(out, (0, 1, 3, 2)), (out_channels, per_group, *w.kernel))
 
 
-def spread(b: Builder, x: Value, w: Window, fill: int) -> Value:
+def spread(b: Builder, x: Value, w: SlidingWindow, fill: int) -> Value:
     """[…, …, *outputs] a stride apart, with a rim: what `reaching` cuts from."""
     if any(s != 1 for s in w.stride):
         lead = math.prod(x.shape[:2])
@@ -105,20 +105,20 @@ def spread(b: Builder, x: Value, w: Window, fill: int) -> Value:
     return lower_pad(b, x, _last_first(before, after), fill)
 
 
-def reaching(b: Builder, x: Value, w: Window, place: Ints) -> Value:
+def reaching(b: Builder, x: Value, w: SlidingWindow, place: Ints) -> Value:
     """For every input pixel, what was spread by the output that has it at this place of its window."""
     start = [(k - 1 - i) * d for k, i, d in zip(w.kernel, place, w.dilation)]
     return _at(b, x, start, w.size, (1,) * len(start))
 
 
-def padded(b: Builder, x: Value, w: Window) -> Value:
+def padded(b: Builder, x: Value, w: SlidingWindow) -> Value:
     """Every place of every window inside the tensor: what `under` cuts from."""
     reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(w.out, w.stride, w.kernel, w.dilation)]
     after = [max(0, r - n - p) for r, n, p in zip(reach, w.size, w.padding)]
     return lower_pad(b, x, _last_first(w.padding, after), 0)
 
 
-def under(b: Builder, x: Value, w: Window, place: Ints) -> Value:
+def under(b: Builder, x: Value, w: SlidingWindow, place: Ints) -> Value:
     """For every output, the input pixel at this place of its window."""
     return _at(b, x, [i * d for i, d in zip(place, w.dilation)], w.out, w.stride)
 

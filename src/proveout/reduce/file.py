@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from proveout.reduce.graph import CallGraph, Op, Use
+from proveout.reduce.graph import CallGraph, CallSite, Use
 from proveout.reduce.judge import Conditions, Failure
 
 FAILS = 3
@@ -73,7 +73,7 @@ def _weights(calls: CallGraph, codes: Mapping[str, str]) -> list[str]:
     return ["    def __init__(self):", "        super().__init__()", *lines, ""]
 
 
-def _call(op: Op, weights: frozenset[str]) -> str:
+def _call(op: CallSite, weights: frozenset[str]) -> str:
     def code(arg: Any) -> str:
         return _code(arg, weights)
 

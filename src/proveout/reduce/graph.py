@@ -20,7 +20,7 @@ class Use:
 
 
 @dataclass(frozen=True)
-class Op:
+class CallSite:
     """One call. Several results are named one by one; those that nobody uses have no name."""
 
     target: torch._ops.OpOverload
@@ -43,7 +43,7 @@ def _is_use(value: Any) -> bool:
 class CallGraph:
     """Ops in order, and the tensors that they start from."""
 
-    ops: tuple[Op, ...]
+    ops: tuple[CallSite, ...]
     inputs: Mapping[str, torch.Tensor]
     weights: frozenset[str] = frozenset()
     """Of the inputs, those that are the model's own: parameters, buffers, and what is made of them alone."""
@@ -133,7 +133,7 @@ def _from_fx(gm: torch.fx.GraphModule, example_inputs: Sequence[torch.Tensor], n
         several = len(node.target._schema.returns) > 1 or node.name in parts
         taken = parts.get(node.name, {})
         outputs = tuple(taken.get(i, "") for i in range(max(taken, default=0) + 1)) if several else (node.name,)
-        ops.append(Op(node.target, tuple(args), dict(kwargs), outputs, several))
+        ops.append(CallSite(node.target, tuple(args), dict(kwargs), outputs, several))
     return CallGraph(tuple(ops), inputs, frozenset(weights))
 
 
@@ -152,7 +152,7 @@ def part(calls: CallGraph, chosen: Sequence[int], values: Mapping[str, Any]) -> 
     return CallGraph(ops, inputs, frozenset(own.intersection(inputs)))
 
 
-def _with_constants(op: Op, fixed: Mapping[str, Any]) -> Op:
+def _with_constants(op: CallSite, fixed: Mapping[str, Any]) -> CallSite:
     args, kwargs = tree_map(
         lambda a: fixed[a.name] if _is_use(a) and a.name in fixed else a, (op.args, dict(op.kwargs))
     )

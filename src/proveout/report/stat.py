@@ -10,13 +10,13 @@ from proveout.errors import EnvironmentFault
 from proveout.report.cells import render
 from proveout.report.drawing.histogram import histogram
 from proveout.store import write_text
-from proveout.tracer.raw import Dump, Node, Phase
+from proveout.tracer.raw import Node, Phase, TracedModel
 
 PHASES: dict[str, Phase] = {"fw": "forward", "bw": "backward"}
 SIDES = ("input", "output")
 
 
-def write_reports(dumps: Sequence[Dump], folder: Path) -> list[Path]:
+def write_reports(dumps: Sequence[TracedModel], folder: Path) -> list[Path]:
     """Write `{fw,bw}_node_count.csv` and, for each op, `{fw,bw}_total_{input,output}_size_dist/OP.{csv,svg}`; a phase
     that no dump has is left out. The same dumps give the same bytes; distributions of earlier dumps are removed."""
     texts: dict[Path, str] = {}
@@ -44,7 +44,7 @@ def write_reports(dumps: Sequence[Dump], folder: Path) -> list[Path]:
     return list(texts)
 
 
-def node_counts(dumps: Iterable[Dump], phase: Phase) -> list[dict[str, object]]:
+def node_counts(dumps: Iterable[TracedModel], phase: Phase) -> list[dict[str, object]]:
     """How many nodes each op has, and in how many models; the most frequent first."""
     counts: Counter[str] = Counter()
     models: Counter[str] = Counter()
@@ -56,7 +56,7 @@ def node_counts(dumps: Iterable[Dump], phase: Phase) -> list[dict[str, object]]:
     return [{"op_type": op, "count": counts[op], "models": models[op]} for op in order]
 
 
-def _sizes(dumps: Iterable[Dump], phase: Phase, side: str) -> dict[str, Counter[int]]:
+def _sizes(dumps: Iterable[TracedModel], phase: Phase, side: str) -> dict[str, Counter[int]]:
     sizes: dict[str, Counter[int]] = {}
     for dump in dumps:
         for node in _nodes(dump, phase):
@@ -65,7 +65,7 @@ def _sizes(dumps: Iterable[Dump], phase: Phase, side: str) -> dict[str, Counter[
     return sizes
 
 
-def _nodes(dump: Dump, phase: Phase) -> Iterator[Node]:
+def _nodes(dump: TracedModel, phase: Phase) -> Iterator[Node]:
     return (node for graph in dump.graphs if graph.phase == phase for node in graph.nodes)
 
 

@@ -32,7 +32,7 @@ MOST_FAILURES = 200
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailedRecord:
     """One Record that did not pass; `record` is its place below the store."""
 
     model: str
@@ -62,7 +62,7 @@ class State:
     num_known: int = 0
     """Of those done, how many Records were there before."""
     running: tuple[str, ...] = ()
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[FailedRecord, ...] = ()
     ended: Literal["", "finished", "stopped", "failed"] = ""
     why: str = ""
     """What ended a sweep that failed: a wrong command line, or a fault of ours."""
@@ -127,7 +127,7 @@ class Noted:
         failures = state.failures
         if flat.status not in ("passed", "compiled") and len(failures) < MOST_FAILURES:
             place = f"{result.path.parent.name}/{result.path.stem}"
-            failures = (*failures, Failure(flat.model, flat.device, flat.status, flat.reason, place))
+            failures = (*failures, FailedRecord(flat.model, flat.device, flat.status, flat.reason, place))
         self._change(
             running=_without(state.running, what),
             num_done=state.num_done + 1,

@@ -23,7 +23,7 @@ from proveout.types import Settings
 
 def trace(
     captured: LiveModel, *, orig: bool, backward: bool, profile: Path | None, device: str, settings: Settings
-) -> raw.Dump:
+) -> raw.TracedModel:
     """Its raw dump: the original ATen graphs with `orig`, else the compiled Programs' calls. `profile` names a file for
     a Chrome trace of the same work: measured in eager PyTorch with `orig`, else modelled for the chip."""
     model, kind, note = captured.module, "original" if orig else "compiled", ""
@@ -43,7 +43,7 @@ def trace(
         else:
             profile.write_text(json.dumps(modelled_profile(compiled.compiled)))
     workload = captured.workload
-    return raw.Dump(workload.name, Path(workload.script).name, workload.selector, kind, graphs, note)  # type: ignore[arg-type]
+    return raw.TracedModel(workload.name, Path(workload.script).name, workload.selector, kind, graphs, note)  # type: ignore[arg-type]
 
 
 def _forward(call: Callable[..., Any], captured: LiveModel, backward: bool) -> Any:
@@ -60,7 +60,7 @@ def _backward(result: Any) -> str:
     return ""
 
 
-def _graph(compiled: CompiledGraph) -> raw.Graph:
+def _graph(compiled: CompiledGraph) -> raw.TracedGraph:
     program = compiled.program
     steps = [step for step in program.body if step.kernel != DEALLOCATE]
     nodes = [
@@ -72,16 +72,16 @@ def _graph(compiled: CompiledGraph) -> raw.Graph:
         )
         for step in steps
     ]
-    return raw.Graph(_phase(program), tuple(nodes))
+    return raw.TracedGraph(_phase(program), tuple(nodes))
 
 
 def _phase(program: Program) -> raw.Phase:
     return "backward" if program.name.endswith("_backward") else "forward"
 
 
-def _tensor(program: Program, name: str) -> raw.Tensor:
+def _tensor(program: Program, name: str) -> raw.TracedTensor:
     spec = program.specs[name]
-    return raw.Tensor(spec.shape, spec.dtype, spec.nbytes)
+    return raw.TracedTensor(spec.shape, spec.dtype, spec.nbytes)
 
 
 # ----------------------------------------------------------------------------------------------- profiles

@@ -16,7 +16,7 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True)
-class Tensor:
+class TracedTensor:
     """One tensor of a node; `nbytes` at the dtype's real size, on the chip with tile padding."""
 
     shape: tuple[int, ...]
@@ -28,25 +28,25 @@ class Tensor:
 class Node:
     name: str
     op: str
-    inputs: tuple[Tensor, ...] = ()
-    outputs: tuple[Tensor, ...] = ()
+    inputs: tuple[TracedTensor, ...] = ()
+    outputs: tuple[TracedTensor, ...] = ()
 
 
 @dataclass(frozen=True)
-class Graph:
+class TracedGraph:
     phase: Phase
     nodes: tuple[Node, ...]
 
 
 @dataclass(frozen=True)
-class Dump:
+class TracedModel:
     """All graphs of one model: the original ATen ones, or what the compiler made of them."""
 
     model: str
     script: str
     selector: str
     kind: Literal["original", "compiled"]
-    graphs: tuple[Graph, ...]
+    graphs: tuple[TracedGraph, ...]
     note: str = ""
     """Why a part that was asked for is missing."""
     schema: int = SCHEMA
@@ -60,7 +60,7 @@ def file_name(model: str, selector: str, kind: str) -> str:
     return f"{folders.file_name(model)}-{digest([model, selector])[:8]}-{kind}"
 
 
-def save(dump: Dump, folder: Path) -> Path:
+def save(dump: TracedModel, folder: Path) -> Path:
     path = folder / f"{file_name(dump.model, dump.selector, dump.kind)}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".part")
@@ -69,7 +69,7 @@ def save(dump: Dump, folder: Path) -> Path:
     return path
 
 
-def load(folder: Path) -> list[Dump]:
+def load(folder: Path) -> list[TracedModel]:
     """Every dump in a folder, by file name."""
     paths = sorted(folder.glob("*.json"))
     if not paths:
@@ -77,7 +77,7 @@ def load(folder: Path) -> list[Dump]:
     dumps = []
     for path in paths:
         try:
-            dumps.append(from_json(Dump, read_json(path)))
+            dumps.append(from_json(TracedModel, read_json(path)))
         except ValueError as error:
             raise UsageError(f"{path} is not a raw dump: {error}. Remove it, or trace its model again.") from None
     return dumps

@@ -19,7 +19,7 @@ from proveout.tracer import raw
 class Stat:
     """`torch.compile(model, backend=Stat())`: the graphs as PyTorch gives them, without decompositions."""
 
-    graphs: list[raw.Graph] = field(default_factory=list)
+    graphs: list[raw.TracedGraph] = field(default_factory=list)
 
     def __call__(self, gm: GraphModule, example_inputs: list[torch.Tensor]) -> Any:
         forward, backward = self._compiler("forward"), self._compiler("backward")
@@ -28,7 +28,7 @@ class Stat:
     def _compiler(self, phase: raw.Phase) -> Callable[[GraphModule, list[Any]], Any]:
         def compile_one(gm: GraphModule, example_inputs: list[Any]) -> Any:
             calls = [n for n in gm.graph.nodes if n.op == "call_function" and not _is_getitem(n)]
-            self.graphs.append(raw.Graph(phase, tuple(map(_node, calls))))
+            self.graphs.append(raw.TracedGraph(phase, tuple(map(_node, calls))))
             return make_boxed_func(gm.forward)
 
         return compile_one
@@ -45,14 +45,14 @@ def _node(node: Node) -> raw.Node:
     return raw.Node(node.name, str(node.target), tuple(inputs), tuple(_tensors(node)))
 
 
-def _tensors(node: Node) -> list[raw.Tensor]:
+def _tensors(node: Node) -> list[raw.TracedTensor]:
     return [tensor_of(value) for value in tree_leaves(node.meta.get("val")) if isinstance(value, torch.Tensor)]
 
 
-def tensor_of(value: torch.Tensor) -> raw.Tensor:
+def tensor_of(value: torch.Tensor) -> raw.TracedTensor:
     """Symbolic sizes at the value that they had in the traced call."""
     shape = tuple(getattr(getattr(size, "node", None), "hint", None) or int(size) for size in value.shape)
     numel = 1
     for size in shape:
         numel *= size
-    return raw.Tensor(shape, str(value.dtype).removeprefix("torch."), numel * value.element_size())
+    return raw.TracedTensor(shape, str(value.dtype).removeprefix("torch."), numel * value.element_size())

@@ -15,7 +15,7 @@ from proveout.kernels.faithful import faithful
 from proveout.kernels.memory_config import memory_arg
 from proveout.kernels.pieces import Pieces
 from proveout.kernels.row import Kernel, flat_specs
-from proveout.kernels.signatures import Parameter, parameters, signatures
+from proveout.kernels.signatures import SignatureParameter, parameters, signatures
 from proveout.kernels.table import call_meaning, infer, kernels, meaning_on, refusal, sees, storing
 from proveout.program import FROM_DEVICE, FROM_TORCH, TO_DEVICE, Arg, Construct, Name, Ref, Step
 from proveout.ttnn import graph, recording
@@ -26,7 +26,7 @@ from proveout.ttnn.enums import Member, arg_of
 from proveout.ttnn.memory import MemoryConfig
 from proveout.ttnn.mesh import MeshDevice, OnMesh
 from proveout.ttnn.tensor import Tensor
-from proveout.ttnn.trace import Command
+from proveout.ttnn.trace import CapturedCall
 from proveout.types import HOST, Settings, TensorSpec
 
 SERVED: dict[str, Callable[..., Any]] = {}
@@ -76,7 +76,7 @@ def bind(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, An
     raise TypeError(f"{name}(): incompatible function arguments. See its signature: help(ttnn)")
 
 
-def _fits(parameter: Parameter, value: Any) -> bool:
+def _fits(parameter: SignatureParameter, value: Any) -> bool:
     if isinstance(value, torch.Tensor):
         return parameter.annotation.startswith("torch.Tensor")
     is_tensor = isinstance(value, Tensor) or (
@@ -85,7 +85,7 @@ def _fits(parameter: Parameter, value: Any) -> bool:
     return parameter.may_take(is_tensor)
 
 
-def _is_default(parameter: Parameter, value: Any) -> bool:
+def _is_default(parameter: SignatureParameter, value: Any) -> bool:
     """Whether an argument says what ttnn would do anyway."""
     if not parameter.default or parameter.name in ("dim", "shape") or isinstance(value, Tensor):
         return False
@@ -223,7 +223,7 @@ def _dispatch(
             )
         line = recording.source_line()
         slots = [tuple(b.slot for b in buffers if b.slot is not None) for buffers in (reads, writes)]
-        device.capture.commands.append(Command(name, step.attrs, slots[0], slots[1], compute, ns, line))
+        device.capture.commands.append(CapturedCall(name, step.attrs, slots[0], slots[1], compute, ns, line))
         for buffer in writes:
             buffer.problem = "the call was captured and has not run yet: ttnn.execute_trace runs it"
         return

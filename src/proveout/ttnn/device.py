@@ -14,7 +14,7 @@ from proveout.ttnn.buffers import Memories, Slot
 from proveout.ttnn.enums import Member, enum, member
 from proveout.ttnn.memory import CoreCoord, CoreGrid
 from proveout.ttnn.queues import Queues
-from proveout.ttnn.trace import Trace
+from proveout.ttnn.trace import CapturedTrace
 
 
 class Device(Sim):
@@ -33,8 +33,8 @@ class Device(Sim):
         self.memories = Memories(self.spec, l1_small_size, trace_region_size)
         self.memories.on_free.append(self._freed)
         self.queues = Queues(num_command_queues)
-        self.capture: Trace | None = None
-        self.traces: dict[int, Trace] = {}
+        self.capture: CapturedTrace | None = None
+        self.traces: dict[int, CapturedTrace] = {}
         self.last_ns = 0
         """Modelled time of the last call, transfer or trace."""
         self._programs: set[Hashable] = set()

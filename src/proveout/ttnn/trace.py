@@ -22,7 +22,7 @@ Compute = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
 
 
 @dataclass(frozen=True)
-class Command:
+class CapturedCall:
     """One captured call."""
 
     kernel: str
@@ -36,16 +36,16 @@ class Command:
 
 
 @dataclass
-class Trace:
+class CapturedTrace:
     """What was captured: calls, and the slots freed between them."""
 
     id: int
     queue: int
-    commands: list[Command | Slot] = field(default_factory=list)
+    commands: list[CapturedCall | Slot] = field(default_factory=list)
 
     @property
-    def calls(self) -> list[Command]:
-        return [c for c in self.commands if isinstance(c, Command)]
+    def calls(self) -> list[CapturedCall]:
+        return [c for c in self.commands if isinstance(c, CapturedCall)]
 
     @property
     def num_bytes(self) -> int:
@@ -74,14 +74,14 @@ def begin_trace_capture(mesh_device: Any, *, cq_id: int | None = None) -> int:
     device = mesh_device
     queue = device.queues.number(cq_id)
     device.refuse_in_capture("begin_trace_capture: a trace is being captured already")
-    device.capture = Trace(next(_ids), queue)
+    device.capture = CapturedTrace(next(_ids), queue)
     return device.capture.id  # type: ignore[no-any-return]
 
 
 def end_trace_capture(mesh_device: Any, trace_id: int, *, cq_id: int | None = None) -> None:
     device = mesh_device
     device.queues.number(cq_id)
-    trace: Trace | None = device.capture
+    trace: CapturedTrace | None = device.capture
     if trace is None or trace.id != trace_id:
         raise RuntimeError(f"TT_FATAL: trace {trace_id} is not being captured")
     device.capture = None
@@ -185,14 +185,14 @@ def _device_of(event: Event | None) -> Any:
     return event.device
 
 
-def _trace(device: Any, trace_id: int) -> Trace:
-    trace: Trace | None = device.traces.get(trace_id)
+def _trace(device: Any, trace_id: int) -> CapturedTrace:
+    trace: CapturedTrace | None = device.traces.get(trace_id)
     if trace is None:
         raise RuntimeError(f"TT_FATAL: Trace instance with ID {trace_id} not found on device 0")
     return trace
 
 
-def _overwrite(device: Any, trace: Trace, own: set[Buffer]) -> None:
+def _overwrite(device: Any, trace: CapturedTrace, own: set[Buffer]) -> None:
     """A tensor allocated since the capture may lie where the trace keeps its own: its numbers are gone."""
     ranges: dict[str, list[tuple[int, int]]] = {}
     for written in (slot for command in trace.calls for slot in command.writes):

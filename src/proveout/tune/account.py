@@ -22,7 +22,7 @@ SEEN = 1e-4
 
 
 @dataclass
-class Found:
+class Verified:
     settings: Settings
     ns: int
     calls: tuple[Close, ...]
@@ -62,8 +62,8 @@ def weighed(
 def path(
     structures: Sequence[Structure],
     problem: Problem,
-    best: Found,
-    start: Found,
+    best: Verified,
+    start: Verified,
     steps: Sequence[greedy.Trial],
 ) -> Iterator[Taken]:
     """What was changed, one after another, those that save the most first."""
@@ -91,7 +91,7 @@ def rejected(
     decisions: Sequence[Decision],
     times: Times,
     problem: Problem,
-    best: Found,
+    best: Verified,
 ) -> Iterator[Rejected]:
     """Values that are quicker and were not chosen, the most tempting first."""
     now = times.ns(best.assignment) if best.by == "solver" else times.ns({})

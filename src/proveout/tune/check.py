@@ -11,7 +11,7 @@ from dataclasses import replace
 from proveout.compiler.program_passes.decide import computing_choices
 from proveout.errors import ProveoutError
 from proveout.tune import account
-from proveout.tune.account import Found
+from proveout.tune.account import Verified
 from proveout.tune.certificate import Certificate, assignment_of
 from proveout.tune.errors import Graph
 from proveout.tune.model import Close, Model
@@ -184,11 +184,11 @@ def _decisions(c: Certificate, model: Model) -> Iterator[str]:
 def _told(c: Certificate, problem: Problem, structures: Sequence[Structure]) -> Iterator[str]:
     """What the page says of single decisions follows from the tables of times and errors."""
     times, chosen = structures[0].times, {d: w.chosen for d, w in enumerate(c.decisions) if w.chosen}
-    best = Found(c.settings, c.verified_ns, c.calls, c.found_by, chosen)
+    best = Verified(c.settings, c.verified_ns, c.calls, c.found_by, chosen)
     own = next((s.times for s in structures if s.settings == replace(c.settings, per_op=s.settings.per_op)), None)
     if c.decisions != tuple(account.weighed(problem.decisions, times, problem, best.assignment)):
         yield "what values of decisions save alone is not what is told"
-    first = Found(c.start, c.start_ns, (), "start")
+    first = Verified(c.start, c.start_ns, (), "start")
     if c.found_by == "solver" and own is None:
         yield "the settings that were found are in none of the model's placements"
     elif c.found_by == "solver" and own is not None:

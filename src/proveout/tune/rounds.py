@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from proveout.tune.account import Found
+from proveout.tune.account import Verified
 from proveout.tune.solve import Problem, Solved, solve
 from proveout.tune.space import Assignment, start_of
 from proveout.tune.structures import Structure
@@ -26,10 +26,10 @@ WORTH, MOST = 1.05, 4.0
 
 
 @dataclass
-class Outcome:
+class SearchState:
     """The best that was verified so far, and what the solver has proven."""
 
-    best: Found | None
+    best: Verified | None
     budget: float
     """What the sum of errors was held to when the bound was proven."""
     solved: Solved = Solved("unknown")
@@ -45,13 +45,13 @@ class Rounds:
     verifier: Verifier
     seed: int
     note: Callable[[str], None]
-    better: Callable[[Outcome], None]
+    better: Callable[[SearchState], None]
     """Is handed every outcome whose best is quicker than the one before."""
 
-    def quickest(self, structures: Sequence[Structure], problem: Problem, best: Found | None) -> Outcome:
+    def quickest(self, structures: Sequence[Structure], problem: Problem, best: Verified | None) -> SearchState:
         """The quickest combination that keeps the budget when it is run. It ends when no round is worth its time, or
         when there is none left; what was verified by then stays."""
-        out = Outcome(best, problem.budget)
+        out = SearchState(best, problem.budget)
         scale, widest = 1.0, problem.budget
         for _ in range(ROUNDS):
             out.budget = problem.budget * scale
@@ -91,7 +91,7 @@ class Rounds:
         return out
 
     def _asked(
-        self, structures: Sequence[Structure], problem: Problem, best: Found | None
+        self, structures: Sequence[Structure], problem: Problem, best: Verified | None
     ) -> tuple[list[tuple[Solved, Structure]], Solved]:
         """The answer for each placement that can be quicker than the best, and what they prove together."""
         answers: list[tuple[Solved, Structure]] = []
@@ -105,15 +105,15 @@ class Rounds:
         bound = max(0.0, min(known, default=float(best.ns) if best is not None else 0.0))
         return answers, Solved("optimal" if proven else "feasible", bound=bound)
 
-    def bound(self, structures: Sequence[Structure], problem: Problem, outcome: Outcome) -> float:
+    def bound(self, structures: Sequence[Structure], problem: Problem, outcome: SearchState) -> float:
         """What is proven when values without a measured error are taken to cost none."""
         free = replace(problem.relaxed(), budget=outcome.budget, refuted=outcome.refuted, excluded=outcome.unfit)
         return self._asked(structures, free, outcome.best)[1].bound
 
-    def cured(self, structure: Structure, problem: Problem) -> Outcome:
+    def cured(self, structure: Structure, problem: Problem) -> SearchState:
         """The fewest changes that bring a failing model back into its budget."""
         problem = replace(problem, tables=structure.times.tables)
-        out = Outcome(None, problem.budget)
+        out = SearchState(None, problem.budget)
         for _ in range(ROUNDS):
             posed = replace(problem, refuted=out.refuted)
             out.solved = self._solve(posed, goal="fewest")
@@ -136,8 +136,8 @@ class Rounds:
         return out
 
     def _smaller(
-        self, structure: Structure, problem: Problem, most: int, tried: list[Assignment], out: Outcome
-    ) -> Found | None:
+        self, structure: Structure, problem: Problem, most: int, tried: list[Assignment], out: SearchState
+    ) -> Verified | None:
         """A cure of fewer changes, although their errors add up to too much."""
         for _ in range(SMALLER):
             answer = self._solve(replace(problem, budget=1.0, excluded=tried), goal="error", at_most=most)

@@ -12,11 +12,11 @@ from proveout.compiler.program_passes.decide import computing_choices
 from proveout.errors import ProveoutError, UsageError
 from proveout.settings import Decided
 from proveout.tune import account, greedy
-from proveout.tune.account import Found
+from proveout.tune.account import Verified
 from proveout.tune.certificate import Certificate, Goal, Rejected
 from proveout.tune.errors import Errors, Graph, Measurements, Numerics, Off, multiplications
 from proveout.tune.model import Model
-from proveout.tune.rounds import Outcome, Rounds
+from proveout.tune.rounds import Rounds, SearchState
 from proveout.tune.solve import Problem
 from proveout.tune.space import EXACT_EITHER_WAY, Assignment, Times, decisions_of, settings_with
 from proveout.tune.structures import Structure, ways_of, worthwhile
@@ -83,7 +83,7 @@ class _Search:
         self.verifier = Verifier(
             model, self.numerics, HELD_OUT if self.quick else 1, self.start.pcc, options.top1, self.measured, self.watch
         )
-        self.by_steps: Found | None = None
+        self.by_steps: Verified | None = None
         self.steps: tuple[greedy.Trial, ...] = ()
         self.problem = Problem((), (), {}, (), 1 - self.start.pcc**2, self.start.queues)
 
@@ -98,12 +98,12 @@ class _Search:
             best = min((f for f in (best, self.by_steps) if f is not None), key=lambda f: f.ns, default=None)
         self.problem = replace(self.problem, decisions=self.decisions)
         if best is not None:
-            self._better(Outcome(best, self.problem.budget))
+            self._better(SearchState(best, self.problem.budget))
         if not self.options.solver:
             self.notes.append(
                 "OR-Tools is not installed: the greedy search alone decided (pip install 'proveout[tune]')"
             )
-            return self._certificate(Outcome(best, self.problem.budget))
+            return self._certificate(SearchState(best, self.problem.budget))
         graphs = self._loaded(self.structures[0].settings)
         noise, drift = self._whole(graphs)
         self.problem = replace(self.problem, start=noise, start_drift=drift)
@@ -124,10 +124,10 @@ class _Search:
             )
         return self._certificate(outcome)
 
-    def _better(self, outcome: Outcome) -> None:
+    def _better(self, outcome: SearchState) -> None:
         self.options.better(self._certificate(outcome, "ended from outside before all was tried; what is here holds"))
 
-    def _certificate(self, outcome: Outcome, *notes: str) -> Certificate:
+    def _certificate(self, outcome: SearchState, *notes: str) -> Certificate:
         """What is known now. A best that does not keep the budget is the start, and says so."""
         cure, best, decisions = self.options.goal == "cure", outcome.best or self.first, self.decisions
         times = self.structures[0].times
@@ -184,7 +184,7 @@ class _Search:
 
     # ------------------------------------------------------------------------------------------- the start
 
-    def _begun(self, cure: bool) -> Found:
+    def _begun(self, cure: bool) -> Verified:
         """The start as it runs. Where it is too far off, sums in float32 throughout are tried first: the greedy search
         and the solver both begin there, if that is enough."""
         first = self._ran(self.start)
@@ -208,13 +208,13 @@ class _Search:
         self.start = exact
         return again
 
-    def _ran(self, settings: Settings) -> Found | None:
+    def _ran(self, settings: Settings) -> Verified | None:
         ns = self.model.ns(settings)
         if ns is None:
             return None
-        return Found(settings, ns, self.verifier.calls(settings), "start", predicted_ns=ns)
+        return Verified(settings, ns, self.verifier.calls(settings), "start", predicted_ns=ns)
 
-    def _greedy(self) -> tuple[Found | None, tuple[greedy.Trial, ...]]:
+    def _greedy(self) -> tuple[Verified | None, tuple[greedy.Trial, ...]]:
         """One change after another: what the solver must not fall behind."""
         self.options.note("greedy search")
         stop_s = self.watch.left_s - GREEDY_SHARE * 60 * self.options.minutes
@@ -226,7 +226,7 @@ class _Search:
             self.notes.append(f"the greedy search was ended after its third of the time: {late} changes were not tried")
         while True:
             calls = self.verifier.calls(tuned.settings)
-            candidate = Found(tuned.settings, tuned.ns, calls, "greedy", predicted_ns=tuned.ns)
+            candidate = Verified(tuned.settings, tuned.ns, calls, "greedy", predicted_ns=tuned.ns)
             if self.verifier.good(candidate):
                 return candidate, tuned.kept
             if not tuned.kept or self.watch.left_s < self.verifier.candidate_s:

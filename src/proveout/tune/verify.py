@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import astuple, dataclass, replace
 
-from proveout.tune.account import Found
+from proveout.tune.account import Verified
 from proveout.tune.errors import Measurements, Numerics
 from proveout.tune.model import Close, Model
 from proveout.tune.solve import Problem, Solved
@@ -49,7 +49,7 @@ class Verifier:
     candidate_s: float = 0.0
     """The longest that it took to verify one: its first call, for which it is compiled, and those after it."""
 
-    def good(self, candidate: Found) -> bool:
+    def good(self, candidate: Verified) -> bool:
         return all(close.keeps(self.pcc, self.top1) for close in candidate.calls)
 
     def calls(self, settings: Settings) -> tuple[Close, ...]:
@@ -69,14 +69,14 @@ class Verifier:
             *self.measured.get(_key(settings, number), lambda: astuple(self.model.closeness(settings, number)))
         )
 
-    def candidate(self, structure: Structure, problem: Problem, answer: Solved) -> Found | None:
+    def candidate(self, structure: Structure, problem: Problem, answer: Solved) -> Verified | None:
         """What the solver chose, compiled and run; None where it does not fit."""
         settings = settings_with(structure.settings, problem.decisions, answer.assignment)
         ns = self.model.ns(settings)
         if ns is None:
             return None
         predicted = problem.error(answer.assignment)
-        return Found(settings, ns, self.calls(settings), "solver", answer.assignment, answer.ns, predicted)
+        return Verified(settings, ns, self.calls(settings), "solver", answer.assignment, answer.ns, predicted)
 
 
 def _key(settings: Settings, number: int) -> list[object]:

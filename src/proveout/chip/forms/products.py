@@ -90,7 +90,7 @@ def told_blocks(op: DeviceOp, chip: DeviceSpec) -> Blocks:
 
 
 @dataclass(frozen=True)
-class Cut:
+class CoreWork:
     """What one core of a product does, in tiles, and how often all of it is repeated."""
 
     m: int
@@ -144,7 +144,7 @@ def form_of(op: DeviceOp, chip: DeviceSpec) -> str:
     return "1D decode product" if product.m == 1 else "1D product"
 
 
-def cut_of(op: DeviceOp, chip: DeviceSpec, cores: int) -> Cut:
+def cut_of(op: DeviceOp, chip: DeviceSpec, cores: int) -> CoreWork:
     """As its program config says, or as ttnn would choose."""
     product = product_of(op)
     config: ProductConfig | None = op.param("config")
@@ -175,7 +175,7 @@ def cut_of(op: DeviceOp, chip: DeviceSpec, cores: int) -> Cut:
         -(-m // config.out_h) if config and config.out_h else 1,
         -(-n // config.out_w) if config and config.out_w else 1,
     )
-    return Cut(m, n, product.k, max(1, step), times, max(1, rereads), wide, down, across)
+    return CoreWork(m, n, product.k, max(1, step), times, max(1, rereads), wide, down, across)
 
 
 def fused(op: DeviceOp, count: float) -> Features:
@@ -290,14 +290,14 @@ def batched(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
         # every core has rows of its own, of one product of the batch or several, and takes the right factor of each
         rows_held = per_core(product.batch * product.m, cores)
         times = per_core(rows_held, product.m)
-        cut = Cut(int(-(-rows_held // times)), product.n, product.k, cut.step, 1, 1, False)
+        cut = CoreWork(int(-(-rows_held // times)), product.n, product.k, cut.step, 1, 1, False)
     elif config is not None and config.kind == "batched":
         # every core takes whole products of the batch
         total = product.batch * -(-product.m // cut.m) * -(-product.n // cut.n)
         times = per_core(total, cores)
     elif config is None:
         total = product.batch * product.m * product.n
-        cut = Cut(1, 1, product.k, product.k, 1, 1, True)
+        cut = CoreWork(1, 1, product.k, product.k, 1, 1, True)
         times = per_core(total, cores)
     return {
         **memory(chip, (b, b.nbytes), (a, a.nbytes), (out, out.nbytes)),

@@ -18,7 +18,7 @@ from proveout.cli.benchit.listing import Entry, documents, listing, of_results
 from proveout.cli.benchit.targets import Target, targets
 from proveout.cli.jobs import run
 from proveout.cli.output import emit, emit_json, note
-from proveout.cli.request import Request, chosen_scripts, takes_request
+from proveout.cli.request import SharedOptions, chosen_scripts, takes_request
 from proveout.cli.verbs import discover
 from proveout.cli.verbs.benchmark import AnalyzeOnly, BuildOnly, LeanCache
 from proveout.errors import UsageError
@@ -71,7 +71,7 @@ Plugins = Annotated[list[str] | None, typer.Option("--plugins", metavar="NAME", 
 
 @takes_request
 def verb(
-    request: Request,
+    request: SharedOptions,
     runtimes: RuntimesOption = None,
     backend: Backend = "local",
     use_slurm: Slurm = False,
@@ -153,7 +153,7 @@ def verb(
     return show(request, results)
 
 
-def show(request: Request, results: Sequence[Result]) -> int:
+def show(request: SharedOptions, results: Sequence[Result]) -> int:
     """The models and what became of them; the exit code."""
     store = Store(request.cache_dir)
     failed = sum(result.failed for result in results)
@@ -173,14 +173,14 @@ def show(request: Request, results: Sequence[Result]) -> int:
     return 1 if failed else 0
 
 
-def _beside_others(request: Request, entries: list[Entry], cache: Path) -> list[Entry]:
+def _beside_others(request: SharedOptions, entries: list[Entry], cache: Path) -> list[Entry]:
     """With the models that a script has beside those that are named, as MLAgility lists them."""
     named = {(workload.script, workload.selector) for workload, _ in entries}
     models = discover.remembered(request, cache)
     return entries + [(model, None) for model in models if (model.script, model.selector) not in named]
 
 
-def analyze(request: Request) -> int:
+def analyze(request: SharedOptions) -> int:
     """The models alone."""
     if request.as_json:
         return discover.show(request)
@@ -211,7 +211,7 @@ def _opset(opset: int | None) -> int | None:
     return opset
 
 
-def _resumed(request: Request) -> Request:
+def _resumed(request: SharedOptions) -> SharedOptions:
     """The scripts that no Record in the cache is of."""
     tried = {entry.row.script for entry in entries(Store(request.cache_dir))}
     chosen = chosen_scripts(request.scripts, request.search_dir, request.all_scripts, request.labels)
@@ -222,7 +222,7 @@ def _resumed(request: Request) -> Request:
     return dataclasses.replace(request, scripts=left, search_dir=None, all_scripts=False, labels=None)
 
 
-def _make_lean(request: Request, results: Sequence[Result]) -> None:
+def _make_lean(request: SharedOptions, results: Sequence[Result]) -> None:
     """Delete what earlier builds of these models left."""
     folder = Store(request.cache_dir).folder
     for result in results:

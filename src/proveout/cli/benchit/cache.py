@@ -22,7 +22,7 @@ from proveout.store import Store
 from proveout.types import Record
 
 
-class Action(StrEnum):
+class BenchitCacheAction(StrEnum):
     report = "report"
     list = "list"
     stats = "stats"
@@ -34,7 +34,7 @@ class Action(StrEnum):
 
 
 def verb(
-    action: Annotated[Action, typer.Argument(help="What to do.", show_default=False)],
+    action: Annotated[BenchitCacheAction, typer.Argument(help="What to do.", show_default=False)],
     name: Annotated[str | None, typer.Argument(metavar="[BUILD]", help="One build.", show_default=False)] = None,
     everything: Annotated[bool, typer.Option("--all", help="With delete and clean: every build.")] = False,
     cache_dir: report.CacheDirs = None,
@@ -54,27 +54,27 @@ def verb(
       benchit cache report -d x86_results nvidia_results -r reports
       benchit cache delete --all
     """
-    if action is Action.report:
+    if action is BenchitCacheAction.report:
         return report.write(cache_dir or [], report_dir, as_json)
     if len(cache_dir or []) > 1:
         raise UsageError("several caches are for `benchit cache report`; name one here.")
     folder = cache_dir[0] if cache_dir else None
     store = Store(folder)
-    if action is Action.location:
+    if action is BenchitCacheAction.location:
         emit_json({"cache": str(store.folder)}) if as_json else emit(f"The default cache directory is: {store.folder}")
         return 0
-    if action is Action.upgrade:
-        return ours.verb(ours.Action.upgrade, cache_dir=folder, as_json=as_json)
-    if name is not None and action is Action.list:
+    if action is BenchitCacheAction.upgrade:
+        return ours.verb(ours.CacheAction.upgrade, cache_dir=folder, as_json=as_json)
+    if name is not None and action is BenchitCacheAction.list:
         raise UsageError("`benchit cache list` lists all builds. One in full: benchit cache stats BUILD")
     if folder is not None and not store.folder.is_dir():
         raise UsageError(f"{store.folder} is not a folder. Name the one that --cache-dir named when benchmarking.")
     document: dict[str, object]
-    if action is Action.list:
+    if action is BenchitCacheAction.list:
         document = {"builds": sorted(builds.builds(store))}
         if not as_json:
             emit("\n".join([f"Builds available in cache {store.folder}:", *document["builds"]]))  # type: ignore[misc]
-    elif action in (Action.stats, Action.print):
+    elif action in (BenchitCacheAction.stats, BenchitCacheAction.print):
         chosen = builds.named(store, name, False, "stats")
         document = {"records": [to_json(record) for records in chosen.values() for _, record in records]}
         if not as_json:
@@ -82,7 +82,7 @@ def verb(
     else:
         chosen = builds.named(store, name, everything, action.value)
         gone = [path for build in chosen for path in clean_build(store.folder, build)]
-        if action is Action.delete:
+        if action is BenchitCacheAction.delete:
             gone += delete([entry for records in chosen.values() for entry, _ in records]).files
             for build in chosen:
                 builds.forget(store.folder, build)
@@ -90,7 +90,7 @@ def verb(
             gone += clean(store).files
         document = {"deleted": [str(path) for path in gone]}
         if not as_json:
-            action_text = "deleted build" if action is Action.delete else "removed the build artifacts from"
+            action_text = "deleted build" if action is BenchitCacheAction.delete else "removed the build artifacts from"
             emit("\n".join(f"{action_text}: {build}" for build in chosen) or "No builds.")
     if as_json:
         emit_json({"cache": str(store.folder), **document})

@@ -13,13 +13,13 @@ from proveout.cli.output import emit, emit_json
 from proveout.cli.verbs import models as ours
 
 
-class Action(StrEnum):
+class BenchitCorpusAction(StrEnum):
     location = "location"
     list = "list"
 
 
 def verb(
-    action: Annotated[Action, typer.Argument(help="What to do.", show_default=False)],
+    action: Annotated[BenchitCorpusAction, typer.Argument(help="What to do.", show_default=False)],
     quiet: Annotated[bool, typer.Option("--quiet", help="With location: the folder alone.")] = False,
     search_dir: SearchDir = None,
     labels: Labels = None,
@@ -32,8 +32,8 @@ def verb(
       benchit models location --quiet
       benchit models list --labels task::Computer_Vision
     """
-    if action is Action.list:
-        return ours.verb(ours.Action.list, search_dir, labels, as_json)
+    if action is BenchitCorpusAction.list:
+        return ours.verb(ours.CorpusAction.list, search_dir, labels, as_json)
     folder = corpora_folder()
     if as_json:
         emit_json({"models": str(folder)})

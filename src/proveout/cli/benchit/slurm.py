@@ -14,7 +14,7 @@ from pathlib import Path
 from proveout.cache import entries
 from proveout.cli.benchit.listing import listing
 from proveout.cli.output import emit, emit_json, note
-from proveout.cli.request import Request, chosen_scripts
+from proveout.cli.request import SharedOptions, chosen_scripts
 from proveout.errors import EnvironmentFault
 from proveout.store import Store, read_record
 
@@ -29,7 +29,7 @@ MOST = 50
 
 
 def run(
-    request: Request,
+    request: SharedOptions,
     sequence: Path | None,
     runtimes: Sequence[str],
     build_only: bool,
@@ -74,7 +74,7 @@ def run(
 
 
 def _words(
-    request: Request, script: str, cache: Path, sequence: Path | None, runtimes: Sequence[str], opset: int | None
+    request: SharedOptions, script: str, cache: Path, sequence: Path | None, runtimes: Sequence[str], opset: int | None
 ) -> list[str]:
     """The same command for one script."""
     words = ["benchmark", script, "--cache-dir", str(cache), "--device", request.device]
@@ -114,7 +114,7 @@ def _submit(sbatch: str, job: Path, name: str, timeout_s: float, folder: Path) -
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
-def _show(request: Request, store: Store, scripts: Sequence[str], started: float, refused: Sequence[str]) -> int:
+def _show(request: SharedOptions, store: Store, scripts: Sequence[str], started: float, refused: Sequence[str]) -> int:
     """The Records of these scripts: those made since then, or else those that were there."""
     listed = [entry for entry in entries(store) if entry.row.script in scripts]
     fresh = [entry for entry in listed if entry.path.stat().st_mtime >= started - 1]

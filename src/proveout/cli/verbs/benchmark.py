@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from proveout.cli.jobs import present, run
-from proveout.cli.request import Request, takes_request
+from proveout.cli.request import SharedOptions, takes_request
 from proveout.cli.verbs import discover
 from proveout.devices.registry import DEFAULT, HOST
 from proveout.errors import UsageError
@@ -38,7 +38,7 @@ LeanCache = Annotated[bool, typer.Option("--lean-cache", help="Keep the Records 
 
 @takes_request
 def verb(
-    request: Request,
+    request: SharedOptions,
     runtime: RuntimeOption = RuntimeName.proveout,
     analyze_only: AnalyzeOnly = False,
     build_only: BuildOnly = False,

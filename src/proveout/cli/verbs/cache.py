@@ -19,7 +19,7 @@ from proveout.store import Store
 from proveout.words import counted
 
 
-class Action(StrEnum):
+class CacheAction(StrEnum):
     list = "list"
     print = "print"
     delete = "delete"
@@ -29,7 +29,7 @@ class Action(StrEnum):
 
 
 def verb(
-    action: Annotated[Action, typer.Argument(help="What to do.", show_default=False)],
+    action: Annotated[CacheAction, typer.Argument(help="What to do.", show_default=False)],
     names: Annotated[
         list[str] | None,
         typer.Argument(metavar="[NAME]...", help="Models, patterns of them, or keys.", show_default=False),
@@ -57,11 +57,11 @@ def verb(
       proveout cache delete 'bert*'
       proveout cache clean --older-than 90
     """
-    if (older_than is not None or unreadable) and action is not Action.clean:
+    if (older_than is not None or unreadable) and action is not CacheAction.clean:
         raise UsageError("--older-than and --unreadable are for `proveout cache clean`.")
-    if names and action in (Action.clean, Action.stats, Action.upgrade):
+    if names and action in (CacheAction.clean, CacheAction.stats, CacheAction.upgrade):
         raise UsageError(f"`proveout cache {action}` takes no names. To forget single Records: proveout cache delete")
-    if all_records and (names or action is not Action.delete):
+    if all_records and (names or action is not CacheAction.delete):
         raise UsageError("--all is for `proveout cache delete`, without names.")
     store = Store(cache_dir)
     filters = {"all_records": all_records, "older_than_days": older_than, "unreadable": unreadable}
@@ -160,11 +160,11 @@ def _size(num_bytes: float) -> str:
     return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
 
 
-ACTIONS: dict[Action, Callable[[Store, list[str], bool, dict[str, Any]], dict[str, Any]]] = {
-    Action.list: _list,
-    Action.print: _print,
-    Action.delete: _delete,
-    Action.clean: _clean,
-    Action.stats: _stats,
-    Action.upgrade: _upgrade,
+ACTIONS: dict[CacheAction, Callable[[Store, list[str], bool, dict[str, Any]], dict[str, Any]]] = {
+    CacheAction.list: _list,
+    CacheAction.print: _print,
+    CacheAction.delete: _delete,
+    CacheAction.clean: _clean,
+    CacheAction.stats: _stats,
+    CacheAction.upgrade: _upgrade,
 }

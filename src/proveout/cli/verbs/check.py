@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from proveout.cli.jobs import present, run
-from proveout.cli.request import Request, takes_request
+from proveout.cli.request import SharedOptions, takes_request
 from proveout.report.tables import trust
 
 
 @takes_request
-def verb(request: Request) -> int:
+def verb(request: SharedOptions) -> int:
     """Compare compiled models with their reference.
 
     Compiles the models of scripts and compares their outputs, and every step, with the reference. Nothing

@@ -16,7 +16,7 @@ from proveout.cache import entries, record_of
 from proveout.capture import discover, resolve
 from proveout.cli.options import CacheDir, Json, ScriptArgs, SearchDir
 from proveout.cli.output import emit, emit_json, note
-from proveout.cli.request import Request, check
+from proveout.cli.request import SharedOptions, check
 from proveout.columns.words import called, weakness
 from proveout.devices.registry import find
 from proveout.errors import ScriptError, UsageError
@@ -59,7 +59,8 @@ def verb(
 
     Runs alternate as A B, B A, … in fresh processes; the ratio is that of adjacent runs. @WHERE is a device, or
     `eager` for the model as it is, and settings may follow. Without @WHERE a model is compiled for the cpu.
-    Two results of the cache, each by its key or its name, are compared as they are.
+    Two results of the cache, each by its key or its name, are compared as they are. Of the runs, each side's last is
+    kept in the cache.
 
     \b
     Examples:
@@ -74,7 +75,7 @@ def verb(
     the allowance" is shown.
     """
     allowed = None if gate is None else share(gate)
-    request = Request(
+    request = SharedOptions(
         search_dir=search_dir,
         script_args=script_args,
         cache_dir=cache_dir,
@@ -83,7 +84,7 @@ def verb(
         timeout=timeout,
     )
     sides = [_side(name, text, request) for name, text in (("A", a), ("B", b))]
-    result = compared(sides[0], sides[1], pairs, allowed)
+    result = compared(sides[0], sides[1], pairs, allowed, Store(cache_dir))
     if as_json:
         emit_json(result.document())
     else:
@@ -184,13 +185,13 @@ def share(text: str) -> float:
     return value
 
 
-def compared(a: Competitor, b: Competitor, pairs: int, allowed: float | None) -> Compared:
+def compared(a: Competitor, b: Competitor, pairs: int, allowed: float | None, store: Store) -> Compared:
     """Run both in turn and compare; modelled times, which are the same every time, need one run each."""
     if (a.kept is None) != (b.kept is None):
         side = a if a.kept is not None else b
         raise UsageError(f"{side.name} ({side.text}) is a result of the cache: compare it with another one there.")
     started = time.monotonic()
-    records = [_record(a, say=True), _record(b, say=True)]
+    records = [_record(a, store, say=True), _record(b, store, say=True)]
     first = [_timing(side, record) for side, record in zip((a, b), records)]
     kinds = {timing.kind for timing in first}
     if len(kinds) > 1:
@@ -198,7 +199,7 @@ def compared(a: Competitor, b: Competitor, pairs: int, allowed: float | None) ->
     [kind] = kinds
     runs: tuple[list[Sequence[int]], list[Sequence[int]]] = ([first[0].samples_ns], [first[1].samples_ns])
     if kind == "measured" and a.kept is None:
-        _interleave((a, b), runs, pairs, time.monotonic() - started)
+        _interleave((a, b), store, runs, pairs, time.monotonic() - started)
     verdict = statistics.gate(*runs, allowed) if kind == "measured" and allowed is not None else None
     ratio = verdict.compared if verdict else statistics.compare(*runs)
     if kind == "modelled":
@@ -214,14 +215,14 @@ def compared(a: Competitor, b: Competitor, pairs: int, allowed: float | None) ->
 
 
 def _interleave(
-    sides: Sequence[Competitor], runs: Sequence[list[Sequence[int]]], pairs: int, first_pair_s: float
+    sides: Sequence[Competitor], store: Store, runs: Sequence[list[Sequence[int]]], pairs: int, first_pair_s: float
 ) -> None:
     """A B was the first pair; then B A, A B, … so that a machine that slows down hurts both alike."""
     total, started = 2 * pairs, time.monotonic() - first_pair_s
     turns = [i for pair in range(1, pairs) for i in ((1, 0) if pair % 2 else (0, 1))]
     for done, which in enumerate([1, *turns], 2):  # A and B have run
         if done > 2:
-            runs[which].append(_timing(sides[which], _record(sides[which])).samples_ns)
+            runs[which].append(_timing(sides[which], _record(sides[which], store)).samples_ns)
         each = (time.monotonic() - started) / done
         note(f"[{done}/{total}] {sides[which].name}: about {each * (total - done):.0f} s left")
 
@@ -231,10 +232,15 @@ def _weak_part(record: Record, timing: Timing) -> str:
     return weakness(record, timing) if record.parts(timing) else ""
 
 
-def _record(side: Competitor, say: bool = False) -> Record:
-    if say and side.kept is None:
+def _record(side: Competitor, store: Store, say: bool = False) -> Record:
+    """One more run, kept in the place of the last one; or what the cache has."""
+    if side.kept is not None:
+        return side.kept
+    if say:
         note(f"running {side.name}: {side.text}")
-    return side.kept or run_once(side.job)
+    record = run_once(side.job)
+    store.write(record)
+    return record
 
 
 def _timing(side: Competitor, record: Record) -> Timing:
@@ -247,11 +253,11 @@ def _timing(side: Competitor, record: Record) -> Timing:
 
 
 def run_once(job: Job) -> Record:
-    """One run in a process of its own; nothing is kept in the store, where a comparison's runs mean nothing."""
+    """One run in a process of its own."""
     return prove(job)
 
 
-def _kept(name: str, text: str, request: Request) -> Competitor | None:
+def _kept(name: str, text: str, request: SharedOptions) -> Competitor | None:
     """A result of the cache, by its key or by its name as reports print it: `Net b8 n1 w2`."""
     kept = [e for e in entries(Store(request.cache_dir)) if text in (e.row.key, called(e.row))]
     if len(kept) > 1:
@@ -264,7 +270,7 @@ def _kept(name: str, text: str, request: Request) -> Competitor | None:
     return Competitor(name, text, record.job, what, record)
 
 
-def _side(name: str, text: str, request: Request) -> Competitor:
+def _side(name: str, text: str, request: SharedOptions) -> Competitor:
     if not Path(text.partition("@")[0]).exists() and (kept := _kept(name, text, request)) is not None:
         return kept
     script, _, where = text.rpartition("@") if "@" in text else (text, "", "cpu")

@@ -9,7 +9,7 @@ import typer
 
 from proveout.cli.jobs import present, run
 from proveout.cli.output import note
-from proveout.cli.request import Request, takes_request
+from proveout.cli.request import SharedOptions, takes_request
 from proveout.report.dump import write_pages
 from proveout.report.tables.terminal import chips_used, ledger, modelled_time
 
@@ -26,7 +26,7 @@ Dump = Annotated[
 
 
 @takes_request
-def verb(request: Request, dry_run: DryRun = False, output: Output = None, dump: Dump = None) -> int:
+def verb(request: SharedOptions, dry_run: DryRun = False, output: Output = None, dump: Dump = None) -> int:
     """Say which ops convert, and why others stay on the host.
 
     Compiles the models of scripts and runs each once, or not at all with --dry-run.

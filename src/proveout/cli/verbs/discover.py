@@ -27,7 +27,7 @@ from proveout.cli.options import (
 )
 from proveout.cli.output import colour, emit, emit_json, note
 from proveout.cli.progress import Progress
-from proveout.cli.request import Request, checked_weights, chosen_scripts, limits_of
+from proveout.cli.request import SharedOptions, checked_weights, chosen_scripts, limits_of
 from proveout.coding import to_json
 from proveout.columns.words import number
 from proveout.report.tables.terminal import grid
@@ -66,7 +66,7 @@ def verb(
       proveout discover download.py --weights random --sandbox --no-network
     """
     return show(
-        Request(
+        SharedOptions(
             scripts=scripts,
             all_scripts=all_scripts,
             search_dir=search_dir,
@@ -84,7 +84,7 @@ def verb(
     )
 
 
-def show(request: Request) -> int:
+def show(request: SharedOptions) -> int:
     """Look for models and list them."""
     discoveries = look(request)
     if request.as_json:
@@ -94,7 +94,7 @@ def show(request: Request) -> int:
     return 1 if any(map(gave_nothing, discoveries)) else 0
 
 
-def look(request: Request) -> list[Discovery]:
+def look(request: SharedOptions) -> list[Discovery]:
     """Run the scripts, always anew: how long their models ran is part of the answer."""
     how = _how(request)
     discoveries = []
@@ -116,7 +116,7 @@ def look(request: Request) -> list[Discovery]:
     return discoveries
 
 
-def remembered(request: Request, cache: Path) -> list[Workload]:
+def remembered(request: SharedOptions, cache: Path) -> list[Workload]:
     """All models of the scripts of which only some are named, as far as the cache has them; nothing is run."""
 
     def nothing(*_: Any, **__: Any) -> Any:
@@ -130,7 +130,7 @@ def remembered(request: Request, cache: Path) -> list[Workload]:
     return models
 
 
-def _how(request: Request) -> How:
+def _how(request: SharedOptions) -> How:
     limits = limits_of(request.memory, request.no_network, request.sandbox)
     return How(request.script_args, request.small, request.max_depth, checked_weights(request.weights), limits)
 

@@ -12,7 +12,7 @@ import typer
 from proveout.cause.findings import Explained
 from proveout.cli.jobs import run
 from proveout.cli.output import emit, emit_json, note
-from proveout.cli.request import Rebuild, Request, setting_of, takes_request
+from proveout.cli.request import Rebuild, SharedOptions, setting_of, takes_request
 from proveout.coding import from_json, to_json
 from proveout.devices.registry import describe, find, settings_for
 from proveout.errors import UsageError
@@ -34,7 +34,9 @@ Every = Annotated[bool, typer.Option("--every-op", help="Look into every op, als
 
 
 @takes_request
-def verb(request: Request, against: Against = None, every_op: Every = False, output: Output = Path("explained")) -> int:
+def verb(
+    request: SharedOptions, against: Against = None, every_op: Every = False, output: Output = Path("explained")
+) -> int:
     """Find where a model's numerical error comes from, op by op.
 
     Ops are swapped between the device's arithmetic and float32; the shares sum to the whole error.
@@ -79,7 +81,7 @@ def verb(request: Request, against: Against = None, every_op: Every = False, out
     return 1 if missing else 0
 
 
-def _asked(request: Request, against: list[str], every: bool) -> Explain:
+def _asked(request: SharedOptions, against: list[str], every: bool) -> Explain:
     """The other side: the request's own device and settings, but for what `--against` says."""
     if not against:
         return Explain(every=every)

@@ -9,7 +9,7 @@ import typer
 
 from proveout.cli.jobs import present, run
 from proveout.cli.output import note
-from proveout.cli.request import Request, takes_request
+from proveout.cli.request import SharedOptions, takes_request
 from proveout.devices.registry import find
 from proveout.errors import UsageError
 
@@ -17,7 +17,7 @@ Output = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Whe
 
 
 @takes_request
-def verb(request: Request, output: Output = Path("exported")) -> int:
+def verb(request: SharedOptions, output: Output = Path("exported")) -> int:
     """Write models as Python scripts of plain ttnn calls.
 
     Each graph of a model gets a folder: model.py, the Program and its tensors. model.py reproduces the outputs.

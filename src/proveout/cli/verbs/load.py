@@ -24,12 +24,12 @@ from proveout.devices.registry import find, settings_for
 from proveout.errors import CompileError, Crash, OutOfMemory, UsageError
 from proveout.generation.speed import SpeedAsk, SpeedTold
 from proveout.generation.worker import answered
-from proveout.load.capacity import ATTAIN, Capacity, capacity
+from proveout.load.capacity import ATTAIN, GoodputCapacity, capacity
 from proveout.load.capacity import check as check_capacity
 from proveout.load.client import MOST_OPEN, TIMEOUT_S, Client
 from proveout.load.endpoint import Api, Endpoint, endpoint, made_up_prompt, served_model
 from proveout.load.exchange import Run
-from proveout.load.plan import MOST_TOKENS, Ask, Plan, replay_plan, steady_plan
+from proveout.load.plan import MOST_TOKENS, Ask, Schedule, replay_plan, steady_plan
 from proveout.load.records import ENDPOINT, record
 from proveout.load.slo import slo_of
 from proveout.load.text import capacity_text, text
@@ -168,7 +168,7 @@ def verb(
     what |= {"max_tokens": str(max_tokens)} | ({"trace": plan.digest} if trace else {})
     results: list[Record] = []
 
-    def measure(planned: Plan) -> Run:
+    def measure(planned: Schedule) -> Run:
         run = server.run(planned)
         serving = Configuration(
             name or server.name, server.device, slots if server.device != ENDPOINT else 1,
@@ -192,7 +192,7 @@ def verb(
         note(f"{tried:.5g} requests/s for {duration:g} s …")
         return measure(steady_plan(Load(mode, tried, seed=seed), duration, ask))
 
-    answer: Capacity = capacity(at, limits, start_rate=rate, attain=attain)
+    answer: GoodputCapacity = capacity(at, limits, start_rate=rate, attain=attain)
     keys = [r.job.key for r in results]
     _say(as_json, {"capacity": answer, "keys": keys}, f"{server.words}\n\n{capacity_text(answer)}")
     return 0 if answer.rate is not None else 1
@@ -212,11 +212,11 @@ class _Server(Protocol):
     words: str
     facts: dict[str, str]
 
-    def warm(self, plan: Plan) -> None: ...
+    def warm(self, plan: Schedule) -> None: ...
 
-    def run(self, plan: Plan) -> Run: ...
+    def run(self, plan: Schedule) -> Run: ...
 
-    def ends(self, plan: Plan) -> tuple[Run, Run] | None:
+    def ends(self, plan: Schedule) -> tuple[Run, Run] | None:
         """The same run at both ends of a prediction; None where a clock took the times."""
 
 
@@ -225,7 +225,7 @@ class _Scheduled:
 
     def __init__(
         self, model: str, device: str, overrides: list[str], slots: int, page_size: int, pages: int, script_args: str,
-        small: bool, plan: Plan, timeout_s: float,
+        small: bool, plan: Schedule, timeout_s: float,
     ) -> None:  # fmt: skip
         [self._model] = named([model], [], f"{script_args} --small".lstrip() if small else script_args)
         self.device = find(device).name
@@ -240,7 +240,7 @@ class _Scheduled:
         self.words = f"{self.name} on {self.device}, {slots} slots, {self._pages} pages of {page_size} tokens"
         self.facts = {"slots": str(slots), "pages": str(self._pages), "page_size": str(page_size)}
 
-    def _planned(self, plan: Plan) -> SpeedTold:
+    def _planned(self, plan: Schedule) -> SpeedTold:
         note(f"planning {self.name} for {self._slots} users …")
         one = self._model
         ask = SpeedAsk(
@@ -254,10 +254,10 @@ class _Scheduled:
             raise OutOfMemory(f"{self.name} with {self._slots} users does not fit: {row.short}. Use fewer --slots.")
         return answer
 
-    def warm(self, plan: Plan) -> None:
+    def warm(self, plan: Schedule) -> None:
         """A worker warms up by itself."""
 
-    def run(self, plan: Plan) -> Run:
+    def run(self, plan: Schedule) -> Run:
         if self._told is not None:
             return simulated(plan, step_times(self._told), self._scheduler())
         one = self._model
@@ -268,7 +268,7 @@ class _Scheduled:
         )  # fmt: skip
         return served_here(ask, self._timeout_s + 3600.0 + plan.duration_s)
 
-    def ends(self, plan: Plan) -> tuple[Run, Run] | None:
+    def ends(self, plan: Schedule) -> tuple[Run, Run] | None:
         if self._told is None:
             return None
         low, high = (simulated(plan, step_times(self._told, end), self._scheduler()) for end in ENDS)
@@ -314,13 +314,13 @@ class _Session:
         self.facts = {"url": target.url, "model": model}
         self.facts |= {"body": json.dumps(dict(more), sort_keys=True)} if more else {}
 
-    def warm(self, plan: Plan) -> None:
+    def warm(self, plan: Schedule) -> None:
         self.run(plan)
 
-    def ends(self, plan: Plan) -> None:
+    def ends(self, plan: Schedule) -> None:
         return None
 
-    def run(self, plan: Plan) -> Run:
+    def run(self, plan: Schedule) -> Run:
         if sum(6 * a.prompt_tokens if not a.prompt else len(a.prompt) for a in plan.asks) > MOST_PROMPT_BYTES:
             raise UsageError("the prompts of this run take more than 1 GiB. Send fewer requests, or shorter prompts.")
         requests = [self._target.request(self._body(ask)) for ask in plan.asks]

@@ -14,7 +14,7 @@ import typer
 from proveout import isolate
 from proveout.cli.jobs import run
 from proveout.cli.output import emit, emit_json, note
-from proveout.cli.request import Rebuild, Request, takes_request
+from proveout.cli.request import Rebuild, SharedOptions, takes_request
 
 Output = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Where minimized.py goes.")]
 SlowerThan = Annotated[
@@ -28,7 +28,7 @@ FAILS = 3
 
 
 @takes_request
-def verb(request: Request, slower_than: SlowerThan = None, output: Output = Path("minimized")) -> int:
+def verb(request: SharedOptions, slower_than: SlowerThan = None, output: Output = Path("minimized")) -> int:
     """Reduce a failure to one small file.
 
     A failure is a crash, a refusal, a low PCC, a NaN, too little memory or a modelled time above a limit. The file has

@@ -19,12 +19,12 @@ from proveout.report.tables.terminal import grid
 from proveout.words import counted
 
 
-class Action(StrEnum):
+class CorpusAction(StrEnum):
     list = "list"
 
 
 def verb(
-    action: Annotated[Action, typer.Argument(help="What to do with them.")] = Action.list,
+    action: Annotated[CorpusAction, typer.Argument(help="What to do with them.")] = CorpusAction.list,
     search_dir: SearchDir = None,
     labels: Labels = None,
     as_json: Json = False,

@@ -14,7 +14,7 @@ import typer
 from proveout import isolate, recording
 from proveout.cli.jobs import check_folder, run
 from proveout.cli.output import colour, emit, emit_json, note
-from proveout.cli.request import Request, takes_request
+from proveout.cli.request import SharedOptions, takes_request
 from proveout.devices.registry import find
 from proveout.errors import ScriptError, UsageError
 from proveout.folders import file_name
@@ -46,7 +46,7 @@ Apply = Annotated[
 
 @takes_request
 def verb(
-    request: Request,
+    request: SharedOptions,
     output: Output = Path("proveout-perf"),
     trace: Trace = False,
     queues: Queues = 1,
@@ -78,7 +78,7 @@ def verb(
     return _of_scripts(request, chosen, output, apply)
 
 
-def _of_scripts(request: Request, chosen: dict[str, Any], output: Path, apply: int | None) -> int:
+def _of_scripts(request: SharedOptions, chosen: dict[str, Any], output: Path, apply: int | None) -> int:
     for device in request.device.split(","):
         if find(device.strip()).target != "ttnn":
             raise UsageError(f"device {device!r} has no modelled chip. Use --device sim, or `proveout benchmark`.")
@@ -112,7 +112,7 @@ class Recording:
     num_breaks: int = 0
 
 
-def _applied(request: Request, sheets: Sequence[Recording], number: int, output: Path) -> int:
+def _applied(request: SharedOptions, sheets: Sequence[Recording], number: int, output: Path) -> int:
     """One change of the advice made, and the model compiled and checked again."""
     from proveout.report.perf.apply import chosen, outcome
 
@@ -134,8 +134,8 @@ def _applied(request: Request, sheets: Sequence[Recording], number: int, output:
     return 1 if result.failed else 0
 
 
-def _of_command(request: Request, command: str, name: str, chosen: dict[str, Any], output: Path) -> int:
-    changed = [f.name for f in dataclasses.fields(Request) if getattr(request, f.name) != f.default]
+def _of_command(request: SharedOptions, command: str, name: str, chosen: dict[str, Any], output: Path) -> int:
+    changed = [f.name for f in dataclasses.fields(SharedOptions) if getattr(request, f.name) != f.default]
     extra = sorted(set(changed) - {"as_json", "timeout", "all_scripts"})
     if extra or request.all_scripts:
         named = "scripts" if "scripts" in extra or request.all_scripts else f"--{extra[0].replace('_', '-')}"
@@ -165,7 +165,7 @@ def _of_command(request: Request, command: str, name: str, chosen: dict[str, Any
     return _show([Recording(name, group) for group in by_device.values()], request, output, 0 if outcome.ok else 1)
 
 
-def _show(sheets: Sequence[Recording], request: Request, output: Path, failed: int) -> int:
+def _show(sheets: Sequence[Recording], request: SharedOptions, output: Path, failed: int) -> int:
     """Write and print each sheet; several have a folder each."""
     from proveout.report.perf.files import produce
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from proveout.capture.named import named
-from proveout.cli.options import Json, ScriptArgs, SearchDir
+from proveout.cli.options import CacheDir, Json, ScriptArgs, SearchDir
 from proveout.cli.output import colour, emit, emit_json, note
 from proveout.cli.progress import Progress
 from proveout.coding import to_json
@@ -18,6 +18,7 @@ from proveout.devices.registry import HOST, find, settings_for
 from proveout.prove import prove_named
 from proveout.report.tables.terminal import grid
 from proveout.runtimes import canonical
+from proveout.store import Store
 from proveout.types import Do, Job, Record, Timing, Workload
 
 Models = Annotated[
@@ -48,19 +49,22 @@ def verb(
     device: Device = "sim",
     search_dir: SearchDir = None,
     script_args: ScriptArgs = "",
+    cache_dir: CacheDir = None,
     iterations: Iterations = 5,
     timeout: Timeout = 600.0,
     as_json: Json = False,
 ) -> int:
     """Run a model by name and compare it with eager PyTorch.
 
-    The backend stat runs the ATen graphs unchanged and counts their ops. Nothing is kept in the cache.
+    The backend stat runs the ATen graphs unchanged and counts their ops.
 
     \b
     Examples:
       proveout run --model linear --backend proveout
       proveout run --model bert --backend torch_stat --script-args "num_hidden_layers=2"
     """
+    store = Store(cache_dir)
+    store.check_writable()
     chosen, name = named(model, search_dir or [], script_args), canonical(backend)
     info = find(device)
     place = info.name if name == "proveout" else HOST
@@ -74,7 +78,9 @@ def verb(
     with Progress(len(chosen)) as progress:
         for one in chosen:
             progress.start(what := f"running {one.name} on {name}")
-            records += prove_named(one, job_of, timeout)
+            for record in prove_named(one, job_of, timeout):
+                store.write(record)
+                records.append(record)
             progress.step(what, f"{one.name}: {'ran' if _passed(records[-1]) else 'failed'}")
     if as_json:
         emit_json({"runs": list(map(_document, records))})

@@ -13,7 +13,7 @@ import typer
 
 from proveout.cli.jobs import run
 from proveout.cli.output import emit, emit_json, note
-from proveout.cli.request import Rebuild, Request, takes_request
+from proveout.cli.request import Rebuild, SharedOptions, takes_request
 from proveout.coding import to_json
 from proveout.devices.registry import find
 from proveout.errors import EnvironmentFault, UsageError
@@ -42,7 +42,7 @@ BESIDE_S = 900.0
 
 @takes_request
 def verb(
-    request: Request,
+    request: SharedOptions,
     cure: Cure = False,
     check: Check = None,
     budget_minutes: Minutes = 30.0,
@@ -106,7 +106,7 @@ def verb(
     return 1 if failed else 0
 
 
-def _replay(request: Request, job: Job, path: Path) -> str:
+def _replay(request: SharedOptions, job: Job, path: Path) -> str:
     """The command that checks a certificate, as one types it in any folder."""
     workload = job.workload
     words = ["proveout", "tune", f"{workload.script}::{workload.selector}", "--device", job.device]

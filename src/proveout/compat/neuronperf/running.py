@@ -19,7 +19,7 @@ from proveout.compat.neuronperf.results import Pair, pair, report, stamps_of
 from proveout.compat.neuronperf.stamped import Placed, Spread, Stamped
 from proveout.errors import UsageError, unknown
 from proveout.measure import benchmarking, controller, evaluation, records
-from proveout.measure.benchmarking import Subject, device_for, is_index, subjects_of
+from proveout.measure.benchmarking import ModelUnderTest, device_for, is_index, subjects_of
 from proveout.measure.grid import counts, max_models
 from proveout.measure.inputs import DatasetOptions, is_dataset
 from proveout.measure.models import Model, is_bare, model_of
@@ -265,10 +265,10 @@ def _evaluated(model: Any, sizes: Sequence[int], batched: bool) -> list[tuple[An
     return [(Path(entry["filename"]), index["model_name"], None) for entry in index["model_configs"]]
 
 
-Plan = Callable[[Sequence[Subject], Copies], list[Task]]
+Plan = Callable[[Sequence[ModelUnderTest], Copies], list[Task]]
 
 
-def _tasks(subject: Subject, copies: Copies, device: str, plan: Plan) -> list[Task]:
+def _tasks(subject: ModelUnderTest, copies: Copies, device: str, plan: Plan) -> list[Task]:
     """The configurations of one model with one input. A CPU is no row of chips: there a model that is said to span
     several runs whole, and so many cores count as one place for a copy."""
     sizes = counts("pipeline_sizes", subject.pipeline_sizes, (1,))
@@ -296,7 +296,7 @@ def _stamped(task: Task, folder: Path, number: int) -> Task:
     return replace(task, functions=functions)
 
 
-def _told(subject: Subject, cast_modes: Any, performance_levels: Any) -> dict[str, Any]:
+def _told(subject: ModelUnderTest, cast_modes: Any, performance_levels: Any) -> dict[str, Any]:
     entry = subject.entry
 
     def first(value: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from torch.fx import GraphModule
 
-from proveout.compiler.dump import Dump, Observe, graph_nodes, program_nodes
+from proveout.compiler.dump import DumpFolder, Observe, graph_nodes, program_nodes
 from proveout.program import Program
 from proveout.report.drawing.graph import draw
 from proveout.types import GraphNode, Place
@@ -22,7 +22,7 @@ COLOURS: dict[Place, str] = {
 }
 
 
-class Drawings(Dump):
+class Drawings(DumpFolder):
     """`00.origin.dot` and `.dot.svg` in a folder, and so on; a second graph goes to a folder of its name inside."""
 
     def graph(self, name: str, weights: frozenset[int]) -> Observe:

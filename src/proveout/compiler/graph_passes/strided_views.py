@@ -48,7 +48,7 @@ def strided_views(gm: GraphModule) -> GraphModule:
 
 
 @dataclass(frozen=True)
-class Memory:
+class StridedMemory:
     """The tensor that fills an operand's memory."""
 
     node: Node
@@ -58,7 +58,7 @@ class Memory:
     """From it to the operand, each a look at the one before."""
 
 
-def memory_of(operand: Any) -> Memory | None:
+def memory_of(operand: Any) -> StridedMemory | None:
     """Whose memory an operand of `as_strided` looks at; None where no tensor of the graph is all of it."""
     views: list[Node] = []
     node = operand
@@ -68,7 +68,7 @@ def memory_of(operand: Any) -> Memory | None:
             return None  # the memory holds other numbers than those that are read
         order = _order_in_memory(value)
         if order is not None:
-            return Memory(node, order, tuple(reversed(views)))
+            return StridedMemory(node, order, tuple(reversed(views)))
         if not _is_view(node):
             return None
         views.append(node)
@@ -105,7 +105,7 @@ def _order_in_memory(value: torch.Tensor) -> tuple[int, ...] | None:
 class _Rewriter:
     """Adds nodes in another's place, each evaluated on the value that its operand stands for."""
 
-    def __init__(self, gm: GraphModule, node: Node, memory: Memory) -> None:
+    def __init__(self, gm: GraphModule, node: Node, memory: StridedMemory) -> None:
         self.gm, self.node, self.memory = gm, node, memory
         names = [argument.name for argument in node.target._schema.arguments]  # type: ignore[union-attr]
         self.given = {**dict(zip(names, node.args)), **node.kwargs}

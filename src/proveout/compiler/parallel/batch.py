@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Node
 
 from proveout.compiler.lower import attribute, bind, origin_of
-from proveout.compiler.parallel.call import Call, Demand, Mixes, OpSplit, Split, change_arguments, shape_of
+from proveout.compiler.parallel.call import Demand, Mixes, OpSplit, ShardedOp, Split, change_arguments, shape_of
 from proveout.compiler.parallel.rules import force, makes_anew, rule_for
 
 Splits = Mapping[Node, Split | tuple[Split, ...]]
@@ -142,7 +142,7 @@ def _outcome(
     shapes = tuple(tuple(t.shape) if isinstance(t, torch.Tensor) else () for t in results)
     if not all(isinstance(n, int) for shape in shapes for n in shape):
         raise Mixes("its size depends on data")
-    call = Call(_with_defaults(node, op), shapes, known, batch)
+    call = ShardedOp(_with_defaults(node, op), shapes, known, batch)
     if makes_anew(op) or all(call.split(n) is None for n in node.all_input_nodes):
         return OpSplit(tuple(None for _ in results)) if want is None else force(op, call, want)
     if torch.Tag.nondeterministic_seeded in op.tags and call.args.get("dropout_p") != 0:

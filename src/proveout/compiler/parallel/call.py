@@ -39,7 +39,7 @@ class OpSplit:
 
 
 @dataclass(frozen=True)
-class Call:
+class ShardedOp:
     """One op with its arguments by name, how its operands are cut, and the batch that they are cut along."""
 
     args: Mapping[str, Any]
@@ -106,7 +106,7 @@ def nodes(arg: Any) -> Iterator[Node]:
             yield from nodes(item)
 
 
-def dims_of(call: Call, name: str = "dim", of: str = "self") -> list[int]:
+def dims_of(call: ShardedOp, name: str = "dim", of: str = "self") -> list[int]:
     """A `dim` argument as a list of positions; all dimensions where none is named."""
     rank = len(shape_of(call.args[of]))
     value = call.args.get(name)

@@ -18,7 +18,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from proveout.compiler.lower import bind
-from proveout.compiler.parallel.call import Call, Demand, Mixes, OpSplit, Split, change_arguments, shape_of
+from proveout.compiler.parallel.call import Demand, Mixes, OpSplit, ShardedOp, Split, change_arguments, shape_of
 from proveout.compiler.parallel.rules import makes_anew, rule_for
 from proveout.compiler.parallel.spread import NotSpread
 from proveout.program import Program, Ref, Step
@@ -184,7 +184,7 @@ class _Cutter:
         values = node.meta["val"] if isinstance(node.meta["val"], (list, tuple)) else [node.meta["val"]]
         shapes = tuple(tuple(v.shape) if isinstance(v, torch.Tensor) else () for v in values)
         defaults = {a.name: a.default_value for a in op._schema.arguments if a.has_default_value()}
-        call = Call({**defaults, **bind(node, None)}, shapes, known, self.chips)
+        call = ShardedOp({**defaults, **bind(node, None)}, shapes, known, self.chips)
         if makes_anew(op) or all(call.split(n) is None for n in node.all_input_nodes):
             return OpSplit(tuple(None for _ in shapes))
         name = op._schema.name.removeprefix("aten::")
@@ -265,13 +265,13 @@ def _shared(bias: Any, weights: set[Node]) -> bool:
     return bias not in weights or len(bias.users) > 1 or len(shape_of(bias)) != 1
 
 
-def _linear(call: Call) -> OpSplit:
+def _linear(call: ShardedOp) -> OpSplit:
     if call.split(call.args["input"]) is not None or call.split(call.args["weight"]) != 0:
         raise Mixes("it sums over what is cut")
     return call.everywhere(len(call.out) - 1)
 
 
-def _attention(call: Call) -> OpSplit:
+def _attention(call: ShardedOp) -> OpSplit:
     for name in ("query", "key", "value"):
         call.require(call.args[name], 1)
     rows, columns = shape_of(call.args["query"])[-2], shape_of(call.args["key"])[-2]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch.fx import Node
 
-from proveout.compiler.parallel.call import Call, Demand, Mixes, OpSplit, dims_of, nodes, shape_of
+from proveout.compiler.parallel.call import Demand, Mixes, OpSplit, ShardedOp, dims_of, nodes, shape_of
 from proveout.compiler.parallel.shapes import (
     concatenate,
     cut,
@@ -28,7 +28,7 @@ from proveout.compiler.parallel.shapes import (
     viewed_dim,
 )
 
-Rule = Callable[[Call], OpSplit]
+Rule = Callable[[ShardedOp], OpSplit]
 
 
 def rule_for(op: torch._ops.OpOverload) -> Rule | None:
@@ -42,7 +42,7 @@ def rule_for(op: torch._ops.OpOverload) -> Rule | None:
 # ---- families --------------------------------------------------------------------------------------------------------
 
 
-def pointwise(call: Call) -> OpSplit:
+def pointwise(call: ShardedOp) -> OpSplit:
     """Element by element, operands broadcast to the result."""
     dims = {call.split(t) + len(call.out) - len(shape_of(t)) for t in call.tensors() if call.split(t) is not None}  # type: ignore[operator]
     if len(dims) != 1:
@@ -53,7 +53,7 @@ def pointwise(call: Call) -> OpSplit:
     return call.everywhere(dim)
 
 
-def _product(call: Call, left: str, right: str) -> int:
+def _product(call: ShardedOp, left: str, right: str) -> int:
     a, b = call.args[left], call.args[right]
     rank, cut = len(shape_of(a)), (call.split(a), call.split(b))
     if cut[0] == rank - 1 or (cut[1] is not None and cut[1] == max(len(shape_of(b)) - 2, 0)):
@@ -69,14 +69,14 @@ def _product(call: Call, left: str, right: str) -> int:
     raise Mixes("operands hold the batch in different dimensions")
 
 
-def product(call: Call, left: str = "self", right: str = "mat2", added: str = "") -> OpSplit:
+def product(call: ShardedOp, left: str = "self", right: str = "mat2", added: str = "") -> OpSplit:
     """Rows of one matrix times columns of another; `added` is broadcast to the result."""
     dim = _product(call, left, right)
     call.meet(call.args.get(added), dim, call.out)
     return call.everywhere(dim)
 
 
-def linear(call: Call) -> OpSplit:
+def linear(call: ShardedOp) -> OpSplit:
     call.whole("weight", "bias")
     dim = call.split(call.args["input"])
     if dim is None or dim == len(shape_of(call.args["input"])) - 1:
@@ -84,7 +84,7 @@ def linear(call: Call) -> OpSplit:
     return call.everywhere(dim)
 
 
-def itemwise(call: Call, inner: int, shared: Sequence[str] = ()) -> OpSplit:
+def itemwise(call: ShardedOp, inner: int, shared: Sequence[str] = ()) -> OpSplit:
     """Each item by itself, over its last `inner` dimensions."""
     call.whole(*shared)
     node = call.args["self" if "self" in call.args else "input"]
@@ -94,14 +94,14 @@ def itemwise(call: Call, inner: int, shared: Sequence[str] = ()) -> OpSplit:
     return call.everywhere(dim)
 
 
-def convolution(call: Call) -> OpSplit:
+def convolution(call: ShardedOp) -> OpSplit:
     call.whole("weight", "bias")
     if call.split(call.args["input"]) != 0:
         raise Mixes("it works along the batch")
     return call.everywhere(0)
 
 
-def pad(call: Call) -> OpSplit:
+def pad(call: ShardedOp) -> OpSplit:
     dim = call.split(call.args["self"])
     assert dim is not None
     from_last = len(call.out) - 1 - dim
@@ -110,7 +110,7 @@ def pad(call: Call) -> OpSplit:
     return call.everywhere(dim)
 
 
-def along(call: Call, name: str = "dim", together: Sequence[str] = ()) -> OpSplit:
+def along(call: ShardedOp, name: str = "dim", together: Sequence[str] = ()) -> OpSplit:
     """Along some dimensions, each line by itself; the operands `together` are as long as the first."""
     dims = dims_of(call, name)
     dim = next(s for t in call.tensors() if (s := call.split(t)) is not None)
@@ -124,7 +124,7 @@ def along(call: Call, name: str = "dim", together: Sequence[str] = ()) -> OpSpli
     return call.everywhere(dim)
 
 
-def reduction(call: Call) -> OpSplit:
+def reduction(call: ShardedOp) -> OpSplit:
     if "other" in call.args:
         return pointwise(call)
     dim = call.split(call.args["self"])
@@ -135,18 +135,18 @@ def reduction(call: Call) -> OpSplit:
     return call.everywhere(dim if call.args.get("keepdim") else dim - sum(d < dim for d in dims))
 
 
-def layer_norm(call: Call) -> OpSplit:
+def layer_norm(call: ShardedOp) -> OpSplit:
     return itemwise(call, len(call.args["normalized_shape"]), ("weight", "bias"))
 
 
-def group_norm(call: Call) -> OpSplit:
+def group_norm(call: ShardedOp) -> OpSplit:
     call.whole("weight", "bias")
     if call.split(call.args["input"]) != 0:
         raise Mixes("it works along the batch")
     return call.everywhere(0, N=lambda n: call.args["N"] // call.batch * n)
 
 
-def batch_norm(call: Call) -> OpSplit:
+def batch_norm(call: ShardedOp) -> OpSplit:
     if call.args.get("training", call.args.get("train", False)) or call.args.get("running_mean") is None:
         raise Mixes("in training it uses the statistics of the whole batch")
     call.whole("weight", "bias", "running_mean", "running_var")
@@ -156,7 +156,7 @@ def batch_norm(call: Call) -> OpSplit:
     return OpSplit((dim, *(None for _ in call.outs[1:])))
 
 
-def attention(call: Call) -> OpSplit:
+def attention(call: ShardedOp) -> OpSplit:
     for name in ("query", "key", "value"):
         call.require(call.args[name], 0)
     rows, columns = shape_of(call.args["query"])[-2], shape_of(call.args["key"])[-2]
@@ -164,14 +164,14 @@ def attention(call: Call) -> OpSplit:
     return call.everywhere(0)
 
 
-def embedding(call: Call) -> OpSplit:
+def embedding(call: ShardedOp) -> OpSplit:
     call.whole("weight")
     dim = call.split(call.args["indices"])
     assert dim is not None
     return call.everywhere(dim)
 
 
-def index_select(call: Call) -> OpSplit:
+def index_select(call: ShardedOp) -> OpSplit:
     (at,) = dims_of(call)
     dim = call.split(call.args["self"])
     if dim is None:
@@ -181,7 +181,7 @@ def index_select(call: Call) -> OpSplit:
     return call.everywhere(dim)
 
 
-def index(call: Call) -> OpSplit:
+def index(call: ShardedOp) -> OpSplit:
     """Tensors for some neighbouring dimensions: their broadcast shape stands where those dimensions were."""
     source, indices = call.args["self"], call.args["indices"]
     places = [i for i, x in enumerate(indices) if x is not None]
@@ -201,7 +201,7 @@ def index(call: Call) -> OpSplit:
     return call.everywhere(first + at)
 
 
-def index_put(call: Call) -> OpSplit:
+def index_put(call: ShardedOp) -> OpSplit:
     """Writes at indices of other dimensions than the batch's, the batch standing before them."""
     indices = call.args["indices"]
     places = [i for i, x in enumerate(indices) if x is not None]
@@ -222,7 +222,7 @@ def index_put(call: Call) -> OpSplit:
 # ---- values that are the same for every row --------------------------------------------------------------------------
 
 
-def force(op: torch._ops.OpOverload, call: Call, dim: int) -> OpSplit:
+def force(op: torch._ops.OpOverload, call: ShardedOp, dim: int) -> OpSplit:
     """Cut the result of an op whose operands are whole: it must be the same for every row of the batch."""
     name = op._schema.name.removeprefix("aten::")
     if makes_anew(op):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from proveout.compiler.parallel.call import Call, Mixes, OpSplit, dims_of, shape_of
+from proveout.compiler.parallel.call import Mixes, OpSplit, ShardedOp, dims_of, shape_of
 
 
 def viewed_dim(shape: Sequence[int], dim: int, out: Sequence[int], batch: int) -> int:
@@ -17,7 +17,7 @@ def viewed_dim(shape: Sequence[int], dim: int, out: Sequence[int], batch: int) -
     return dims[0]
 
 
-def view(call: Call) -> OpSplit:
+def view(call: ShardedOp) -> OpSplit:
     node = call.args["self"]
     if "dtype" in call.args:
         raise Mixes("it reads memory as another dtype")
@@ -26,13 +26,13 @@ def view(call: Call) -> OpSplit:
     return call.everywhere(dim, **{name: call.sized(call.args[name], dim)})
 
 
-def expand(call: Call) -> OpSplit:
+def expand(call: ShardedOp) -> OpSplit:
     node = call.args["self"]
     dim = call.split(node) + len(call.out) - len(shape_of(node))  # type: ignore[operator]
     return call.everywhere(dim, size=call.sized(call.args["size"], dim))
 
 
-def repeat(call: Call) -> OpSplit:
+def repeat(call: ShardedOp) -> OpSplit:
     node = call.args["self"]
     dim = call.split(node) + len(call.out) - len(shape_of(node))  # type: ignore[operator]
     if call.args["repeats"][dim] != 1:
@@ -40,23 +40,23 @@ def repeat(call: Call) -> OpSplit:
     return call.everywhere(dim)
 
 
-def permute(call: Call) -> OpSplit:
+def permute(call: ShardedOp) -> OpSplit:
     return call.everywhere(dims_of(call, "dims").index(call.split(call.args["self"])))  # type: ignore[arg-type]
 
 
-def transpose(call: Call) -> OpSplit:
+def transpose(call: ShardedOp) -> OpSplit:
     rank, dim = len(call.out), call.split(call.args["self"])
     a, b = (call.args.get(name, i) % rank for i, name in enumerate(("dim0", "dim1")))
     return call.everywhere({a: b, b: a}.get(dim, dim))  # type: ignore[arg-type]
 
 
-def unsqueeze(call: Call) -> OpSplit:
+def unsqueeze(call: ShardedOp) -> OpSplit:
     dim, at = call.split(call.args["self"]), call.args["dim"] % len(call.out)
     assert dim is not None
     return call.everywhere(dim + (at <= dim))
 
 
-def squeeze(call: Call) -> OpSplit:
+def squeeze(call: ShardedOp) -> OpSplit:
     shape, dim = shape_of(call.args["self"]), call.split(call.args["self"])
     assert dim is not None
     if "dim" not in call.args or dim in dims_of(call):
@@ -64,7 +64,7 @@ def squeeze(call: Call) -> OpSplit:
     return call.everywhere(dim - sum(d < dim for d in dims_of(call) if shape[d] == 1))
 
 
-def concatenate(call: Call) -> OpSplit:
+def concatenate(call: ShardedOp) -> OpSplit:
     at = call.args.get("dim", 0) % len(call.out)
     parts = [t for t in call.tensors() if shape_of(t) != (0,)]
     dim = next(s for t in parts if (s := call.split(t)) is not None)
@@ -75,7 +75,7 @@ def concatenate(call: Call) -> OpSplit:
     return call.everywhere(dim)
 
 
-def take_slice(call: Call) -> OpSplit:
+def take_slice(call: ShardedOp) -> OpSplit:
     (at,) = dims_of(call)
     dim = call.split(call.args["self"])
     assert dim is not None
@@ -86,7 +86,7 @@ def take_slice(call: Call) -> OpSplit:
     return call.everywhere(dim, end=lambda n: None)
 
 
-def cut(call: Call) -> OpSplit:
+def cut(call: ShardedOp) -> OpSplit:
     """Several parts along another dimension; `unbind` and `select` drop that dimension."""
     at = call.args.get("dim", 0) % len(shape_of(call.args["self"]))
     dim = call.split(call.args["self"])
@@ -97,7 +97,7 @@ def cut(call: Call) -> OpSplit:
     return call.everywhere(dim - (drops and at < dim))
 
 
-def scatter_slice(call: Call) -> OpSplit:
+def scatter_slice(call: ShardedOp) -> OpSplit:
     """A part along another dimension is written; `select_scatter` writes one without that dimension."""
     at = call.args.get("dim", 0) % len(call.out)
     part = call.args["src"]

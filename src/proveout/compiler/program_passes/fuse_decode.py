@@ -7,6 +7,7 @@ window). Whatever differs, a mask with padding or biases say, keeps the lowering
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import torch
@@ -29,29 +30,30 @@ def fuse_decode(program: Program, policy: Policy) -> Program:
         return program
     program = prune(program)  # who reads a cache counts, and what attention was fused from does no longer
     for attention in [step for step in program.body if step.kernel == SDPA]:
-        program = Decoding(program, policy).fused(attention) or program
+        program = DecodeFusion(program, policy).fused(attention) or program
     return program
 
 
 @dataclass(frozen=True)
-class _Put:
-    """A scatter of one row per user and head into a state."""
+class Put:
+    """Rows of a state that one Step writes."""
 
     weight: str
     copy: Step
     """The setup's Step that puts the state on the device."""
+    value: str
+    """What holds the state afterwards."""
     step: Step
     new: Ref
-    """[users, heads, 1, size]."""
-    position: Ref
+    gone: tuple[Step, ...]
+    """Steps whose results nobody needs any more."""
+    position: Ref | None = None
     """Whatever holds a position for each user."""
-    chain: tuple[Step, ...]
-    """The Steps from the scatter to the attention."""
-    feeding: tuple[Step, ...]
-    """The Steps before it that nobody else reads."""
+    table: str = ""
+    """The Program's input that names pages, where the state lies in pages."""
 
 
-class Decoding:
+class DecodeFusion:
     """What a Program does with a cache, asked of one attention after the other."""
 
     def __init__(self, program: Program, policy: Policy) -> None:
@@ -66,13 +68,15 @@ class Decoding:
             return None
         if self.policy.chip is not None and user_memory(self.row(attention, query), self.policy.chip) is None:
             return None
-        keys, values = (self._put(attention.attr(f"input_tensor_{x}"), query, attention) for x in "kv")
-        if keys is None or values is None or keys.position != values.position or keys.step is values.step:
+        keys, values = (self.put(attention.attr(f"input_tensor_{x}"), query, attention) for x in "kv")
+        if keys is None or values is None or keys.step is values.step:
             return None
-        seen = self.seen(attention.attr("attn_mask"), query[0], self.body.specs[keys.step.outputs[0]].shape[2])
+        if keys.position is None or keys.position != values.position or keys.table != values.table:
+            return None
+        seen = self.seen(attention.attr("attn_mask"), query[0], self.length(keys))
         if seen is None or seen[0] != keys.position:
             return None
-        return self._rewritten(attention, keys, values, seen[1])
+        return self._rewritten(attention, keys, values, keys.position, seen[1])
 
     def row(self, attention: Step, query: tuple[int, ...]) -> TensorSpec:
         """One user's queries as a row of the batch."""
@@ -90,7 +94,8 @@ class Decoding:
         assert isinstance(arg, Ref)
         return arg, tuple(steps)
 
-    def _put(self, arg: Arg, query: tuple[int, ...], attention: Step) -> _Put | None:
+    def put(self, arg: Arg, query: tuple[int, ...], attention: Step) -> Put | None:
+        """What is put into the cache that attention looks at: a scatter of one row per user and head into a state."""
         start, chain = self.back(arg, "layout", "view", "broadcast")
         step = self.body.maker(start, "ttnn.scatter")
         if step is None or step.attr("dim") != 2 or step.outputs[0] not in self.state or step.attr("reduce"):
@@ -102,25 +107,30 @@ class Decoding:
         new, conversions_of_new = self.back(step.attr("src"), "layout")
         if copy is None or copy.uses != (weight,) or len(shape) != 4 or shape[0] != query[0]:
             return None
-        if self.body.spec(new).shape != (*shape[:2], 1, shape[3]) or self._others_read(step, chain, attention):
+        if self.body.spec(new).shape != (*shape[:2], 1, shape[3]) or not self.alone((step,)):
             return None
         shapes = [self.body.specs[s.outputs[0]].shape for s in reversed(chain) if kind_of(s) != "layout"]
         position = self._position(step.attr("index"), shape)
         if position is None or not repeats_heads(shape, shapes, query[1]):
             return None
-        if self._others_read_copy(copy, step, conversions):
+        if self.read_elsewhere((copy, *conversions), (step,)) or self.read_elsewhere(chain, (attention,)):
             return None
         before = [*conversions, *conversions_of_new, *self.back(step.attr("index"), *SAME_NUMBERS)[1]]
-        alone = tuple(s for s in before if len(self.body.readers(s.outputs[0])) == 1)
-        return _Put(weight, copy, step, new, position, chain, alone)
+        return Put(weight, copy, step.outputs[0], step, new, (step, *chain, *self.alone(before)), position)
 
-    def _others_read(self, step: Step, chain: tuple[Step, ...], attention: Step) -> bool:
-        allowed = {id(s) for s in (*chain, attention)}
-        return any(id(r) not in allowed for s in (step, *chain) for n in s.outputs for r in self.body.readers(n))
+    def length(self, put: Put) -> int:
+        """How many positions of a user the state has."""
+        return self.body.specs[put.copy.outputs[0]].shape[2]
 
-    def _others_read_copy(self, copy: Step, step: Step, conversions: tuple[Step, ...]) -> bool:
-        allowed = {id(s) for s in (step, *conversions)}
-        return any(id(r) not in allowed for s in (copy, *conversions) for n in s.outputs for r in self.body.readers(n))
+    def alone(self, steps: Iterable[Step]) -> tuple[Step, ...]:
+        """Those whose result one Step reads."""
+        return tuple(s for s in steps if len(self.body.readers(s.outputs[0])) == 1)
+
+    def read_elsewhere(self, inner: tuple[Step, ...], readers: tuple[Step, ...] = (), value: str = "") -> bool:
+        """Whether the caller gets what would vanish, or a Step besides these reads it: the results of `inner` but
+        `value`, the state afterwards."""
+        names = {n for s in inner for n in s.outputs if n != value}
+        return self.body.read_elsewhere(names, (*inner, *readers))
 
     def _position(self, index: Arg, shape: tuple[int, ...]) -> Ref | None:
         """The value with one position per user that an index [users, heads, 1, size] repeats."""
@@ -204,54 +214,58 @@ class Decoding:
 
     # ---- the calls ---------------------------------------------------------------------------------------------
 
-    def _rewritten(self, attention: Step, keys: _Put, values: _Put, window: int | None) -> Program | None:
-        new = Calls(self.body, attention)
+    def _rewritten(self, attention: Step, keys: Put, values: Put, position: Ref, window: int | None) -> Program | None:
+        new = NewSteps(self.body, attention)
         users, heads, _, size = self.body.spec(attention.attr("input_tensor_q")).shape
-        at = new.positions(keys.position)
+        at, table = new.positions(position), self.pages(new, keys)
         instead: dict[int, list[Step]] = {}
         caches = []
         for put, hint in ((keys, "key"), (values, "value")):
-            shared = self.body.specs[put.step.outputs[0]].shape[1]
-            new.specs[put.copy.outputs[0]] = replace(self.body.specs[put.copy.outputs[0]], layout="tile")
-            row = new.reshape(hint, put.new, (1, users, shared, size))
-            cache = Ref(put.copy.outputs[0])
-            attrs: tuple[tuple[str, Arg], ...] = (
-                ("cache_tensor", cache),
-                ("input_tensor", row),
-                ("update_idxs_tensor", at),
-            )
-            caches.append(
-                new.add(Step("ttnn.experimental.paged_update_cache", attrs, put.step.outputs, put.step.origin))
-            )
+            row = new.reshape(hint, put.new, (1, users, self.body.specs[put.copy.outputs[0]].shape[1], size))
+            attrs: dict[str, Arg] = {"cache_tensor": new.cache(put), "input_tensor": row, "update_idxs_tensor": at}
+            if table is not None:
+                attrs["page_table"] = table
+            update = Step("ttnn.experimental.paged_update_cache", tuple(attrs.items()), (put.value,), put.step.origin)
+            caches.append(new.add(update))
             instead[id(put.step)] = new.taken()
         query = new.reshape("query", attention.attr("input_tensor_q"), (1, users, heads, size))
+        looked_up: dict[str, Arg] = {} if table is None else {"page_table_tensor": table}
         more: dict[str, Arg] = {} if window is None else {"sliding_window_size": window}
         out = new.call(
-            "ttnn.transformer.scaled_dot_product_attention_decode",
+            f"ttnn.transformer.{'' if table is None else 'paged_'}scaled_dot_product_attention_decode",
             "decode",
             input_tensor_q=query,
             input_tensor_k=caches[0],
             input_tensor_v=caches[1],
+            **looked_up,
             cur_pos_tensor=at,
             scale=attention.attr("scale"),
             **more,
         )
-        attrs = (("input_tensor", out), ("shape", (users, heads, 1, size)))
-        new.add(Step("ttnn.reshape", attrs, attention.outputs, attention.origin))
+        shape = (("input_tensor", out), ("shape", (users, heads, 1, size)))
+        new.add(Step("ttnn.reshape", shape, attention.outputs, attention.origin))
         instead[id(attention)] = new.taken()
-        gone = [*keys.chain, *values.chain]
+        return self.replaced(new, instead, (keys, values), attention)
+
+    def pages(self, new: NewSteps, put: Put) -> Ref | None:
+        """The page table as the kernels take it; None where the state is not in pages."""
+        return None
+
+    def replaced(
+        self, new: NewSteps, instead: dict[int, list[Step]], puts: tuple[Put, ...], attention: Step | None = None
+    ) -> Program | None:
+        """The Program with these Steps in place of those; None where ttnn refuses one, or where it would not pay."""
         steps = [s for group in instead.values() for s in group]
-        if not new.same(attention.outputs[0]) or not new.accepted(steps):
+        gone = [*(s for put in puts for s in put.gone), *((attention,) if attention else ())]
+        if attention and not new.same(attention.outputs[0]):
             return None
-        dead = [s for put in (keys, values) for s in (*put.feeding, put.step)]
-        if not self.pays([*gone, *dead, attention], steps, new.specs):
+        if not new.accepted(steps) or not self.pays(gone, steps, new.specs):
             return None
-        instead |= {id(step): [] for step in gone}
-        copies = {id(put.copy): with_attrs(put.copy, layout=LAYOUT_NAMES["tile"]) for put in (keys, values)}
+        instead |= {id(s): [] for put in puts for s in put.gone if put.value in s.outputs and id(s) not in instead}
+        copies = {id(put.copy): with_attrs(put.copy, layout=LAYOUT_NAMES["tile"]) for put in puts}
         body = [s for old in self.program.body for s in (*instead.get(id(old), [old]), *new.after.get(id(old), ()))]
-        specs = {n: spec for n, spec in new.specs.items() if not any(n in s.outputs for s in gone)}
         setup = tuple(copies.get(id(step), step) for step in self.program.setup)
-        return replace(self.program, setup=setup, body=tuple(body), specs=specs)
+        return prune(replace(self.program, setup=setup, body=tuple(body), specs=dict(new.specs)))
 
     def pays(self, before: list[Step], after: list[Step], specs: dict[str, TensorSpec]) -> bool:
         chip, settings = self.policy.chip, self.policy.settings
@@ -261,7 +275,7 @@ class Decoding:
         return program_ns([step_time(s, specs, chip, settings) for s in after], settings) <= old
 
 
-class Calls:
+class NewSteps:
     """New Steps in order, with the specs of what they make."""
 
     def __init__(self, body: Body, last: Step) -> None:
@@ -279,6 +293,26 @@ class Calls:
     def call(self, kernel: str, hint: str, **attrs: Arg) -> Ref:
         name = self.body.fresh(f"{self.last.outputs[0]}.{hint}")
         return self.add(Step(kernel, tuple(attrs.items()), (name,), self.last.origin))
+
+    def cache(self, put: Put) -> Ref:
+        """The state on the device, in tiles, as the cache kernels take it."""
+        name = put.copy.outputs[0]
+        self.specs[name] = replace(self.body.specs[name], layout="tile")
+        return Ref(name)
+
+    def fill(self, kernel: str, put: Put, prompts: Ref, **more: Arg) -> list[Step]:
+        """Fills of a cache with the prompts [users, heads, length, size], one call a user."""
+        users, heads, length, size = self.specs[prompts.name].shape
+        cache = self.cache(put)
+        for user in range(users):
+            one = prompts
+            if users > 1:
+                begin, end = (user, 0, 0, 0), (user + 1, heads, length, size)
+                one = self.call("ttnn.slice", f"prompt{user}", input_tensor=prompts, slice_start=begin, slice_end=end)
+            name = put.value if user == users - 1 else self.body.fresh(f"{put.value}.filled{user}")
+            attrs: dict[str, Arg] = {"cache_tensor": cache, "input_tensor": one, **more, "batch_idx": user}
+            cache = self.add(Step(kernel, tuple(attrs.items()), (name,), put.step.origin))
+        return self.taken()
 
     def reshape(self, hint: str, source: Arg, shape: tuple[int, ...]) -> Ref:
         assert isinstance(source, Ref)

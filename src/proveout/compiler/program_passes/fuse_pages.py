@@ -8,19 +8,17 @@ are pages: what it would mean otherwise, eager refuses too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 
 from proveout.compiler.program_passes.fuse_attention import constant_of
-from proveout.compiler.program_passes.fuse_decode import Calls, Decoding, repeats_heads, with_attrs
+from proveout.compiler.program_passes.fuse_decode import DecodeFusion, NewSteps, Put, repeats_heads, with_attrs
 from proveout.compiler.program_passes.match import Listed, Policy
 from proveout.compiler.program_passes.prune import prune
-from proveout.compiler.program_passes.shard_users import user_memory
 from proveout.kernels.table import LAYOUT_NAMES, kind_of
 from proveout.ops.attention import SDPA
 from proveout.program import FROM_TORCH, Arg, Name, Program, Ref, Step
-from proveout.types import TensorSpec
 
 SAME_PAGES = ("layout", "view", "cast", "memory")
 PAGES_FIRST = (0, 2, 1, 3, 4)
@@ -38,46 +36,13 @@ def fuse_pages(program: Program, policy: Policy) -> Program:
     return program
 
 
-@dataclass(frozen=True)
-class _Put:
-    """Rows of a state that a scatter writes."""
-
-    weight: str
-    copy: Step
-    """The setup's Step that puts the state on the device."""
-    value: str
-    """What holds the state afterwards."""
-    scatter: Step
-    new: Ref
-    table: str
-    """The Program's input that names pages."""
-    gone: tuple[Step, ...]
-    """Steps whose results nobody needs any more."""
-    position: Ref | None = None
-
-
-class _Pages(Decoding):
+class _Pages(DecodeFusion):
     # ---- one token of each user --------------------------------------------------------------------------------
 
-    def fused(self, attention: Step) -> Program | None:
-        """The Program with this attention and its two updates as calls on pages; None where it is not one."""
-        query = self.body.spec(attention.attr("input_tensor_q")).shape
-        if len(query) != 4 or query[2] != 1 or attention.attr("is_causal"):
-            return None
-        if self.policy.chip is not None and user_memory(self.row(attention, query), self.policy.chip) is None:
-            return None
-        keys, values = (self._looked_up(attention.attr(f"input_tensor_{x}"), query, attention) for x in "kv")
-        if keys is None or values is None or keys.scatter is values.scatter:
-            return None
-        if keys.position is None or keys.position != values.position or keys.table != values.table:
-            return None
-        length = self.body.specs[keys.table].shape[1] * self.body.specs[keys.copy.outputs[0]].shape[2]
-        seen = self.seen(attention.attr("attn_mask"), query[0], length)
-        if seen is None or seen[0] != keys.position:
-            return None
-        return self._rewritten_pages(attention, keys, values, keys.position, seen[1])
+    def length(self, put: Put) -> int:
+        return self.body.specs[put.table].shape[1] * self.body.specs[put.copy.outputs[0]].shape[2]
 
-    def _looked_up(self, arg: Arg, query: tuple[int, ...], attention: Step) -> _Put | None:
+    def put(self, arg: Arg, query: tuple[int, ...], attention: Step) -> Put | None:
         """What is put into the pages that a table looks up for attention."""
         start, chain = self.back(arg, "layout", "view", "broadcast", "order")
         look = self.body.maker(start, "ttnn.embedding")
@@ -99,11 +64,10 @@ class _Pages(Decoding):
         if position is None or self.body.spec(new).numel != users * heads * size:
             return None
         inner = (scatter, *after, *weights, look, *chain)
-        if self.read_elsewhere(inner, value, attention):
+        if self.read_elsewhere(inner, (attention,), value):
             return None
         before = (*converted, *self.back(scatter.attr("index"), *SAME_PAGES, "broadcast")[1], *tables)
-        alone = tuple(s for s in before if len(self.body.readers(s.outputs[0])) == 1)
-        return _Put(self.state[value], copy, value, scatter, new, table, (*inner, *alone), position)
+        return Put(self.state[value], copy, value, scatter, new, (*inner, *self.alone(before)), position, table)
 
     def _kept(self, scatter: Step) -> tuple[str, Step, tuple[Step, ...]] | None:
         """The state that a scatter writes to: what holds it afterwards, its copy, and the Steps in between."""
@@ -198,47 +162,16 @@ class _Pages(Decoding):
             return None
         return self.back(step.attr("input_tensor_a"), *SAME_PAGES)[0] if bool((data == numbers).all()) else None
 
-    def _rewritten_pages(
-        self, attention: Step, keys: _Put, values: _Put, position: Ref, window: int | None
-    ) -> Program | None:
-        new = Calls(self.body, attention)
-        users, heads, _, size = self.body.spec(attention.attr("input_tensor_q")).shape
-        at, table = new.positions(position), self._pages(new, keys.table)
-        instead: dict[int, list[Step]] = {}
-        caches = []
-        for put, hint in ((keys, "key"), (values, "value")):
-            spec = self.body.specs[put.copy.outputs[0]]
-            new.specs[put.copy.outputs[0]] = replace(spec, layout="tile")
-            row = new.reshape(hint, put.new, (1, users, spec.shape[1], size))
-            attrs: tuple[tuple[str, Arg], ...] = (
-                ("cache_tensor", Ref(put.copy.outputs[0])),
-                ("input_tensor", row),
-                ("update_idxs_tensor", at),
-                ("page_table", table),
-            )
-            caches.append(
-                new.add(Step("ttnn.experimental.paged_update_cache", attrs, (put.value,), put.scatter.origin))
-            )
-            instead[id(put.scatter)] = new.taken()
-        query = new.reshape("query", attention.attr("input_tensor_q"), (1, users, heads, size))
-        more: dict[str, Arg] = {} if window is None else {"sliding_window_size": window}
-        out = new.call(
-            "ttnn.transformer.paged_scaled_dot_product_attention_decode",
-            "decode",
-            input_tensor_q=query,
-            input_tensor_k=caches[0],
-            input_tensor_v=caches[1],
-            page_table_tensor=table,
-            cur_pos_tensor=at,
-            scale=attention.attr("scale"),
-            **more,
-        )
-        attrs = (("input_tensor", out), ("shape", (users, heads, 1, size)))
-        new.add(Step("ttnn.reshape", attrs, attention.outputs, attention.origin))
-        instead[id(attention)] = new.taken()
-        if not new.same(attention.outputs[0]):
-            return None
-        return self._with(new, instead, (keys, values), [attention])
+    def pages(self, new: NewSteps, put: Put) -> Ref:
+        """int32, in rows. All layers share it."""
+        name = f"{put.table}.pages"
+        if name in new.specs:
+            return Ref(name)
+        maker = next(s for s in self.program.body if s.kernel == FROM_TORCH and s.uses == (put.table,))
+        form = with_attrs(maker, layout=LAYOUT_NAMES["row_major"], dtype=Name("ttnn.int32"))
+        new.add(replace(form, outputs=(name,)))
+        new.after[id(maker)] = [*new.after.get(id(maker), []), *new.taken()]
+        return Ref(name)
 
     # ---- prompts -----------------------------------------------------------------------------------------------
 
@@ -269,11 +202,10 @@ class _Pages(Decoding):
             return None
         source, moved = new
         inside = (scatter, *after)
-        if self.read_elsewhere(inside, value, None):
+        if self.read_elsewhere(inside, value=value):
             return None
         around = (*moved, *steps, *self.back(scatter.attr("input"), "layout", "view")[1])
-        alone = tuple(s for s in around if len(self.body.readers(s.outputs[0])) == 1)
-        put = _Put(self.state[value], copy, value, scatter, source, table, (*inside, *alone))
+        put = Put(self.state[value], copy, value, scatter, source, (*inside, *self.alone(around)), table=table)
         return self._rewritten_fill(put, (prompts, heads, count * page, size))
 
     def _prompts(self, arg: Arg, sizes: tuple[int, int, int, int, int]) -> tuple[Ref, tuple[Step, ...]] | None:
@@ -292,66 +224,14 @@ class _Pages(Decoding):
             return self.back(arg, "layout")[0], moved
         return None
 
-    def _rewritten_fill(self, put: _Put, shape: tuple[int, int, int, int]) -> Program | None:
-        new = Calls(self.body, put.scatter)
-        prompts, heads, length, size = shape
-        table = self._pages(new, put.table)
-        new.specs[put.copy.outputs[0]] = replace(self.body.specs[put.copy.outputs[0]], layout="tile")
+    def _rewritten_fill(self, put: Put, shape: tuple[int, int, int, int]) -> Program | None:
+        new = NewSteps(self.body, put.step)
+        table = self.pages(new, put)
         source: Ref = put.new if self.body.spec(put.new).shape == shape else new.reshape("prompts", put.new, shape)
         if new.specs[source.name].layout != "tile":
             source = new.call("ttnn.to_layout", "prompt_tiles", tensor=source, layout=LAYOUT_NAMES["tile"])
-        cache = Ref(put.copy.outputs[0])
-        for prompt in range(prompts):
-            one = source
-            if prompts > 1:
-                begin, end = (prompt, 0, 0, 0), (prompt + 1, heads, length, size)
-                one = new.call(
-                    "ttnn.slice", "prompt", input_tensor=source, slice_start=begin, slice_end=end, slice_step=(1,) * 4
-                )
-            name = put.value if prompt == prompts - 1 else self.body.fresh(f"{put.value}.filled")
-            attrs: tuple[tuple[str, Arg], ...] = (
-                ("cache_tensor", cache),
-                ("input_tensor", one),
-                ("page_table", table),
-                ("batch_idx", prompt),
-            )
-            cache = new.add(Step("ttnn.experimental.paged_fill_cache", attrs, (name,), put.scatter.origin))
-        return self._with(new, {id(put.scatter): new.taken()}, (put,), [])
-
-    # ---- both --------------------------------------------------------------------------------------------------
-
-    def read_elsewhere(self, inner: tuple[Step, ...], value: str, attention: Step | None) -> bool:
-        """Whether somebody else reads a value that would vanish."""
-        allowed = {id(s) for s in (*inner, *((attention,) if attention else ()))}
-        names = [n for s in inner for n in s.outputs if n != value]
-        return any(id(r) not in allowed for n in names for r in self.body.readers(n))
-
-    def _pages(self, new: Calls, table: str) -> Ref:
-        """The page table as the kernels take it: int32, in rows. All layers share it."""
-        name = f"{table}.pages"
-        if name in new.specs:
-            return Ref(name)
-        maker = next(s for s in self.program.body if s.kernel == FROM_TORCH and s.uses == (table,))
-        form = with_attrs(maker, layout=LAYOUT_NAMES["row_major"], dtype=Name("ttnn.int32"))
-        new.add(replace(form, outputs=(name,)))
-        new.after[id(maker)] = [*new.after.get(id(maker), []), *new.taken()]
-        return Ref(name)
-
-    def _with(
-        self, new: Calls, instead: dict[int, list[Step]], puts: tuple[_Put, ...], replaced: list[Step]
-    ) -> Program | None:
-        """The Program with these Steps in place of those; None where ttnn refuses one, or where it would not pay."""
-        steps = [s for group in instead.values() for s in group]
-        gone = [s for put in puts for s in put.gone]
-        if not new.accepted(steps) or not self.pays([*gone, *replaced], steps, new.specs):
-            return None
-        for put in puts:
-            instead |= {id(s): [] for s in put.gone if put.value in s.outputs and id(s) not in instead}
-        copies = {id(p.copy): with_attrs(p.copy, layout=LAYOUT_NAMES["tile"]) for p in puts}
-        body = [s for old in self.program.body for s in (*instead.get(id(old), [old]), *new.after.get(id(old), ()))]
-        specs: dict[str, TensorSpec] = dict(new.specs)
-        setup = tuple(copies.get(id(step), step) for step in self.program.setup)
-        return prune(replace(self.program, setup=setup, body=tuple(body), specs=specs))
+        steps = new.fill("ttnn.experimental.paged_fill_cache", put, source, page_table=table)
+        return self.replaced(new, {id(put.step): steps}, (put,))
 
 
 def _row_shapes(prompts: int, count: int, width: int) -> tuple[tuple[int, ...], ...]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from proveout.chip.time import HOST_NS, TRACED_GAP_NS
-from proveout.compiler.mincut import Cut
+from proveout.compiler.mincut import PriceGraph
 from proveout.kernels.cost import step_time
 from proveout.kernels.table import LAYOUT_NAMES, infer, kernels, kind_of, refusal, specs_of
 from proveout.program import FROM_TORCH, TO_TORCH, Program, Ref, Step, with_refs
@@ -35,7 +35,7 @@ class _Choice:
     # ---- the cut: side a is tile, side b row-major -----------------------------------------------------------
 
     def _solve(self) -> frozenset[object]:
-        cut = Cut()
+        cut = PriceGraph()
         readers: dict[str, list[object]] = {}
         for index, step in self._steps():
             reader = index if _is_free(step) else f"needs {_needs(step)}" if _needs(step) else None

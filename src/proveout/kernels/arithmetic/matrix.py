@@ -74,7 +74,7 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceRegister:
     """Operands in a source register: sign (1 or -1, 0 for zero), exponent field, 11 bits of significand."""
 
     sign: Tensor
@@ -90,8 +90,8 @@ class Source:
             part = (m & 15) << 3 if phase & 2 else m >> 4
         return part * self.sign
 
-    def at(self, index: object) -> Source:
-        return Source(self.sign[index], self.exponent[index], self.significand[index])  # type: ignore[index]
+    def at(self, index: object) -> SourceRegister:
+        return SourceRegister(self.sign[index], self.exponent[index], self.significand[index])  # type: ignore[index]
 
 
 def pattern_of(x: Tensor, unit: Unit) -> Tensor:
@@ -101,7 +101,7 @@ def pattern_of(x: Tensor, unit: Unit) -> Tensor:
     return bits(to_source(x, unit.fp32_dest) if x.dtype == torch.float32 else x)
 
 
-def source(x: Tensor, unit: Unit) -> Source:
+def source(x: Tensor, unit: Unit) -> SourceRegister:
     """An operand as a source register holds it."""
     raw = pattern_of(x, unit)
     if unit.half:
@@ -109,7 +109,7 @@ def source(x: Tensor, unit: Unit) -> Source:
     else:
         field, after_point = exponent(raw), raw >> 13 & 0x3FF
     sign = torch.where(raw < 0, -1, 1).to(torch.int32)
-    return Source(torch.where(field > 0, sign, 0), field, after_point | 0x400)
+    return SourceRegister(torch.where(field > 0, sign, 0), field, after_point | 0x400)
 
 
 def matmul(in0: Tensor, in1: Tensor, unit: Unit, start: Tensor | None = None) -> Tensor:
@@ -198,7 +198,7 @@ def _start(start: Tensor | None, shape: tuple[int, ...]) -> Tensor:
     return torch.zeros(shape, dtype=torch.int32) if start is None else bits(start).expand(shape).clone()
 
 
-def _step(src_a: Source, src_b: Source, first: int, phase: int, dest: Tensor, unit: Unit) -> Tensor:
+def _step(src_a: SourceRegister, src_b: SourceRegister, first: int, phase: int, dest: Tensor, unit: Unit) -> Tensor:
     """16 products from `first` on, as two groups of 8, added to the destination."""
     sums = []
     bias = unit.bias - OFFSETS[phase]

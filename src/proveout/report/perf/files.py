@@ -22,7 +22,7 @@ from proveout.types import Comparison
 
 
 @dataclass(frozen=True)
-class Written:
+class SheetFiles:
     """A perf sheet that lies in files, and what to print of it."""
 
     files: dict[str, Path]
@@ -38,11 +38,11 @@ def produce(
     comparisons: Sequence[Comparison],
     num_breaks: int = 0,
     colour: bool = False,
-) -> Written:
+) -> SheetFiles:
     """The sheet of what was recorded, with advice: written, as JSON and as text."""
     sheet, advice = make_sheet(name, recorded, num_breaks), advise(recorded)
     files = write(sheet, advice, folder, when, comparisons)
-    return Written(files, document(sheet, advice), render(sheet, advice, colour=colour))
+    return SheetFiles(files, document(sheet, advice), render(sheet, advice, colour=colour))
 
 
 STAMP = "%Y_%m_%d_%H_%M_%S"

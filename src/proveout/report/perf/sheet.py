@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from proveout.chip.time import HOST_NS, TRACED_GAP_NS, DeviceOp, Estimate, kernel_time
+from proveout.chip.time import HOST_NS, TRACED_GAP_NS, DeviceOp, TimeEstimate, kernel_time
 from proveout.kernels.cost import ProgramTime, StepTime, program_time, step_device_ops, step_times
 from proveout.kernels.op_codes import op_code
 from proveout.program import Ref, Step
@@ -23,7 +23,7 @@ USUAL = 1
 
 
 @dataclass(frozen=True)
-class Row:
+class SheetRow:
     """One line of the sheet."""
 
     kind: Kind
@@ -36,7 +36,7 @@ class Row:
     outputs: tuple[TensorSpec, ...] = ()
     start_ns: int = 0
     wait_ns: int = 0
-    time: Estimate = Estimate(0, 0, 0)
+    time: TimeEstimate = TimeEstimate(0, 0, 0)
     ideal_ns: int = 0
     compute_ns: int = 0
     bandwidth_ns: int = 0
@@ -70,14 +70,14 @@ class Sheet:
     device: str
     chip: DeviceSpec
     recorded: tuple[Recorded, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[SheetRow, ...]
     times: tuple[ProgramTime, ...]
     """Of each Program, as its plan has it."""
     num_breaks: int = 0
     """Graph breaks of the model: what runs there is in no Program."""
 
     @property
-    def device_rows(self) -> tuple[Row, ...]:
+    def device_rows(self) -> tuple[SheetRow, ...]:
         return tuple(row for row in self.rows if row.kind == "device")
 
     @property
@@ -104,7 +104,7 @@ class Sheet:
 
 def make_sheet(name: str, recorded: Sequence[Recorded], num_breaks: int = 0) -> Sheet:
     """The sheet over some Programs of one device; each counts once, however often it was called."""
-    rows: list[Row] = []
+    rows: list[SheetRow] = []
     for number, one in enumerate(recorded):
         start = rows[-1].start_ns + rows[-1].time.ns if rows else 0
         rows += _rows(one, number, start)
@@ -113,21 +113,21 @@ def make_sheet(name: str, recorded: Sequence[Recorded], num_breaks: int = 0) -> 
     return Sheet(name, first.device, first.chip, tuple(recorded), tuple(rows), times, num_breaks)
 
 
-def _rows(recorded: Recorded, number: int, start_ns: int) -> list[Row]:
+def _rows(recorded: Recorded, number: int, start_ns: int) -> list[SheetRow]:
     """Of several chips, which run alike, the first one's."""
     program, chip, settings = recorded.program, recorded.chip, recorded.settings
     times = {id(time.step): time for time in step_times(program, chip, settings)}
-    rows: list[Row] = []
+    rows: list[SheetRow] = []
     now = start_ns
     for step in program.body:
         inputs = tuple(program.specs[n] for n in step.uses)
         outputs = tuple(program.specs[n] for n in step.outputs)
         time = times.get(id(step))
         if step.on_host:
-            rows.append(Row("host", step.kernel, step, number, inputs, outputs, now))
+            rows.append(SheetRow("host", step.kernel, step, number, inputs, outputs, now))
         elif time is not None and time.kernel is None:
-            taken = Estimate(time.ns, time.low_ns, time.high_ns, time.calibrated_ns == time.ns)
-            rows.append(Row("transfer", step.kernel, step, number, inputs, outputs, now, time=taken))
+            taken = TimeEstimate(time.ns, time.low_ns, time.high_ns, time.calibrated_ns == time.ns)
+            rows.append(SheetRow("transfer", step.kernel, step, number, inputs, outputs, now, time=taken))
             now += time.ns
         elif time is not None:
             wait = _wait(time.ns, settings.trace)
@@ -138,7 +138,7 @@ def _rows(recorded: Recorded, number: int, start_ns: int) -> list[Row]:
     return rows
 
 
-def timed_ops(time: StepTime, recorded: Recorded) -> list[tuple[DeviceOp, Estimate]]:
+def timed_ops(time: StepTime, recorded: Recorded) -> list[tuple[DeviceOp, TimeEstimate]]:
     """The device operations of one call with their times; the wire between chips is part of the last one's."""
     assert time.kernel is not None
     ops = step_device_ops(time.step, recorded.program.specs, recorded.chip, recorded.settings)
@@ -157,10 +157,10 @@ def _wait(kernels_ns: int, traced: bool) -> int:
 
 
 def _device_row(
-    step: Step, number: int, op: DeviceOp, estimate: Estimate, chip: DeviceSpec, start_ns: int, wait_ns: int
-) -> Row:
+    step: Step, number: int, op: DeviceOp, estimate: TimeEstimate, chip: DeviceSpec, start_ns: int, wait_ns: int
+) -> SheetRow:
     time = kernel_time(op.work, [*op.inputs, *op.outputs], chip, op.fidelity, (op,))
-    return Row(
+    return SheetRow(
         "device",
         op_code(op),
         step,

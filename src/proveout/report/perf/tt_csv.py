@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from proveout.coding import digest
 from proveout.program import Arg
-from proveout.report.perf.sheet import Row, Sheet, plain
+from proveout.report.perf.sheet import Sheet, SheetRow, plain
 from proveout.types import DeviceSpec, TensorSpec, versions
 
 MODELLED = "modelled by proveout"
@@ -75,7 +75,7 @@ def render_csv(sheet: Sheet) -> str:
     return out.getvalue()
 
 
-def _device(row: Row, number: int, sheet: Sheet) -> dict[str, object]:
+def _device(row: SheetRow, number: int, sheet: Sheet) -> dict[str, object]:
     chip, time = sheet.chip, row.time
     start, end = (round(ns * chip.clock_ghz) for ns in (row.start_ns, row.start_ns + time.ns))
     utilisation = row.utilisation(chip) if row.fidelity else None
@@ -110,7 +110,7 @@ def _device(row: Row, number: int, sheet: Sheet) -> dict[str, object]:
     return cells
 
 
-def _host(row: Row, number: int) -> dict[str, object]:
+def _host(row: SheetRow, number: int) -> dict[str, object]:
     return {
         "OP CODE": f"(torch) {row.code}",
         "OP TYPE": "python_fallback",
@@ -142,7 +142,7 @@ def _four(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (folded, *shape[-3:])
 
 
-def attributes(row: Row) -> str:
+def attributes(row: SheetRow) -> str:
     """The call's arguments, as tools look for them, and that the row's times are modelled."""
     attrs = dict(row.step.attrs)
     texts = [f"'{name}': '{text}'" for name, text in row.attributes]
@@ -162,7 +162,7 @@ def _sides(value: Arg, name: str) -> str:
     return plain(tuple(side for side in pair for _ in range(2)) if name == "padding" and len(pair) == 2 else pair)
 
 
-def program_hash(row: Row) -> int:
+def program_hash(row: SheetRow) -> int:
     """Equal for operations that would share a compiled program: the same operation on the same kind of tensors."""
     return int(digest([row.code, row.attributes, row.inputs, row.outputs, row.fidelity])[:15], 16)
 

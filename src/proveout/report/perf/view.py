@@ -13,7 +13,7 @@ from proveout.coding import to_json
 from proveout.kernels.op_codes import SUFFIX
 from proveout.report.perf.advice import PLACES
 from proveout.report.perf.changes import Advice
-from proveout.report.perf.sheet import Row, Sheet
+from proveout.report.perf.sheet import Sheet, SheetRow
 from proveout.report.tables.terminal import UNLIMITED
 from proveout.types import TensorSpec, short_dtype
 from proveout.words import counted
@@ -22,13 +22,13 @@ MOST_LINES = 40
 
 
 @dataclass(frozen=True)
-class Line:
+class SheetLine:
     """Rows that are alike but for their place in the model."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[SheetRow, ...]
 
     @property
-    def first(self) -> Row:
+    def first(self) -> SheetRow:
         return self.rows[0]
 
     @property
@@ -86,12 +86,12 @@ def _all(sheet: Sheet, name: str, value: object) -> bool:
     return all(getattr(r.settings, name) == value for r in sheet.recorded)
 
 
-def lines_of(sheet: Sheet) -> list[Line]:
+def lines_of(sheet: Sheet) -> list[SheetLine]:
     """Alike rows together, the costliest first; host ops, whose time is not modelled, last."""
-    groups: dict[object, list[Row]] = {}
+    groups: dict[object, list[SheetRow]] = {}
     for row in sheet.rows:
         groups.setdefault((row.code, row.inputs, row.outputs, row.fidelity, row.time), []).append(row)
-    return sorted((Line(tuple(rows)) for rows in groups.values()), key=lambda line: -line.ns)
+    return sorted((SheetLine(tuple(rows)) for rows in groups.values()), key=lambda line: -line.ns)
 
 
 FIGURES = (("%", 5), ("µs", 7), ("n", 3), ("each (from–to)", 16), ("util.", 5), ("cores", 5), ("bound", 8))
@@ -124,7 +124,7 @@ def _table(sheet: Sheet, width: int, colour: bool) -> list[str]:
     return [*text, "", *_wrapped(KEY, width)]
 
 
-def _figures(line: Line, sheet: Sheet, busy: int) -> tuple[str, ...]:
+def _figures(line: SheetLine, sheet: Sheet, busy: int) -> tuple[str, ...]:
     row, count = line.first, str(len(line.rows))
     if row.kind == "host":
         return "", "", count, "not modelled", "", "", row.kind
@@ -192,7 +192,7 @@ def _starred(module: str) -> str:
     return ".".join([first, *("*" if part.isdecimal() else part for part in rest)])
 
 
-def _operands(row: Row) -> str:
+def _operands(row: SheetRow) -> str:
     """`64×128 · 128×384 → 64×384 bf16 l1, HiFi2`."""
     inputs = " · ".join(_counted([_shape(spec) for spec in row.inputs]))
     dtypes = "/".join(dict.fromkeys(short_dtype(s.dtype) for s in (*row.inputs, *row.outputs)))
@@ -214,7 +214,7 @@ def _shape(spec: TensorSpec) -> str:
     return "×".join(map(str, shape)) or "scalar"
 
 
-def _where(rows: Sequence[Row]) -> str:
+def _where(rows: Sequence[SheetRow]) -> str:
     """The modules, with a star for what counts through a list of them, and the user's line."""
     modules = list(dict.fromkeys(_starred(r.step.origin.module) for r in rows if r.step.origin.module))
     sources = list(dict.fromkeys(_line(r.step.origin.source) for r in rows if r.step.origin.source))
@@ -268,7 +268,7 @@ def document(sheet: Sheet, advice: Sequence[Advice]) -> dict[str, Any]:
     }
 
 
-def _row(row: Row, sheet: Sheet) -> dict[str, Any]:
+def _row(row: SheetRow, sheet: Sheet) -> dict[str, Any]:
     timed = row.kind != "host"
     return {
         "program": row.program,

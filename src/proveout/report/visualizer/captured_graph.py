@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proveout.program import DEALLOCATE, Step
-from proveout.report.perf.sheet import Row, plain
+from proveout.report.perf.sheet import SheetRow, plain
 from proveout.report.visualizer.schema import DEVICE, MEMORY_LAYOUTS
 from proveout.types import DeviceSpec, TensorSpec
 
@@ -15,7 +15,7 @@ BFLOAT16_TILE_BYTES = 2048
 
 
 @dataclass(frozen=True)
-class Buffer:
+class PlacedBuffer:
     """One buffer as the allocator placed it: the same address in every bank."""
 
     spec: TensorSpec
@@ -24,7 +24,12 @@ class Buffer:
 
 
 def captured_graph(
-    step: Step, taken: Sequence[Row], tensors: Sequence[int], buffers: Sequence[Buffer], chip: DeviceSpec, circular: int
+    step: Step,
+    taken: Sequence[SheetRow],
+    tensors: Sequence[int],
+    buffers: Sequence[PlacedBuffer],
+    chip: DeviceSpec,
+    circular: int,
 ) -> list[dict[str, Any]]:
     """The call and, nested in it, its device operations with their circular buffers; then what it allocated.
     `circular` is the L1 per core that the call holds while it runs."""

@@ -20,9 +20,9 @@ from proveout.kernels.cost import arenas, circular_bytes, prepared
 from proveout.kernels.table import kind_of
 from proveout.program import DEALLOCATE, Step
 from proveout.recording import Recorded
-from proveout.report.perf.sheet import Row, Sheet, plain
+from proveout.report.perf.sheet import Sheet, SheetRow, plain
 from proveout.report.perf.tt_csv import MODELLED
-from proveout.report.visualizer.captured_graph import Buffer, captured_graph
+from proveout.report.visualizer.captured_graph import PlacedBuffer, captured_graph
 from proveout.report.visualizer.schema import (
     BUFFER_LAYOUTS,
     BUFFER_TYPES,
@@ -108,7 +108,7 @@ class _Report:
     def _program(self, number: int, recorded: Recorded, comparisons: list[Comparison]) -> None:
         program = recorded.program
         specs = {**program.specs, **prepared(program)}
-        rows: dict[int, list[Row]] = {}
+        rows: dict[int, list[SheetRow]] = {}
         for row in self.sheet.rows:
             if row.program == number:
                 rows.setdefault(id(row.step), []).append(row)
@@ -136,7 +136,7 @@ class _Report:
         self._lifetimes(program.body, ids, first)
         self._comparisons(program.specs, ids, comparisons)
 
-    def _operation(self, step: Step, taken: Sequence[Row]) -> None:
+    def _operation(self, step: Step, taken: Sequence[SheetRow]) -> None:
         name = step.kernel if not step.on_host else f"(torch) {step.kernel}"
         seconds = sum(row.wait_ns + row.time.ns for row in taken) / 1e9
         self.tables["operations"].append((self.operation, name, seconds))
@@ -236,10 +236,10 @@ class _Live:
     def __init__(self, chip: DeviceSpec, steps: Sequence[Step], specs: Mapping[str, TensorSpec]) -> None:
         self.chip, self.specs = chip, specs
         self.arenas: dict[str, Arena] = arenas(chip)
-        self.buffers: dict[str, Buffer] = {}
-        self.seen: dict[str, Buffer] = {}
+        self.buffers: dict[str, PlacedBuffer] = {}
+        self.seen: dict[str, PlacedBuffer] = {}
 
-    def after(self, step: Step) -> list[Buffer]:
+    def after(self, step: Step) -> list[PlacedBuffer]:
         """Run one Step of the allocator's life; gives what it allocated."""
         if step.kernel == DEALLOCATE:
             for name in step.uses:
@@ -260,7 +260,7 @@ class _Live:
             start, size = arena.blocks[name]
             # L1 fills from the top of each core down, DRAM from the bottom of each bank up.
             address = self.chip.l1_per_core - start - size if spec.memory.buffer == "l1" else start
-            self.buffers[name] = self.seen[name] = Buffer(spec, address, size)
+            self.buffers[name] = self.seen[name] = PlacedBuffer(spec, address, size)
             created.append(self.buffers[name])
         return created
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from proveout.chip.solve import Array
+from times.solve import Array
 
 NAMES = {"wormhole_b0": "Wormhole", "blackhole": "Blackhole"}
 

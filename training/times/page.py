@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from proveout.chip.fit_plot import NAMES, Group, scatter
-from proveout.chip.fit_whole import SHARES
-from proveout.chip.solve import ARCHES
 from proveout.chip.table_rows import op_row
 from proveout.chip.tables import SWEEPS, committed
 from proveout.chip.time import device_op_time
+from times.plot import NAMES, Group, scatter
+from times.solve import ARCHES
+from times.whole import SHARES
 
 if TYPE_CHECKING:
-    from proveout.chip.fit import Fit, Judged, Measured
+    from times.fit import Fit, Judged, Measured
 
 GATED_ROWS = 20
 """A form with this many rows on a chip is held to `HIGHEST`."""
@@ -91,7 +91,7 @@ def page(fitted: Fit) -> str:
     low, high = document["uncalibrated"]["low"], document["uncalibrated"]["high"]
     parts = [
         "# How well the modelled times match published ones",
-        "Written by `python -m proveout.chip.fit`; do not edit by hand. Every time that Proveout tells for a `sim` "
+        "Written by `python training/fit_times.py`; do not edit by hand. Every time that Proveout tells for a `sim` "
         "device is **modelled**. This page says how far such a time can be off. It compares predictions with public "
         "measurements that come with the product (`src/proveout/chip/data/`, each row with its source). "
         "`proveout devices predict TABLE` makes the same predictions for any such table.",

@@ -120,7 +120,8 @@ def solve(rows: Rows) -> Parameters:
     high = np.array([_bound(n, 1) for n in rows.names])
 
     def logs(x: Array) -> Array:
-        return guess + np.clip(x[:count] + x[count:].reshape(2, count), low, high)
+        fitted: Array = guess + np.clip(x[:count] + x[count:].reshape(2, count), low, high)
+        return fitted
 
     def free(x: Array) -> Array:
         """Where a parameter is not at what cannot be exceeded."""

@@ -10,9 +10,9 @@ import numpy as np
 
 from proveout.chip.matmul import MODE_PARAMETERS, START, call_ns, features
 from proveout.chip.program_config import blocks_for
-from proveout.chip.solve import ARCHES, Array
 from proveout.chip.tables import GemmRow
 from proveout.errors import EnvironmentFault
+from times.solve import ARCHES, Array
 
 MODES = ("out of the box", "tuned")
 FAMILY = "matmul"

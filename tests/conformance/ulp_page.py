@@ -1,4 +1,4 @@
-"""`python -m proveout.kernels.arithmetic.ulp_page SILICON.csv > PAGE.md`: our functions' ULP beside silicon's.
+"""`python tests/conformance/ulp_page.py SILICON.csv > PAGE.md`: our functions' ULP beside silicon's.
 
 The table has columns arch, dtype, op, variant, max_ulp, mean_ulp_where_inexact, source: published measurements.
 """
@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ulp import Wrong, measure
+from ulp_ops import OPS, WITH_NUMBERS, Op, find
+
 from proveout.kernels.arithmetic.bits import Arch
 from proveout.kernels.arithmetic.functions import Sfpu
-from proveout.kernels.arithmetic.ulp import Wrong, measure
-from proveout.kernels.arithmetic.ulp_ops import OPS, WITH_NUMBERS, Op, find
 
 ARCHES: tuple[Arch, ...] = ("wormhole", "blackhole")
 SAMPLE = "ours is the largest error that a sample and a search around its worst numbers met"
@@ -112,7 +113,7 @@ def page(measured: list[Row], untold: Mapping[str, list[float]]) -> str:
         "bfloat16; float32 and functions of several operands by a sample and a search around its worst numbers, so",
         "that these maxima are lower bounds.",
         "",
-        "Made by `python -m proveout.kernels.arithmetic.ulp_page tests/data/eltwise_accuracy.csv`.",
+        "Made by `python tests/conformance/ulp_page.py tests/data/eltwise_accuracy.csv`.",
         "",
         f"Of {len(measured)} published rows {len(modelled)} are modelled. Of those where silicon is off by at most 1,",
         f"{sum(r.verdict == 'equal' for r in small)} of {len(small)} are equal; of the others "

@@ -1,4 +1,4 @@
-"""Fits the time model: `python -m proveout.chip.fit [FOLDER]` writes `data/fit.json` and the page about it.
+"""Fits the time model: `python training/fit_times.py [FOLDER]` writes `chip/data/fit.json` and the page about it.
 
 FOLDER holds the published tables; without one, the copies that come with the product are taken. Errors are found twice:
 with every row's shape left out of the fit, and with its source (the model it was profiled in, else the file).
@@ -17,16 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from proveout.chip import fit_gemm
 from proveout.chip.families import FORMS, features_of, form_of
-from proveout.chip.fit_page import write_page
-from proveout.chip.fit_transfers import fit_transfers
-from proveout.chip.fit_whole import Profile, fit_shared, new_source, whole_profiles
 from proveout.chip.intervals import Residuals, coverage, interval, widths_of
-from proveout.chip.solve import ARCHES, Array, Parameters, Rows, solve, stacked
 from proveout.chip.table_rows import READERS, gemm_row
-from proveout.chip.tables import SWEEPS, OpRow, kind_of, read
+from proveout.chip.tables import SWEEPS, TimedRow, kind_of, read
 from proveout.errors import EnvironmentFault, UsageError
+from times import gemm as products
+from times.page import write_page
+from times.solve import ARCHES, Array, Parameters, Rows, solve, stacked
+from times.transfers import fit_transfers
+from times.whole import Profile, fit_shared, new_source, whole_profiles
 
 SCHEMA = 2
 TABLES = (
@@ -49,7 +49,7 @@ EXP_SPREAD = (0.6, 1.8)
 class Measured:
     """One row of a table, its form, and where it stands."""
 
-    row: OpRow
+    row: TimedRow
     form: str
     table: str
     line: int
@@ -74,7 +74,7 @@ class Fit:
 
     document: dict[str, Any]
     judged: tuple[Judged, ...]
-    gemm: tuple[fit_gemm.Held, ...]
+    gemm: tuple[products.Held, ...]
     left_out: tuple[str, ...]
     covered: dict[tuple[str, int], tuple[bool, bool]]
     """(table, line) to whether the interval held with its shape, with its source left out."""
@@ -89,7 +89,7 @@ def fit_all(folder: Path | None = None) -> Fit:
     for row in rows:
         by_form[row.form].append(row)
     judged = tuple(_judge(form, by_form[form]) for form in FORMS if by_form.get(form))
-    matmul, held = fit_gemm.fit(gemm)
+    matmul, held = products.fit(gemm)
     swept = [j for j in judged if all(m.table in SWEEPS for m in j.measured)]
     promised = _promises([j for j in judged if j not in swept])
     for one in swept:
@@ -101,7 +101,7 @@ def fit_all(folder: Path | None = None) -> Fit:
         "schema": SCHEMA,
         "matmul": matmul,
         "forms": {j.form: _parameters(j) for j in judged},
-        "errors": [*fit_gemm.summaries(held), *summaries],
+        "errors": [*products.summaries(held), *summaries],
         "uncalibrated": _uncalibrated(judged),
         "whole": {"shared": shared, "new_source": _short(new_source(summaries), 2)},
         "transfer": fit_transfers(),
@@ -208,7 +208,7 @@ def _parameters(judged: Judged) -> dict[str, dict[str, list[float]]]:
 # ---- errors and intervals --------------------------------------------------------------------------------------------
 
 
-def timing_of(row: OpRow) -> str:
+def timing_of(row: TimedRow) -> str:
     return "host" if row.op.param("host") else "kernel"
 
 
@@ -335,20 +335,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         fitted = fit_all(Path(words[0]) if words else None)
     except (EnvironmentFault, UsageError) as fault:
-        print(f"proveout.chip.fit: error: {fault}", file=sys.stderr)
+        print(f"fit_times: error: {fault}", file=sys.stderr)
         return fault.exit_code
-    here = Path(__file__).resolve().parent
-    (here / "data" / "fit.json").write_text(json.dumps(fitted.document, indent=1) + "\n", encoding="utf-8")
-    docs = here.parents[2] / "docs"
-    if docs.is_dir():
-        write_page(fitted, docs)
+    tree = Path(__file__).resolve().parents[2]
+    (tree / "src/proveout/chip/data/fit.json").write_text(
+        json.dumps(fitted.document, indent=1) + "\n", encoding="utf-8"
+    )
+    write_page(fitted, tree / "docs")
     for row in fitted.document["errors"]:
         print(
             f"{row['family']:24} {row['arch']:12} {row['mode']:15} {row['rows']:4} rows  shapes "
             f"{100 * row['median_error']:5.1f} %  sources {100 * row['source_median_error']:5.1f} %"
         )
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

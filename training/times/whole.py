@@ -18,7 +18,7 @@ import numpy as np
 from proveout.chip.time import summed
 
 if TYPE_CHECKING:
-    from proveout.chip.fit import Judged, Measured
+    from times.fit import Judged, Measured
 
 TABLES = ("op_profiles", "op_times")
 LEAST_ROWS = 8
