@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from proveout import ttnn
+from proveout import __version__, ttnn
 from proveout.compat.torch_ttnn import mem_utils, metrics, target_wrappers
 from proveout.compat.torch_ttnn.backend import TorchTtnnOption
 from proveout.compat.torch_ttnn.backend import ttnn_backend as backend
@@ -33,6 +33,7 @@ def ttnn_device_as_torch_device(device: Any) -> NoReturn:
 
 __all__ = [
     "TorchTtnnOption",
+    "__version__",
     "backend",
     "mem_utils",
     "metrics",
