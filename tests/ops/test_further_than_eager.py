@@ -28,11 +28,6 @@ GROUPS = 20
 WORSE, NOISE = 1.25, 1e-5
 """How much further counts; a distance that small, of the result's mean size, does not."""
 
-KNOWN = {
-    "nn.functional.scaled_dot_product_attention": "with dropout, as in training, it is products and a softmax, each "
-    "rounded; without heads its weights are rounded, as with them, and eager's are not",
-}
-
 DRAWN = {"normal"}
 """In float64 eager draws other random numbers than in float32 and bfloat16: there is no exact result to be near to."""
 
@@ -103,10 +98,11 @@ ALL = [pytest.param(group, 6, marks=pytest.mark.whole_table) for group in range(
 def test_no_operator_is_further_off_than_eager(group, limit):
     torch.set_num_threads(1)
     further = {opinfo._name(op): list(further_than_eager(op, limit)) for op in operators()[group::GROUPS]}
-    assert {name: samples for name, samples in further.items() if samples and name not in KNOWN} == {}
+    assert {name: samples for name, samples in further.items() if samples} == {}
 
 
-@pytest.mark.parametrize("name", KNOWN)
-def test_what_is_known_to_be_further_off_still_is(name):
-    op = next(op for op in operators() if opinfo._name(op) == name)
-    assert list(further_than_eager(op, 6)), f"{name} is no worse any more: take it off the list"
+def test_attention_in_every_form_is_no_further_off():
+    """With and without heads, a mask, dropout, causal: its first 20 samples, beside the one above."""
+    torch.set_num_threads(1)
+    op = next(op for op in operators() if opinfo._name(op) == "nn.functional.scaled_dot_product_attention")
+    assert list(further_than_eager(op, 20)) == []

@@ -35,6 +35,8 @@ def test_an_index_is_the_same_after_saving_and_loading(models):
     assert model_index.load(name) == index
     assert model_index.is_index(name)
     assert not model_index.is_index(models / "b1.pt")
+    assert model_index.is_index(model_index.load(name))
+    assert not model_index.is_index({"x": 1})
     unnamed = model_index.save(index, root_dir=models)
     assert model_index.load(unnamed) == index
 

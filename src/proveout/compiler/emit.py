@@ -311,6 +311,10 @@ class Emitter(Builder):
                 return name
         wanted: Form = ("device", dtype, layout or "tile")
         source = next((n for f, n in forms.items() if f[0] == "device" and f[1] == dtype), None)
+        if source is None and not any(form[0] == "host" for form in forms):  # made where all is float32, or not
+            source = self._typecast(next(n for f, n in forms.items() if f[0] == "device"), dtype)
+            self.add_form(value.name, ("device", dtype, self.specs[source].layout), source)
+            return self._on_device(value, layout)
         if source is not None:
             name = self._convert_layout(source, wanted[2])
         elif self.profile.target == "torch":

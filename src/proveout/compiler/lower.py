@@ -7,7 +7,7 @@ import operator
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -87,7 +87,7 @@ def lower(
     """Lower a functional ATen graph. `weights` are the positions of placeholders that are parameters or buffers;
     `on_host` names nodes that stay on the host, each with the reason; `state` says which of the weights calls write
     to, and which of the last outputs is the new value: it stays on the device, and is not among the Program's."""
-    emitter = Emitter(profile)
+    emitter, wide = Emitter(profile), replace(profile, precision="model")
     emitter.proven = proven_ranges(gm.graph) if profile.target == "ttnn" else {}
     memo = Memo(emitter)
     env: dict[Node, Any] = {}
@@ -125,7 +125,9 @@ def lower(
                 raise Unlowerable(WRITES_IN_PLACE(op=str(node.target)))
             if lies_elsewhere(node):
                 raise Unlowerable(MEMORY_ELSEWHERE(op=str(node.target)))
+            emitter.profile = wide if node.meta.get("wide") else profile
             env[node], status = _lower_node(emitter, memo, node, env, settings, on_host.get(node.name))
+            emitter.profile = profile
             statuses.append(status)
         else:
             raise Unlowerable(GRAPH_CALLS(what=str(node.target)))

@@ -44,7 +44,7 @@ class Memo:
         operands = tuple({v.name: v for v in values_in(list(arguments.values()))}.values())
         forms = tuple(dict.fromkeys(name for v in operands for name in b.forms[v.name].values()))
         outs = tuple(o and (o.shape, o.dtype) for o in b.outs)
-        key = (aten, outs, b.used_outputs, b.wraps_to, self._key(arguments, operands, forms))
+        key = (aten, b.profile, outs, b.used_outputs, b.wraps_to, self._key(arguments, operands, forms))
         template = self._known.get(key)
         if template is not None:
             if template.refusal:

@@ -184,14 +184,14 @@ def subjects_of(
     """One model with each of its inputs; of an index, each model that is wanted with its own."""
     dataset = dataset or DatasetOptions()
     options = {"preprocessed": preprocessed, "options": dataset}
-    if not is_index(model):
+    if not model_index.is_index(model):
         chosen = open_model(model, model_name)
         sets = input_sets(inputs, batch_sizes, batch_first=batch_first, **options)  # type: ignore[arg-type]
         return [ModelUnderTest(chosen, example, pipeline_sizes) for example in sets]
     fields = {"batch_size": batch_sizes, "pipeline_size": pipeline_sizes, **(wanted or {})}
-    index = model_index.filter(model, status="finished", **fields)
+    index, named = model_index.filter(model, status="finished", **fields), model_index.name_of(model)
     if not index["model_configs"]:
-        raise UsageError(f"no model of the index {model} is compiled for what is asked: look at its model_configs.")
+        raise UsageError(f"no model of the index {named} is compiled for what is asked: look at its model_configs.")
     many = is_many(inputs) or dataset.loader_fn is not None
     sets = [] if many else input_sets(inputs, None, **options)  # type: ignore[arg-type]
     subjects = []
@@ -200,17 +200,12 @@ def subjects_of(
         example = input_sets(inputs, size, **options)[0] if many else _own_input(sets, size, place)  # type: ignore[arg-type]
         if example is None:
             raise UsageError(
-                f"the index {model} has a model for batch size {size}, and no input has that many rows: "
+                f"the index {named} has a model for batch size {size}, and no input has that many rows: "
                 "give one for each batch size, or choose with batch_sizes."
             )
         chosen = open_model(Path(entry["filename"]), model_name or index["model_name"])
         subjects.append(ModelUnderTest(chosen, example, entry.get("pipeline_size", 1), entry))
     return subjects
-
-
-def is_index(model: Any) -> bool:
-    """Whether a model is the path of a model index."""
-    return isinstance(model, (str, Path)) and str(model).endswith(model_index.SUFFIX)
 
 
 def _own_input(sets: Sequence[Inputs], batch_size: int, place: int) -> Inputs | None:

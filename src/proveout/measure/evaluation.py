@@ -82,11 +82,11 @@ def evaluate(
 
 
 def _models(model: Any, name: str, batch_size: int | None) -> list[Model]:
-    if not (isinstance(model, str | Path) and str(model).endswith(model_index.SUFFIX)):
+    if not model_index.is_index(model):
         return [model_of(model, name)]
     index = model_index.filter(model, status="finished", batch_size=batch_size)
     if not index["model_configs"]:
-        raise UsageError(f"no model of the index {model} is compiled for batch size {batch_size}.")
+        raise UsageError(f"no model of the index {model_index.name_of(model)} is compiled for batch size {batch_size}.")
     return [model_of(Path(entry["filename"]), name or index["model_name"]) for entry in index["model_configs"]]
 
 

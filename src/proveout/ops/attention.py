@@ -78,7 +78,7 @@ def _padded(b: Builder, x: Value) -> Value:
 def _in_parts(
     b: Builder, query: Value, key: Value, value: Value, causal: bool, mask: Value | None, factor: float
 ) -> tuple[Value | None, ...]:
-    """Scores and softmax in float32, as eager's fused kernel has them inside."""
+    """Scores, softmax and weights in float32: eager's kernel has scores so inside, and rounds no weight of 1."""
     key, value = (_one_head_each(b, x, query.shape[1]) for x in (key, value))
     key_t = b.permute(b.cast(key, WIDE), (0, 1, 3, 2))
     scores = b.call("ttnn.matmul", input_tensor_a=b.cast(query, WIDE), input_tensor_b=key_t)
@@ -91,10 +91,10 @@ def _in_parts(
         scores = b.call("ttnn.add", input_tensor_a=scores, input_tensor_b=b.cast(mask, WIDE))
     weights = b.call("ttnn.softmax", input_tensor=scores, dim=3)
     if mask is None and not b.used(1):
-        return b.call("ttnn.matmul", input_tensor_a=b.cast(weights, value.dtype), input_tensor_b=value), None
+        return _times(b, weights, value), None
     peak = b.call("ttnn.max", input_tensor=scores, dim=(3,), keepdim=True)
     weights = _unless_all_masked(b, weights, peak)
-    out = b.call("ttnn.matmul", input_tensor_a=b.cast(weights, value.dtype), input_tensor_b=value)
+    out = _times(b, weights, value)
     if not b.used(1):
         return out, None
     statistics = b.outs[1]
@@ -103,6 +103,10 @@ def _in_parts(
     total = b.call("ttnn.log", input_tensor=b.call("ttnn.sum", input_tensor=spread, dim=(3,), keepdim=True))
     lse = _unless_all_masked(b, b.call("ttnn.add", input_tensor_a=total, input_tensor_b=peak), peak)
     return out, b.cast(b.reshape(lse, statistics.shape), statistics.dtype)
+
+
+def _times(b: Builder, weights: Value, value: Value) -> Value:
+    return b.cast(b.call("ttnn.matmul", input_tensor_a=weights, input_tensor_b=b.cast(value, WIDE)), value.dtype)
 
 
 def _unless_all_masked(b: Builder, x: Value, peak: Value) -> Value:

@@ -23,7 +23,7 @@ class Row(NamedTuple):
 NAMES = [
     Row("benchmark", "API", "measures what `load_fn(model_filename, device_id)` loads, by position and by keyword; a model and its inputs alone are taken too", "test_generic_benchmark"),
     Row("compile", "API", "calls `compile_fn(model, inputs, models_dir, model_name, compiler_args=…)` for each variant and writes the index", "test_generic_compile"),
-    Row("torch.benchmark", "Overview", "a TorchScript file, a model index, a class, a factory, an instance, an import string, a saved Compiled", "test_benchmark_a_compiled_model"),
+    Row("torch.benchmark", "Overview", "a TorchScript file, a model index (its file, or loaded), a class, a factory, an instance, an import string, a saved Compiled", "test_benchmark_a_compiled_model"),
     Row("torch.compile", "Compile guide", "compiles for a modelled Tenstorrent card; gives the index's file name", "test_compile_several_variants"),
     Row("torch.evaluate", "Evaluate guide", "one copy of each model, once through the dataset", "test_evaluate"),
     Row("cpu.benchmark", "Benchmark guide", "on this machine's CPU; instances and factories are taken too", "test_benchmark_on_the_cpu"),
@@ -57,6 +57,7 @@ NAMES = [
     Row("SUPPORTED_DEVICE_TYPES", "API", "`neuron`, `cpu`, `cuda`, `gpu`, and `sim`", "test_constants"),
     Row("BENCHMARK_SECS", "API", "60, as the guide says", "test_constants"),
     Row("SUMMARY_COLS", "API", "the columns of `print_reports`; also `PRINT_COLS`", "test_constants"),
+    Row("__version__", "package", "Proveout's", "test_constants"),
     Row("REPORT_COLS", "API", "NeuronPerf's columns of a CSV file; also `CSV_COLS`", "test_constants"),
 ]  # fmt: skip
 

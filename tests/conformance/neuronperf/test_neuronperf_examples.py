@@ -251,6 +251,8 @@ def test_an_index_written_in_an_editor(file):
     Path("model_index.json").write_text(json.dumps({"version": "0.0.0.0+0bc220a", "model_configs": [entry]}))
     (report,) = npf.torch.benchmark("model_index.json", rows(2), **QUICK)
     assert (report["status"], report["model_filename"], report["model_name"]) == ("finished", file, "model_index")
+    (loaded,) = npf.torch.benchmark(npf.model_index.load("model_index.json"), rows(2), **QUICK)
+    assert (loaded["status"], loaded["model_filename"]) == ("finished", file)
 
 
 def test_an_index_with_several_inputs_is_filtered(file):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from neuronperf_manual import BENCHMARK, COMPILE, NAMES, PAGE, TABLES, lines
 
+import proveout
 from proveout.errors import UsageError
 
 HERE = Path(__file__).parent
@@ -89,6 +90,7 @@ def test_constants():
     assert len(npf.SUMMARY_COLS) == 8
     assert npf.REPORT_COLS == npf.CSV_COLS
     assert npf.benchmarking.ERROR == "error"
+    assert npf.__version__ == proveout.__version__
 
 
 def test_timer():

@@ -11,7 +11,7 @@ import json
 import logging
 import secrets
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -85,15 +85,6 @@ def load(filename: str | Path) -> Index:
     return _checked(loaded, str(filename))
 
 
-def is_index(filename: str | Path) -> bool:
-    """Whether this is the path of a model index, rather than of a model."""
-    try:
-        load(filename)
-    except UsageError:
-        return False
-    return True
-
-
 def append(*model_indexes: Index | str | Path) -> Index:
     """A new index with the entries of all, in order and without repeats; it has the first one's name."""
     if not model_indexes:
@@ -104,6 +95,17 @@ def append(*model_indexes: Index | str | Path) -> Index:
         if entry not in entries:
             entries.append(entry)
     return indexes[0] | {"model_configs": entries}
+
+
+def is_index(model: Any) -> bool:
+    """Whether a model is a model index: its path, or what `load` gives."""
+    if isinstance(model, Mapping):
+        return "model_configs" in model
+    return isinstance(model, (str, Path)) and str(model).endswith(SUFFIX)
+
+
+def name_of(index: Index | str | Path) -> str:
+    return str(index) if isinstance(index, (str, Path)) else repr(index["model_name"])
 
 
 def filter(index: Index | str | Path, **wanted: Any) -> Index:

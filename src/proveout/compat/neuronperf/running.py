@@ -19,7 +19,7 @@ from proveout.compat.neuronperf.results import Pair, pair, report, stamps_of
 from proveout.compat.neuronperf.stamped import Placed, Spread, Stamped
 from proveout.errors import UsageError, unknown
 from proveout.measure import benchmarking, controller, evaluation, records
-from proveout.measure.benchmarking import ModelUnderTest, device_for, is_index, subjects_of
+from proveout.measure.benchmarking import ModelUnderTest, device_for, subjects_of
 from proveout.measure.grid import counts, max_models
 from proveout.measure.inputs import DatasetOptions, is_dataset
 from proveout.measure.models import Model, is_bare, model_of
@@ -257,11 +257,12 @@ def _evaluated(model: Any, sizes: Sequence[int], batched: bool) -> list[tuple[An
     of that size, any other one gives batches itself."""
     if batched or not sizes:
         return [(model, "", size) for size in sizes] or [(model, "", None)]
-    if not is_index(model):
+    if not model_index.is_index(model):
         return [(model, "", None)]
     index = model_index.filter(model, status="finished", batch_size=sizes)
     if not index["model_configs"]:
-        raise UsageError(f"no model of the index {model} is compiled for batch sizes {list(sizes)}.")
+        named = model_index.name_of(model)
+        raise UsageError(f"no model of the index {named} is compiled for batch sizes {list(sizes)}.")
     return [(Path(entry["filename"]), index["model_name"], None) for entry in index["model_configs"]]
 
 
@@ -340,6 +341,8 @@ def _in_order(dataset: Any, workers: int) -> Iterable[Any]:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return model_index.name_of(value)  # type: ignore[arg-type]
     return os.fspath(value) if isinstance(value, str | Path) else getattr(value, "__name__", type(value).__name__)
 
 

@@ -9,6 +9,7 @@ ttnn_module = torch.compile(module, backend=torch_ttnn.backend, options=option)
 
 from __future__ import annotations
 
+from importlib import metadata
 from typing import Any, NoReturn
 
 import torch
@@ -18,6 +19,8 @@ from proveout.compat.torch_ttnn import mem_utils, metrics, target_wrappers
 from proveout.compat.torch_ttnn.backend import TorchTtnnOption
 from proveout.compat.torch_ttnn.backend import ttnn_backend as backend
 from proveout.errors import UsageError
+
+__version__ = metadata.version("proveout")
 
 if "ttnn" not in torch._dynamo.list_backends(exclude_tags=()):
     torch._dynamo.register_backend(name="ttnn", compiler_fn=backend)
@@ -33,6 +36,7 @@ def ttnn_device_as_torch_device(device: Any) -> NoReturn:
 
 __all__ = [
     "TorchTtnnOption",
+    "__version__",
     "backend",
     "mem_utils",
     "metrics",

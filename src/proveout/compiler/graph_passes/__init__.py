@@ -13,6 +13,7 @@ from proveout.compiler.graph_passes.fold_empty import fold_empty
 from proveout.compiler.graph_passes.share_repeated import share_repeated
 from proveout.compiler.graph_passes.simplify_index import simplify_index
 from proveout.compiler.graph_passes.strided_views import strided_views
+from proveout.compiler.graph_passes.wide_attention import wide_attention
 
 GRAPH_PASSES = (
     eager_dtypes,
@@ -24,4 +25,5 @@ GRAPH_PASSES = (
     cast_first,
     share_repeated,
     fold_batch_norm,
+    wide_attention,
 )
