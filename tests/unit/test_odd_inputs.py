@@ -22,7 +22,7 @@ from proveout.measure import runs
 from proveout.report.cells import cell, render
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1"])
+@pytest.mark.parametrize("text", ["=1+1", "\n=1", "＝1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1"])
 def test_no_cell_begins_a_formula(text):
     assert cell(text) == f"'{text}"
 
