@@ -65,7 +65,7 @@ def _check_kept(value: Any) -> None:
         if not value.isascii() and value.encode(errors="replace").decode() != value:
             raise ValueError("a text in it has half of a character")
     elif isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("a number in it is none")
+        raise ValueError("a number in it is none (NaN or Infinity)")
     elif type(value) is int and not -(1 << 63) <= value < 1 << 63:
         raise ValueError("a number in it has more than 64 bits")
 
