@@ -45,7 +45,7 @@ class Benchmark:
 
     @property
     def latency_kind(self) -> str | None:
-        return self._timing.kind if self._timing else None
+        return self._timing.source if self._timing else None
 
     @property
     def original_latency(self) -> float | None:

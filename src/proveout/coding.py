@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import stat
 import types as _types
 import typing
@@ -20,30 +21,58 @@ T = TypeVar("T")
 JSON_BYTES = 1 << 30
 FILE_BYTES = 64 << 30
 """No file of ours is longer; a stranger's may be, without taking a disk."""
+_SUSPECT = re.compile(rb"\\u[dD][89a-fA-F]|NaN|Infinity|[eE]\+?\d{3}|\d{19}")
+"""What stands in all JSON whose values no store, table or stream of ours could keep, and in some other."""
 
 
 def to_json(value: Any) -> Any:
-    """A dataclass tree as strict JSON values: no NaN, tuples as lists."""
+    """A dataclass tree as strict JSON values: no NaN, no half of a character, tuples as lists."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, (tuple, list)):
         return [to_json(v) for v in value]
     if isinstance(value, dict):
-        return {str(k): to_json(v) for k, v in value.items()}
+        return {to_json(str(k)): to_json(v) for k, v in value.items()}
+    if isinstance(value, str) and not value.isascii():
+        return value.encode(errors="replace").decode()
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
 
 
-def read_json(path: str | Path, most: int = JSON_BYTES) -> Any:
-    """The one JSON value in a file; ValueError says what is wrong with it, OSError that it cannot be read."""
-    data = plain_bytes(path, most)
+def json_value(data: bytes) -> Any:
+    """The one JSON value in some bytes; ValueError where there is none, or one that cannot be written again."""
     try:
-        return json.loads(data)
+        value = json.loads(data)
+        if _SUSPECT.search(data):
+            _check_kept(value)
+        return value
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except UnicodeDecodeError:
         raise ValueError("it is not text") from None
+
+
+def _check_kept(value: Any) -> None:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _check_kept(key)
+            _check_kept(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            _check_kept(inner)
+    elif isinstance(value, str):
+        if not value.isascii() and value.encode(errors="replace").decode() != value:
+            raise ValueError("a text in it has half of a character")
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("a number in it is none (NaN or Infinity)")
+    elif type(value) is int and not -(1 << 63) <= value < 1 << 63:
+        raise ValueError("a number in it has more than 64 bits")
+
+
+def read_json(path: str | Path, most: int = JSON_BYTES) -> Any:
+    """The one JSON value in a file; ValueError says what is wrong with it, OSError that it cannot be read."""
+    return json_value(plain_bytes(path, most))
 
 
 def plain_bytes(path: str | Path, most: int = FILE_BYTES) -> bytes:
@@ -176,7 +205,8 @@ def _scalar_decoder(hint: Any, choices: tuple[Any, ...]) -> Callable[[Any], Any]
                 return data
             raise ValueError(f" is {data!r}, not one of {', '.join(map(str, choices))}")
         if hint is float and type(data) is int:
-            return float(data)
+            with contextlib.suppress(OverflowError):
+                return float(data)
         if type(data) is hint:
             return data
         raise ValueError(f" is {data!r}, not {hint.__name__}")

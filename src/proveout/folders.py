@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from pathlib import Path
+
+NAME_BYTES = 150
+"""Of a file's name; systems take 255, and some of ours have words of their own behind a model's."""
 
 
 def default_folder() -> Path:
@@ -13,8 +17,12 @@ def default_folder() -> Path:
 
 
 def file_name(text: str, otherwise: str = "model") -> str:
-    """A name of the user's, such as a model's, that is fit for a file or folder."""
-    return re.sub(r"[^\w.@-]+", "-", text).strip("-.") or otherwise
+    """A name of the user's, such as a model's, that is fit for a file or folder: also a long one's end counts."""
+    name = re.sub(r"[^\w.@-]+", "-", text).strip("-.") or otherwise
+    data = name.encode()
+    if len(data) <= NAME_BYTES:
+        return name
+    return f"{data[: NAME_BYTES - 9].decode(errors='ignore')}-{hashlib.sha256(data).hexdigest()[:8]}"
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from proveout.coding import json_value
+
 LOG_LINES, LOG_BYTES = 40, 1 << 20
 DISK_RESERVE, DISK_LOOK_S, DISK_GRACE_S = 1 << 30, 0.25, 3.0
 """Bytes that a child leaves free on each disk it may write to, or half of what was free; how often we look; how
@@ -180,14 +182,15 @@ def _waited_for(pid: int, disk: Disk) -> int | None:
 
 @dataclass
 class Disk:
-    """The disks of a child's working folder, temporary files and home, and how much stays free on each."""
+    """The disks of a child's working folder, temporary files and home, shared memory too, and how much stays free on
+    each."""
 
     reserves: dict[str, int]
     low_since: float | None = None
 
     @staticmethod
     def of_this_process() -> Disk:
-        places = (os.getcwd(), tempfile.gettempdir(), os.path.expanduser("~"))
+        places = (os.getcwd(), tempfile.gettempdir(), os.path.expanduser("~"), "/dev/shm")
         return Disk({place: min(DISK_RESERVE, _free(place) // 2) for place in places})
 
     def is_filled_by(self, pid: int) -> bool:
@@ -269,11 +272,9 @@ def read_answer(path: Path) -> Any:
             data = file.read(ANSWER_BYTES + 1)
         if len(data) > ANSWER_BYTES:
             raise ValueError(f"the worker left more than {ANSWER_BYTES >> 20} MiB")
-        return json.loads(data)
+        return json_value(data)
     except OSError as error:
         raise ValueError(f"the worker's answer cannot be read: {error.strerror}") from None
-    except (RecursionError, UnicodeDecodeError):
-        raise ValueError("the worker left something that is not JSON") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"the worker left something that is not JSON: {error}") from None
 

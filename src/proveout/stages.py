@@ -13,11 +13,11 @@ from typing import Any
 from proveout import check, clock
 from proveout.cause.explain import explain
 from proveout.check import trust
-from proveout.check.outputs import NOTHING_COMPARED, holds_numbers
+from proveout.check.outputs import NOTHING_COMPARED, NOTHING_TO_COMPARE, holds_numbers
 from proveout.coding import digest, to_json
 from proveout.engine.compiled import Compiled, compile, undisturbed
 from proveout.engine.host_part import has_host_part, host_part
-from proveout.engine.prediction import prediction, with_host
+from proveout.engine.prediction import ENOUGH, prediction, with_host
 from proveout.engine.snapshot import save_calls
 from proveout.errors import ProveoutError
 from proveout.folders import default_folder, write_whole
@@ -93,7 +93,7 @@ def ran(subject: Subject, record: Record) -> Record:
         record = replace(record, coverage=candidate.coverage())
     else:
         ns = _of_iteration(subject, candidate.compiled)
-        record = _with(record, _predicted(subject, candidate.compiled, ns)) if ns else record
+        record = _with(record, _predicted(subject, candidate.compiled, ns))
         record = _with_host_part(subject, record, candidate.compiled)
     wrong = [c for c in comparisons if not c.passed]
     if not wrong and not holds_numbers(reference):
@@ -101,7 +101,7 @@ def ran(subject: Subject, record: Record) -> Record:
     if not wrong:
         return record
     whose = ""
-    if candidate.compiled is not None:
+    if candidate.compiled is not None and wrong[0].reason != NOTHING_TO_COMPARE:
         with undisturbed(subject.model, subject.call):
             whose = check.eager_in(job.settings.precision, subject.model, *subject.call, reference, wrong[0])
     reason = f"output {wrong[0].name}: {wrong[0].reason}{whose}"
@@ -253,20 +253,22 @@ def _with(record: Record, timing: Timing | None) -> Record:
 def _predicted(subject: Subject, compiled: Compiled, ns: int) -> Timing | None:
     """What the model of the chip says; beside a measured time of the same device it is no more than a prediction.
 
-    Where the host has a part in a call it is the device's alone, and no time of a call until the host's is known."""
+    Where the host has a part in a call it is the device's alone, and no time of a call until the host's is known;
+    there is none where nothing runs on the device."""
     what = (
         "predicted" if subject.candidate.what != "simulation" else "device" if has_host_part(compiled) else "compiled"
     )
-    return prediction(what, compiled, ns) if compiled.plans else None
+    return prediction(what, compiled, ns) if ns else None
 
 
 HOST_S = 0.5
-"""How long the host's part of a call is timed, again and again."""
+"""How long the host's part of a call is timed, again and again, after the samples that an interval takes."""
+NO_TIME = "no time of a call on {}: what its host does could not be timed, for {}"
 
 
 def _with_host_part(subject: Subject, record: Record, compiled: Compiled) -> Record:
-    """The time of a whole call on a modelled chip whose host has a part in it, measured here; none where that part
-    cannot be told from the rest."""
+    """The time of a whole call on a modelled chip whose host has a part in it, measured here; none, and why, where that
+    part cannot be told from the rest."""
     device = record.timing("device")
     if device is None:
         return record
@@ -275,9 +277,9 @@ def _with_host_part(subject: Subject, record: Record, compiled: Compiled) -> Rec
             work = host_part(compiled, subject.once(compiled))
             if work is None:
                 return _with(record, replace(device, what="compiled"))
-            host = clock.measured("host", "cpu", work, iterations=1, warmup=1, duration_s=HOST_S)
-    except ProveoutError:
-        return record
+            host = clock.measured("host", "cpu", work, iterations=ENOUGH, warmup=1, enough_s=HOST_S)
+    except ProveoutError as error:
+        return replace(record, reason=NO_TIME.format(subject.job.device, str(error).rstrip(".")))
     return _with(_with(record, host), with_host(device, host))
 
 

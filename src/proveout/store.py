@@ -197,7 +197,7 @@ def read_record(path: Path) -> Record:
     try:
         data = read_json(path)
     except ValueError as error:
-        raise _BadRecord(f"is not JSON: {_first_line(error)}") from None
+        raise _BadRecord(f"is not JSON that a store keeps: {_first_line(error)}") from None
     if not isinstance(data, dict):
         raise _BadRecord(f"holds a JSON {type(data).__name__}, not a Record")
     if data.get("schema") not in READ:
@@ -327,7 +327,7 @@ def _answer(records: Sequence[Record], sql: str, on_filled: Callable[[], None]) 
         for table, columns in TABLES.items():
             declared = ", ".join(f"{name} {kind}" for name, kind in columns.items())
             connection.execute(f"create table {table} ({declared})")
-            if re.search(rf"\b{table}\b", sql, re.IGNORECASE):
+            if _names(table, sql):
                 _fill(connection, table, records)
         connection.execute("set enable_external_access = false")
         connection.execute("set lock_configuration = true")
@@ -341,7 +341,7 @@ def _answer(records: Sequence[Record], sql: str, on_filled: Callable[[], None]) 
         except duckdb.OutOfMemoryException as error:
             raise UsageError(TOO_MUCH_MEMORY) from error
         except duckdb.Error as error:
-            raise _query_error(error) from error
+            raise _query_error(error, sql) from error
     return names, rows
 
 
@@ -396,7 +396,7 @@ def _check_query(sql: str) -> None:
     except UnicodeEncodeError as error:
         raise UsageError("the query has bytes that are no text. Write it in UTF-8.") from error
     except duckdb.Error as error:
-        raise _query_error(error) from error
+        raise _query_error(error, sql) from error
     if not kinds:
         raise UsageError(f"the query is empty. {_what_there_is()}")
     strange = [kind for kind in kinds if kind not in _READS]
@@ -412,18 +412,23 @@ def _kind(statement: Any) -> str:
         return "THAT STATEMENT"
 
 
-def _query_error(error: Exception) -> UsageError:
+def _query_error(error: Exception, sql: str) -> UsageError:
     """DuckDB's sentence without its class, the columns that are meant, and where all of them are listed."""
+    asked = {name: columns for name, columns in TABLES.items() if _names(name, sql)}
     sentence = _first_line(error).partition(" Error: ")[2] or _first_line(error)
     wrong = sentence.partition(' column "')[2].partition('"')[0]
-    columns = list(dict.fromkeys(column for names in TABLES.values() for column in names))
+    columns = list(dict.fromkeys(column for names in asked.values() for column in names))
     near = difflib.get_close_matches(wrong, columns, n=3)
     hint = f" Similar columns: {', '.join(near)}." if near else ""
-    return UsageError(f"{sentence.rstrip('.!')}.{hint} {_what_there_is()}")
+    return UsageError(f"{sentence.rstrip('.!')}.{hint} {_what_there_is(*list(asked)[:1])}")
 
 
-def _what_there_is() -> str:
-    return f"Tables: {', '.join(TABLES)}. List a table's columns: proveout query 'describe records'"
+def _what_there_is(table: str = "records") -> str:
+    return f"Tables: {', '.join(TABLES)}. List a table's columns: proveout query 'describe {table}'"
+
+
+def _names(table: str, sql: str) -> bool:
+    return re.search(rf"\b{table}\b", sql, re.IGNORECASE) is not None
 
 
 def _fill(connection: Any, table: str, records: Sequence[Record]) -> None:

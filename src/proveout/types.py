@@ -36,6 +36,8 @@ SCHEMA = 2
 """Version of the Record format on disk; the store reads schema 1 too, whose times have neither interval nor verdict."""
 
 Kind = Literal["measured", "modelled"]
+Source = Literal["measured", "modelled", "modelled + measured host"]
+"""Where a number comes from: a clock, a model, or the sum of what both say of a call's parts."""
 Judgement = Literal["steady", "unsteady", "too few", "predicted", "not judged"]
 """What samples are worth: the median stands; it does not; there are too few to say; a model gave it; nobody looked."""
 
@@ -345,6 +347,11 @@ class Timing:
     """What speaks against the number and what to do about it; empty where nothing does."""
     parts: tuple[str, ...] = ()
     """The Record's other timings that this one is the sum of, by their `what`; it is modelled where one of them is."""
+
+    @property
+    def source(self) -> Source:
+        """Its kind as people read it: a sum whose one part was measured is not simply modelled."""
+        return "modelled + measured host" if self.parts else self.kind
 
     @property
     def median_ns(self) -> float:

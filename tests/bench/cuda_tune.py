@@ -22,6 +22,7 @@ from cuda_models import MODELS, build
 from cuda_programs import loaded
 
 from proveout import vision
+from proveout.coding import to_json
 from proveout.devices.cuda import OURS, choose, ops
 from proveout.devices.cuda.choose import choices
 from proveout.devices.cuda.launch import attentions, convolutions, products
@@ -91,7 +92,9 @@ def measure(out: Path) -> None:
 
         setattr(module, launched, checked)
     run_all()
-    (out / "choices.json").write_text(json.dumps({choices().machine: choices().rows}, indent=1, sort_keys=True))
+    (out / "choices.json").write_text(
+        json.dumps({choices().machine: to_json(choices().rows)}, indent=1, sort_keys=True)
+    )
     (out / "wrong.json").write_text(json.dumps(wrong, indent=1))
     for key, row in choices().rows.items():
         times = row["us"]

@@ -26,7 +26,8 @@ import torch
 from against_eager import TOLERANCE, WAYS, differences, pytorchs_own
 from small_programs import source
 
-SEED_LIMIT_S = 60
+SEED_LIMIT_S, SEED_LIMIT_WAITING_S = 60, 900
+"""Of a processor's time, and of the clock's: a busy machine is no finding."""
 CHUNK = 40
 """Seeds of one process: what a process that dies takes with it, and what its compiler may keep in memory."""
 
@@ -40,6 +41,17 @@ class Worker:
     way: str
     seeds: deque[int]
     since: float = field(default_factory=time.monotonic)
+    processor_s: float = 0.0
+    """What its process had used when its seed began."""
+
+
+def processor_s(pid: int) -> float:
+    """Seconds of a processor that a process has used."""
+    try:
+        fields = Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def answer(seeds: list[int], device: str, way: str, answers: Connection) -> None:
@@ -110,11 +122,13 @@ def main() -> int:
             if worker.answers in ready:
                 try:
                     tell(worker, *worker.answers.recv())
-                    worker.since = time.monotonic()
+                    worker.since, worker.processor_s = time.monotonic(), processor_s(worker.process.pid)
                 except EOFError:
                     end_of(worker, "")
-            elif time.monotonic() - worker.since > SEED_LIMIT_S:
-                end_of(worker, f"over {SEED_LIMIT_S} s")
+            elif processor_s(worker.process.pid) - worker.processor_s > SEED_LIMIT_S:
+                end_of(worker, f"over {SEED_LIMIT_S} s of a processor")
+            elif time.monotonic() - worker.since > SEED_LIMIT_WAITING_S:
+                end_of(worker, f"over {SEED_LIMIT_WAITING_S} s")
     for worker in workers:
         worker.process.kill()
     summary = {**counts, "start": options.start, "wanted": options.seeds, "torch": torch.__version__}

@@ -17,8 +17,10 @@ import pytest
 
 from proveout import cli
 from proveout.clock import histogram
+from proveout.coding import to_json
 from proveout.measure import runs
 from proveout.measure.benchmarking import benchmark
+from proveout.serving import Configuration
 
 HERE = str(Path(__file__).parent)
 PAUSE_S = 0.002
@@ -410,6 +412,36 @@ def test_workers_end_with_a_killed_controller_and_its_report_is_recovered(tmp_pa
 def test_recover_refuses_what_no_benchmark_left(tmp_path, capsys):
     assert cli.main(["recover", str(tmp_path)]) == 2
     assert "is not a benchmark's folder" in capsys.readouterr().err
+
+
+DAMAGE = {
+    "a time of years": ("go.json", {"start_ns": -(10**18), "deadline_ns": 0, "created": ""}),
+    "a time that is none": ("go.json", {"start_ns": [1], "deadline_ns": 0, "created": ""}),
+    "a name that is none": ("run.json", {"model_filename": ["a"]}),
+    "a size that is none": ("run.json", {"n_models": "a"}),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_one_damaged_folder_keeps_no_other_from_being_recovered(tmp_path, capsys, what):
+    """Also where the damage shows only in what is counted from it."""
+    name, change = DAMAGE[what]
+    folders = [tmp_path / f"{runs.PREFIX}{which}" for which in ("damaged", "whole")]
+    for folder in folders:
+        place = runs.configuration_folder(folder, 0)
+        place.mkdir(parents=True)
+        plan = {"configuration": to_json(Configuration("m")), "columns": ["start", "end"], "callers": [1]}
+        go = {"start_ns": 10**9, "deadline_ns": 2 * 10**9, "created": ""}
+        np.array([[10**9, 10**9 + 5000]], dtype=np.int64).tofile(runs.stamps_path(place, 0, 0))
+        if folder is folders[0]:
+            plan["configuration"] |= change if name == "run.json" else {}
+            go |= change if name == "go.json" else {}
+        (folder / "run.json").write_text(json.dumps({"plan": [plan]}))
+        (place / "go.json").write_text(json.dumps(go))
+    assert cli.main(["recover", *map(str, folders), "-o", str(tmp_path), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert [f["folder"] for f in told["recovered"]] == [str(folders[1])]
+    assert [f["folder"] for f in told["damaged"]] == [str(folders[0])]
 
 
 def test_a_folder_that_is_still_in_use_is_not_left_behind():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import proveout
-from proveout.check import first_nonfinite
+from proveout.check import compare_outputs, first_nonfinite
 from proveout.check.compare import compare
 from proveout.check.thresholds import threshold
 
@@ -67,3 +67,18 @@ def test_thresholds_follow_format_and_fidelity_and_say_why(kernel, dtype, fideli
     found = threshold(kernel, dtype, fidelity)
     assert found.pcc == least
     assert found.origin
+
+
+class Slots:
+    __slots__ = ("logits",)
+
+    def __init__(self, logits):
+        self.logits = logits
+
+
+@pytest.mark.parametrize("inside", [Slots, lambda t: t.numpy(), lambda t: [Slots(t.numpy())]])
+def test_outputs_in_slots_and_in_numpy_are_compared_too(inside):
+    seen, same = torch.randn(4), torch.ones(3)
+    assert all(c.passed for c in compare_outputs((same, inside(seen)), (same, inside(seen.clone())), 0.99))
+    wrong = compare_outputs((same, inside(-seen)), (same, inside(seen)), 0.99)
+    assert [c.passed for c in wrong] == [True, False]

@@ -58,6 +58,9 @@ def run(*words: str, cache: Path | None = None, **more: Any) -> subprocess.Compl
         (["query", "select nonsense from records"], "List a table's columns: proveout query 'describe records'"),
         (["query", "select modell from records"], 'Referenced column "modell" not found'),
         (["query", "select modell from records"], "Similar columns: model"),
+        (["query", "select modell from timings"], "Similar columns: model. Tables: "),
+        (["query", "select modell from timings"], "proveout query 'describe timings'"),
+        (["minimize", "nowhere.py", "-o", "left"], "no script 'nowhere.py'"),
         (["benchmark", "x.py", "--precision", "bf17"], "Invalid value for '--precision': 'bf17' is not one of"),
         (["perf", "-n", "x"], "-n NAME is for -c"),
         (["perf", "x.py", "-c", "true"], "scripts cannot be given with -c"),
@@ -73,6 +76,7 @@ def test_a_mistake_is_one_sentence_on_stderr_and_exit_2(tmp_path: Path, words: l
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
     assert done.stderr.startswith("proveout: error: ")
+    assert not (tmp_path / "left").exists()
     assert done.stderr.count("\n") == 1
     assert sentence in done.stderr
 
@@ -596,6 +600,15 @@ def test_small_is_given_to_scripts_that_know_it(world: World, tmp_path: Path) ->
     scripts = [str(tmp_path / f"{name}.py") for name in ("knows", "through", "other")]
     assert world.run("benchmark", *scripts, "--small", "--script-args", "--k 2") == 0
     assert [how["script_args"] for how in world.asked] == ["--k 2 --small", "--k 2 --small", "--k 2"]
+
+
+def test_a_sandbox_never_holds_the_cache(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its scripts write below the working folder, where they could change what is kept about others."""
+    for working in (world.cache, world.cache.parent, world.cache / "machine"):
+        working.mkdir(parents=True, exist_ok=True)
+        monkeypatch.chdir(working)
+        assert world.run("benchmark", str(tmp_path / "x.py"), "--sandbox") == 2
+    assert world.asked == []
 
 
 def test_options_reach_the_discovery(world: World, tmp_path: Path) -> None:

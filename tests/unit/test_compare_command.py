@@ -135,6 +135,43 @@ def test_measured_and_modelled_times_are_never_compared(two, capsys):
     assert "A is measured and B is modelled" in capsys.readouterr().err
 
 
+def test_kinds_that_are_known_are_refused_before_anything_runs(two, capsys, monkeypatch):
+    ran = two([], [])
+    whats = iter((compare.EAGER, "compiled"))
+    device = {compare.EAGER: "cpu", "compiled": "sim:n150"}
+
+    def side(name, text, request):
+        what = next(whats)
+        return compare.Competitor(name, text, Job(Workload(text, "x.py", "h"), device[what]), what)
+
+    monkeypatch.setattr(compare, "_side", side)
+    assert cli.main(["compare", "a", "b"]) == 2
+    assert ran == []
+    assert "A is measured and B is modelled" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("gate", "outcome"), [("1%", "failed"), ("12%", "undecided"), ("50%", "passed")])
+def test_a_ratio_of_times_with_a_measured_part_has_that_parts_interval(monkeypatch, capsys, two, gate, outcome):
+    two([], [])
+    sums = iter(((1000, 500), (1100, 600)))
+
+    def run_once(job):
+        whole, part = next(sums)
+        host = Timing("host", "measured", "cpu", (part,), (), (part - 10.0, part + 10.0), "steady")
+        chip = Timing("device", "modelled", "sim", (whole - part,), (), (1.0, 5000.0), "predicted")
+        both = ("device", "host")
+        timing = Timing("compiled", "modelled", "sim", (whole,), (), (1.0, 9000.0), "predicted", parts=both)
+        return make_record(timings=(timing, chip, host))
+
+    monkeypatch.setattr(compare, "run_once", run_once)
+    monkeypatch.setattr(compare, "_kind", lambda side: "modelled")
+    cli.main(["compare", "a", "b", "--gate", gate, "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert told["ratio"]["low"] == pytest.approx(1090 / 1010)
+    assert told["ratio"]["high"] == pytest.approx(1110 / 990)
+    assert (told["outcome"], told["sources"]["a"]) == (outcome, "modelled + measured host")
+
+
 def test_a_model_with_wrong_outputs_is_no_competitor(two, capsys):
     two([[1000]], [[100]], status=("passed", "failed"))
     assert cli.main(["compare", "a", "b"]) == 1

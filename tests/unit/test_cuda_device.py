@@ -174,6 +174,26 @@ def test_choices_are_kept_and_another_gpu_does_not_see_them(tmp_path: object) ->
     assert Choices("another", path, shipped=path).get("call", candidates) is None
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]", "{", "[" * 100_000, '{"one": []}', '{"one": {"call": 3}}', '{"one": {"call": {"kernel": "library"}}}',
+        '{"one": {"call": {"kernel": "library", "numbers": {}, "us": []}}}',
+        '{"one": {"call": {"kernel": ["library"], "numbers": {}, "us": {"library": 1.0}}}}',
+        '{"one": {"call": {"kernel": "other", "numbers": {}, "us": {"a": 1%s}, "failed": {"x": 3}}}}' % ("0" * 400),
+    ],
+    ids=range(9),
+)  # fmt: skip
+def test_a_damaged_file_of_choices_costs_a_measurement_and_no_more(tmp_path: object, text: str) -> None:
+    path = tmp_path / "choices.json"
+    path.write_text(text)
+    kept = Choices("one", path, shipped=path)
+    assert kept.get("call", [("library", {})]) is None
+    kept.outcomes("call")
+    kept.put("call", ("library", {}), {"library": 2.0})
+    assert Choices("one", path, shipped=path).outcomes("call") == {"library": "2.0 us"}
+
+
 @needs_gpu
 @pytest.mark.parametrize("settings", [{}, {"trace": True}], ids=str)
 def test_a_decoder_on_the_host_generates_on_the_gpu_in_pages(settings: dict) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proveout.isolate import LOG_LINES, ChildExit, kill_group, run_python
+from proveout.isolate import LOG_LINES, ChildExit, Disk, kill_group, run_python
 
 MIB = 2**20
 
@@ -140,3 +140,8 @@ def test_the_memory_limit_is_the_childs_alone(tmp_path: Path) -> None:
 def test_the_environment_is_added_to_not_replaced(tmp_path: Path) -> None:
     outcome = run(tmp_path, "import os; print(os.environ['PATH'])")
     assert outcome.log == os.environ["PATH"]
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="no shared memory here")
+def test_shared_memory_is_watched_like_a_disk() -> None:
+    assert Disk.of_this_process().reserves["/dev/shm"] > 0

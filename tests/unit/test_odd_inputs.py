@@ -17,11 +17,12 @@ from proveout.bringup.graph_page import _document
 from proveout.cli.output import emit, note
 from proveout.cli.progress import Progress
 from proveout.errors import UsageError
+from proveout.folders import file_name
 from proveout.measure import runs
 from proveout.report.cells import cell, render
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1"])
+@pytest.mark.parametrize("text", ["=1+1", "\n=1", "＝1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1"])
 def test_no_cell_begins_a_formula(text):
     assert cell(text) == f"'{text}"
 
@@ -186,3 +187,12 @@ def test_the_app_answers_no_page_whose_name_only_points_here(tmp_path):
         assert handshake(address, "127.0.0.1") == 101
         assert handshake(address, "localhost") == 101
         assert handshake(address, "evil.example") == 403
+
+
+@pytest.mark.parametrize("letter", ["n", "字", "🔥", "é", "<"])
+def test_a_name_of_any_length_is_a_file_and_still_its_own(tmp_path, letter):
+    names = [file_name(letter * 500 + end) for end in ("a", "b")]
+    for name in names:
+        (tmp_path / f".{name}-0123456789abcdef.json.12345-01234567.tmp").touch()
+    assert len(set(names)) == 2
+    assert file_name("ResNet-18::Net") == "ResNet-18-Net"

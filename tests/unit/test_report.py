@@ -340,6 +340,16 @@ def test_the_op_table_begins_with_what_most_models_have_on_the_host() -> None:
     assert {row.host for row in rest} == {0}
 
 
+def test_no_cell_of_any_csv_begins_a_formula_of_a_stranger() -> None:
+    ops = (OpStatus("n", "aten.add.Tensor", "host", "@SUM(A1)", inputs="-self"),)
+    report = of(
+        make_record('=HYPERLINK("http://x")', coverage=Coverage(ops, 0, 1), status="failed", reason="+cmd|' /C'!A0")
+    )
+    for text in (corpus_ops.render_csv(report), data.render_csv(report), data.render_ops_csv(report.records[0])):
+        cells = [cell for row in csv.reader(io.StringIO(text)) for cell in row]
+        assert not [cell for cell in cells if cell.startswith(("=", "+", "@", "-s"))]
+
+
 def test_ops_csv_has_every_variation_and_markdown_the_most_frequent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corpus_ops, "MOST_VARIATIONS", 1)
     ops = tuple(OpStatus(f"n{i}", "aten.add.Tensor", "converted", inputs=f"self=f32[{min(i, 1)}]") for i in range(3))

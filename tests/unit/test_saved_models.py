@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 import proveout
@@ -103,6 +104,22 @@ def test_loading_checks_the_call_that_was_saved(tmp_path):
         UsageError, match=r"output 0 is not what the model gave when it was saved. Save the model again."
     ):
         load_compiled(tmp_path / "model")
+
+
+@pytest.mark.parametrize(("bits", "loads"), [(1, True), (1 << 27, False)])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int16])
+def test_floats_seen_as_integers_are_checked_as_floats(tmp_path, bits, loads, dtype):
+    """Their last bits are another order of sums; others are another model."""
+    again(lambda w, x: (y := x @ w, y.view(dtype)), X, path=tmp_path)
+    path = tmp_path / "model" / "reference.safetensors"
+    reference = load_file(path)
+    reference["output 1"] = (reference["output 1"].view(torch.int32) + bits).view(dtype)
+    save_file(reference, path)
+    if loads:
+        load_compiled(tmp_path / "model")
+    else:
+        with pytest.raises(UsageError, match="output 1 is not what the model gave"):
+            load_compiled(tmp_path / "model")
 
 
 @pytest.mark.parametrize("numbers", [torch.zeros(4, 8), X, torch.ones(4, 8, dtype=torch.int64).cumsum(1)])

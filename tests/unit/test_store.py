@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,12 @@ def test_parquet_holds_every_sample_with_its_kind(tmp_path: Path) -> None:
             "parameters is '4160', not int",
         ),
         (lambda text: text.replace("42000", "true"), "samples_ns[0] is True, not int"),
+        (lambda text: text.replace("42000", "9" * 19), "a number in it has more than 64 bits"),
+        (lambda text: text.replace("42000", "9" * 400), "a number in it has more than 64 bits"),
+        (lambda text: re.sub(r"0\.99\d*", "NaN", text, count=1), "a number in it is none"),
+        (lambda text: re.sub(r"0\.99\d*", "1e999", text, count=1), "a number in it is none"),
+        (lambda text: re.sub(r"0\.99\d*", "9" * 400, text, count=1), "a number in it has more than 64 bits"),
+        (lambda text: text.replace('"bad"', '"b\\ud800d"'), "a text in it has half of a character"),
     ],
 )
 def test_a_bad_file_is_listed_with_its_reason_and_the_rest_is_read(tmp_path: Path, change: Any, reason: str) -> None:
@@ -189,6 +196,13 @@ def test_a_bad_file_is_listed_with_its_reason_and_the_rest_is_read(tmp_path: Pat
     assert [p for p, _ in bad] == [path]
     assert reason in bad[0][1]
     assert store.get(make_record("bad").job) is None
+
+
+def test_half_of_a_character_from_a_script_is_kept_as_a_question_mark(tmp_path: Path) -> None:
+    store, record = Store(tmp_path), make_record("b\ud800d", status="failed", reason="\udcff \U0001f525")
+    store.write(record)
+    assert (store.get(record.job).job.workload.name, store.get(record.job).reason) == ("b?d", "? \U0001f525")
+    assert store.query("select model from records")[1] == [("b?d",)]
 
 
 OLD = Path(__file__).parents[1] / "data" / "records"

@@ -20,7 +20,9 @@ import pytest
 from test_isolate import is_alive
 from test_store import make_record
 
+from proveout.capture import How
 from proveout.errors import EnvironmentFault, UsageError
+from proveout.isolate import run_python
 from proveout.store import Store
 from proveout.sweep import Interrupted, SweepPlan, states, sweep
 from proveout.sweep.cores import share
@@ -491,3 +493,20 @@ def test_no_word_of_a_table_is_broken_at_80_columns(monkeypatch: pytest.MonkeyPa
     text = grid(["Model", "Class", "Hash", "Inputs"], [words])
     assert all(word in text for word in words)
     assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("harm", ["removed", "labels"])
+def test_what_a_script_does_to_the_next_one_is_that_ones_failure_and_ends_no_sweep(tmp_path: Path, harm: str) -> None:
+    script = tmp_path / "next.py"
+    if harm == "labels":
+        script.write_text("# labels: author:nobody\n")
+    found = Find(script, How(), 10.0)(lambda *args, **kwargs: pytest.fail("it was run"))
+    reasons = {"removed": "next.py was removed while the sweep ran", "labels": "the label 'author:nobody' is malformed"}
+    assert (found.workloads, reasons[harm] in found.error) == ((), True)
+    assert found.failure == {"removed": "script", "labels": "usage"}[harm]
+
+
+def test_a_script_that_removes_itself_is_no_error_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "gone.py").write_text("import os\nos.remove(__file__)\n")
+    found = Find(tmp_path / "gone.py", How(), 60.0)(run_python)
+    assert found.error == "gone.py was removed while the sweep ran"

@@ -364,6 +364,15 @@ def test_a_certificate_with_a_number_that_is_none_is_refused(tmp_path, number: f
         read(tmp_path / "c.json")
 
 
+@pytest.mark.parametrize("change", [{"chosen": 99}, {"chosen": -1}, {"values": []}, {"saves_ns": [1]}])
+def test_a_certificate_whose_choice_is_not_among_its_values_is_refused(tmp_path, change):
+    document = to_json(certificate())
+    document["decisions"][0] |= change
+    (tmp_path / "c.json").write_text(json.dumps(document))
+    with pytest.raises(UsageError, match="was chosen among values that are not all there"):
+        read(tmp_path / "c.json")
+
+
 def _halved(c: Certificate):
     return tuple(
         dataclasses.replace(w, errors=tuple(e and tuple(x / 2 for x in e) for e in w.errors)) for w in c.decisions

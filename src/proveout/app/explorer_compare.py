@@ -17,7 +17,7 @@ from proveout.app.options import store, typed
 from proveout.app.tables import Cells, Column
 from proveout.columns.parts import op_rows
 from proveout.columns.table import Row
-from proveout.columns.words import called, number, numbers, pcc_text, plain, status_words, weakness
+from proveout.columns.words import called, measured_ratio, number, numbers, pcc_text, plain, status_words, weakness
 from proveout.types import OpState, Record
 from proveout.words import counted
 
@@ -142,6 +142,19 @@ def weak(what: str, *records: Record) -> str:
     return ""
 
 
+def quicker(*records: Record) -> str:
+    """How much faster or slower the right one's call is than the left one's, and what clocks leave open of it."""
+    timings = [t for record in records if (t := record.timing("compiled"))]
+    factor, *ends = measured_ratio(records, timings)
+    if factor < 1:
+        factor, *ends = (1 / factor, *(1 / end for end in reversed(ends)))
+    spread = f" ({ends[0]:.3g} to {ends[1]:.3g})" if ends[0] < ends[1] else ""
+    if factor < 1.005 or ends[0] < 1 < ends[1]:
+        return f"about as fast as{spread}"
+    slower = timings[1].median_ns > timings[0].median_ns
+    return f"{factor:.3g} × {'slower' if slower else 'faster'}{spread} than"
+
+
 def _ratio(figure: Figure, left: Row, right: Row) -> str:
     a, b = figure.value(left), figure.value(right)
     if not figure.ratio or not a or b is None or isinstance(a, str) or isinstance(b, str):
@@ -203,15 +216,13 @@ def _verdict(left: Entry, right: Entry, *records: Record) -> None:
             icon=":material/rule:",
         )
         return
-    factor = max(a, b) / min(a, b)
-    quicker = "as fast as" if factor < 1.005 else f"{factor:.3g} × {'faster' if b < a else 'slower'} than"
-    name = f"The right one is {quicker} the left one"
+    name = f"The right one is {quicker(*records)} the left one"
     if kinds[0] == kinds[1]:
         st.info(f"{name}: {number(a)} → {number(b)} ms a call, both {kinds[0]}.", icon=":material/timer:")
     else:
         st.warning(
-            f"{number(a)} ms ({kinds[0]}) → {number(b)} ms ({kinds[1]}): the times are of different kinds, one from a "
-            "clock and one from a model. Their ratio is a modelled ×, not a measured speed-up.",
+            f"{number(a)} ms ({kinds[0]}) → {number(b)} ms ({kinds[1]}): the times are of different kinds. Their "
+            "ratio is a modelled ×, not a measured speed-up.",
             icon=":material/rule:",
         )
 

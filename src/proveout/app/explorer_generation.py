@@ -13,6 +13,7 @@ from proveout.app.data import Entry
 from proveout.app.options import store
 from proveout.app.tables import Cells, Column
 from proveout.clock.timing import FIRST_TOKEN, PER_TOKEN, TOKEN_GAP
+from proveout.columns import words
 from proveout.columns.table import Row
 from proveout.columns.words import called
 from proveout.types import Kind, Record, Timing
@@ -59,7 +60,7 @@ def page() -> None:
 
 def kind_of(flat: Row) -> Kind | None:
     """Whether a Record's times of tokens are measured or modelled; None where it has none."""
-    return flat.first_token_kind or flat.per_token_kind
+    return words.kind_of(flat.first_token_kind or flat.per_token_kind)
 
 
 def row(entry: Entry) -> Cells:

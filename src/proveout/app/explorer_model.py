@@ -21,9 +21,9 @@ from proveout.columns.parts import (
     timing_rows,
     variation_rows,
 )
-from proveout.columns.words import called, count, number, numbers, status_words
+from proveout.columns.words import called, count, kind_of, number, numbers, status_words
 from proveout.report.tables import ledger
-from proveout.types import PROMISED, Kind, Record, Settings
+from proveout.types import PROMISED, Kind, Record, Settings, Source
 from proveout.words import counted
 
 
@@ -73,8 +73,8 @@ def _heading(board: Board, entry: Entry) -> None:
         theme.badge(flat.device),
         theme.badge(numbers(flat), title="precision, the weights' format, numerics"),
     ]
-    if flat.compiled_kind:
-        parts.append(theme.badge(f"time {flat.compiled_kind}", flat.compiled_kind))
+    if kind := kind_of(flat.compiled_kind):
+        parts.append(theme.badge(f"time {flat.compiled_kind}", kind))
     if entry.programs:
         short = ", ".join(f[:12] for f in entry.programs[:2]) + (" …" if len(entry.programs) > 2 else "")
         parts.append(theme.badge(f"Program {short}", title="fingerprints of what ran"))
@@ -274,7 +274,9 @@ def by_module(steps: Sequence[Cells]) -> list[Cells]:
 
 
 TIMES = ("median", "mean", "p95", "low", "high")
-KINDS: tuple[Kind, ...] = ("modelled", "measured")
+SOURCES: tuple[tuple[Source, Kind], ...] = (
+    ("modelled", "modelled"), ("modelled + measured host", "modelled"), ("measured", "measured"),
+)  # fmt: skip
 
 
 def _statistics(kind: Kind) -> list[Column]:
@@ -307,15 +309,15 @@ def _timings(board: Board, entry: Entry, record: Record) -> None:
         {**vars(figures), "conditions": ", ".join(f"{name} {value}" for name, value in timing.conditions)}
         for figures, timing in zip(timing_rows(record), record.timings, strict=True)
     ]
-    for kind in KINDS:
+    for source, kind in SOURCES:
         some = [
             r | {f"{k}_ms": r[f"{k}_ns"] / 1e6 if r[f"{k}_ns"] is not None else None for k in TIMES}
             for r in rows
-            if r["kind"] == kind
+            if r["kind"] == source
         ]
         if not some:
             continue
-        theme.row(theme.badge(kind, kind))
+        theme.row(theme.badge(source, kind))
         tables.show(
             some,
             [
@@ -326,7 +328,7 @@ def _timings(board: Board, entry: Entry, record: Record) -> None:
                 Column("why", "Why", width="large"),
                 Column("conditions", "Conditions", width="large"),
             ],
-            _name(entry, f"timings-{kind}"),
+            _name(entry, f"timings-{source}"),
         )
     explorer_charts.show_samples([t for t in record.timings if t.kind == "measured" and len(t.samples_ns) > 1])
 

@@ -16,7 +16,7 @@ from proveout.app.tables import Cells, Column
 from proveout.columns.column import OnBoard
 from proveout.columns.table import on_board
 from proveout.columns.words import STATUS, pcc_text
-from proveout.types import Kind
+from proveout.types import Kind, Source
 from proveout.words import counted
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -160,7 +160,7 @@ def _filter(board: Board) -> Wanted:
     rows = [e.row for e in board.entries]
     statuses = [words.words for s, words in STATUS.items() if any(r.status == s for r in rows)]
     devices = sorted({r.device for r in rows})
-    kinds = [k for k in KINDS if any(r.compiled_kind == k for r in rows)]
+    kinds = [k for k in get_args(Source) if any(r.compiled_kind == k for r in rows)]
     bound = links.BOUND
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         text = st.text_input(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from proveout.app import theme
 from proveout.columns.table import Row
-from proveout.columns.words import number, pcc_text
+from proveout.columns.words import kind_of, number, pcc_text
 
 TONES: dict[str, theme.Tone] = {
     "passed": "good", "compiled": "plain", "failed": "bad", "expected_failure": "warn", "partial": "warn",
@@ -16,11 +16,8 @@ TONES: dict[str, theme.Tone] = {
 def call_tiles(flat: Row, eager: str) -> Iterator[theme.Tile]:
     """`eager` names the time of the original model."""
     times = (("Compiled", flat.compiled_ms, flat.compiled_kind), (eager, flat.original_ms, flat.original_kind))
-    for name, ms, kind in times:
-        if ms is not None and kind is not None:
-            both = name == "Compiled" and flat.host_part_ms is not None
-            yield theme.Tile(
-                name, number(ms) or "", "ms", f"a call, median; {'modelled + measured host' if both else kind}", kind
-            )
+    for name, ms, source in times:
+        if ms is not None and (kind := kind_of(source)) is not None:
+            yield theme.Tile(name, number(ms) or "", "ms", f"a call, median; {source}", kind)
     if flat.pcc is not None:
         yield theme.Tile("PCC", pcc_text(flat.pcc) or "", note="lowest of the outputs", tone=TONES[flat.status])

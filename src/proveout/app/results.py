@@ -21,7 +21,7 @@ from proveout.clock.timing import FIRST_TOKEN, PER_TOKEN
 from proveout.coding import to_json
 from proveout.columns.words import weakness
 from proveout.store import machine
-from proveout.types import Record, Timing
+from proveout.types import Record, Source, Timing
 
 SAYS: dict[str, str] = {
     "": "starting the worker",
@@ -133,10 +133,10 @@ def _times(key: str, seen: Seen) -> None:
         figure.add_scatter(
             x=[1, longest],
             y=[compiled.median_ns / 1e6] * 2,
-            name=f"{compiled.device} (modelled)",
+            name=f"{compiled.device} ({compiled.source})",
             mode="lines",
             line={"color": theme.MODELLED, "width": 2, "dash": "dot"},
-            hovertemplate="%{y:.3g} ms, modelled<extra></extra>",
+            hovertemplate=f"%{{y:.3g}} ms, {compiled.source}<extra></extra>",
         )
     figure.update_xaxes(title="iteration (hollow: warm-up)", nticks=min(longest, 8) + 1, tickformat=",d")
     figure.update_yaxes(title="ms", **theme.log_axis(y for line in figure.data for y in line.y))
@@ -159,12 +159,18 @@ def _figures(request: TaskRequest, seen: Seen, record: Record) -> None:
         links.link("Look inside", "model", icon=":material/search_insights:", record=f"{machine()}/{record.job.key}")
 
 
+WHENCE: dict[Source, str] = {
+    "modelled": "a model of the chip gave the time",
+    "measured": "a clock gave the time",
+    "modelled + measured host": "a model gave the chip's part of the time, a clock the part of this machine",
+}
+
+
 def _badges(request: TaskRequest, record: Record) -> list[str]:
     compiled = record.timing("compiled")
     worth = badge(f"no time on {record.job.device}", title="nothing is computed there, so there is no time")
     if compiled:
-        says = {"modelled": "a model of the chip gave the time", "measured": "a clock gave the time"}[compiled.kind]
-        worth = badge(f"{compiled.kind} on {record.job.device}", compiled.kind, title=says)
+        worth = badge(f"{compiled.source} on {record.job.device}", compiled.kind, title=WHENCE[compiled.source])
     programs = [
         badge(f"ran Program {fingerprint[:12]} · {steps} steps", "good", title=f"fingerprint {fingerprint}")
         for fingerprint, steps in record.programs
@@ -189,7 +195,7 @@ def figures(request: TaskRequest, seen: Seen, record: Record) -> list[Tile]:
         if seen.tokens:
             counted = "new tokens ÷ generation time" if generates else "sequence length ÷ time"
             rate = seen.tokens / (compiled.median_ns / 1e9)
-            drawn.append(Tile("Tokens per second", _number(rate), "", f"{compiled.kind}; {counted}", compiled.kind))
+            drawn.append(Tile("Tokens per second", _number(rate), "", f"{compiled.source}; {counted}", compiled.kind))
         if first := record.timing(FIRST_TOKEN):
             drawn.append(Tile("Time to first token", *_duration(first.median_ns), _note(first), first.kind))
         if later := record.timing(PER_TOKEN):
@@ -226,13 +232,13 @@ def speed_up(record: Record, compiled: Timing, eager: Timing) -> Tile:
     mixed = compiled.kind != eager.kind
     (low, high), (least, most) = eager.interval_ns or (0, 0), compiled.interval_ns or (0, 0)
     spread = f"{_number(low / most)} to {_number(high / least)}; "
-    note = spread + ("measured CPU time ÷ modelled time" if mixed else "both measured in one run")
+    note = spread + (f"measured CPU time ÷ {compiled.source} time" if mixed else "both measured in one run")
     return Tile(SPEED_UP, _number(ratio), "modelled ×" if mixed else "×", note, compiled.kind)
 
 
 def _note(timing: Timing) -> str:
     count = len(timing.samples_ns)
-    said = f"{timing.kind}, median of {count}" if count > 1 else timing.kind
+    said = f"{timing.source}, median of {count}" if count > 1 else timing.source
     if timing.interval_ns is not None:
         said += f", {timing.interval_ns[0] / 1e6:.3g} to {timing.interval_ns[1] / 1e6:.3g} ms"
     return said + (f"; {timing.verdict}" if timing.verdict in ("unsteady", "too few") else "")

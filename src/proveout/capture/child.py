@@ -90,7 +90,7 @@ def _out_of_time(script: Path, ran: bool) -> str:
 
 def _write(result: str, document: dict[str, Any]) -> None:
     unfinished = Path(f"{result}.part")
-    unfinished.write_text(json.dumps(document, allow_nan=False))
+    unfinished.write_text(json.dumps(to_json(document), allow_nan=False))
     os.replace(unfinished, result)
 
 

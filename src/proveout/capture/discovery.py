@@ -70,7 +70,13 @@ def discover(
     script = Path(os.path.abspath(script))
     if not script.is_file():
         raise UsageError(f"{script} is not a file. Name a Python script.")
-    labels = read_labels(script)
+    if to_json(str(script)) != str(script):
+        why = f"its path {str(script)!r} is not Unicode, which no Record can hold. Rename it"
+        return Discovery(str(script), (), (), why, "", 0.0, "usage")
+    try:
+        labels = read_labels(script)
+    except UsageError as error:  # of this script alone
+        return Discovery(str(script), (), (), str(error), "", 0.0, "usage")
     split_arguments(script_args)  # a quotation left open is refused before anything runs
     check_weights(weights)
     options: dict[str, Any] = {

@@ -70,7 +70,10 @@ def takes_small(script: Path) -> bool:
         if path in seen or not path.is_file():
             continue
         seen.add(path)
-        text = path.read_text(encoding="utf-8", errors="replace")
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except OSError:  # running it will say so
+            continue
         if _PARSER.search(text):
             return True
         left += [script.parent / f"{name.replace('.', '/')}.py" for name in _IMPORT.findall(text)]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils._pytree import SUPPORTED_NODES, keystr, tree_flatten_with_path
 
@@ -29,9 +30,11 @@ def compare_outputs(actual: Any, wanted: Any, threshold: float, ulp_of: torch.dt
             out.append(_verdict(name, threshold, False, f"{got[name]!r} instead of {value!r}"))
     out += [_verdict(n, threshold, False, "eager has no such output") for n in got.keys() - want.keys()]
     if not want:
-        out.append(_verdict("output", threshold, False, "the model gives nothing that can be compared"))
+        out.append(_verdict("output", threshold, False, NOTHING_TO_COMPARE))
     return out
 
+
+NOTHING_TO_COMPARE = "the model gives nothing that can be compared"
 
 NOTHING_COMPARED = "nothing was compared: on these inputs the model's outputs hold no finite number"
 
@@ -51,10 +54,23 @@ def leaves(value: Any, path: str = "", depth: int = DEPTH) -> Iterator[tuple[str
                 yield from leaves(inner, f"{name}[{key!r}]", depth)
         elif isinstance(leaf, (torch.Tensor, bool, int, float, complex, str)):
             yield name.strip(".") or "output", leaf
-        elif depth and hasattr(leaf, "__dict__") and not isinstance(leaf, type):
-            for attribute, inner in vars(leaf).items():
-                if not attribute.startswith("_"):
-                    yield from leaves(inner, f"{name}.{attribute}", depth - 1)
+        elif isinstance(leaf, (np.ndarray, np.generic)) and np.asarray(leaf).dtype.kind in "biufc":
+            yield name.strip(".") or "output", torch.from_numpy(np.array(leaf))
+        elif depth and not isinstance(leaf, type):
+            for attribute, inner in _attributes(leaf):
+                yield from leaves(inner, f"{name}.{attribute}", depth - 1)
+
+
+def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
+    """An object's public attributes, wherever it keeps them."""
+    slots = [slot for kind in type(value).__mro__ for slot in _named(getattr(kind, "__slots__", ()))]
+    for name in (*getattr(value, "__dict__", ()), *slots):
+        if not name.startswith("_") and hasattr(value, name):
+            yield name, getattr(value, name)
+
+
+def _named(slots: str | Iterable[str]) -> Iterable[str]:
+    return (slots,) if isinstance(slots, str) else slots
 
 
 def _is_nameless(value: Any) -> bool:

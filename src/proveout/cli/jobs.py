@@ -48,12 +48,12 @@ def run(
         slower_than_ns=slower_than_ns,
         tune=tune,
     )
-    check_folder(artifacts)
-    check_folder(dump, "--dump DIR")
     scripts = chosen_scripts(request.scripts, request.search_dir, request.all_scripts, request.labels)
     check_runtime(runtime, [script for script, _ in scripts])
     if all(script.suffix == ".onnx" for script, _ in scripts) and request.device not in (DEFAULT, HOST):
         raise UsageError(f"ONNX Runtime runs {scripts[0][0].name} on the CPU; leave --device {request.device} out.")
+    check_folder(artifacts)
+    check_folder(dump, "--dump DIR")
     plan = dataclasses.replace(
         plan,
         job=job,

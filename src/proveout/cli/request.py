@@ -145,7 +145,7 @@ def check(
     store = Store(request.cache_dir)
     store.check_writable()
     timed_s = 0.0 if request.iterations or "benchmark" not in do else request.duration or DURATION_S
-    limits = limits_of(request.memory, request.no_network, request.sandbox)
+    limits = limits_of(request)
     job = Job(
         Workload("", "", ""),
         do=do,
@@ -167,9 +167,21 @@ def checked_weights(weights: str) -> str:
     return weights if weights in CHOICES else os.path.abspath(os.path.expanduser(weights))
 
 
-def limits_of(memory_gib: float | None, no_network: bool, sandbox: bool) -> Limits:
-    most = round(memory_gib * 2**30) if memory_gib else round(0.9 * machine_memory())
-    return Limits(most, PROCESSES, network=not no_network, sandbox=sandbox)
+def limits_of(request: SharedOptions) -> Limits:
+    if request.sandbox:
+        _check_apart(Store(request.cache_dir).folder)
+    most = round(request.memory * 2**30) if request.memory else round(0.9 * machine_memory())
+    return Limits(most, PROCESSES, network=not request.no_network, sandbox=request.sandbox)
+
+
+def _check_apart(cache: Path) -> None:
+    """A sandbox's scripts write below the working folder: Records are not safe there."""
+    folder, here = cache.resolve(), Path.cwd().resolve()
+    if folder.is_relative_to(here) or here.parent == folder:
+        raise UsageError(
+            f"--sandbox: its scripts may write below {here}, where the cache {cache} lies. Choose another with "
+            "--cache-dir DIR, or another working folder."
+        )
 
 
 def chosen_scripts(

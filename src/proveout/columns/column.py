@@ -35,7 +35,7 @@ class Shown:
     """From left to right."""
     numeric: bool = True
     kind: str = ""
-    """The flat column that says whether the value is measured or modelled."""
+    """The flat column that says where the value comes from: a clock, a model or both."""
     drop: int = 1
     """The order in which a narrow terminal gives columns up; 0 keeps it."""
     places: tuple[Place, ...] = ("terminal", "markdown", "html")
@@ -52,12 +52,7 @@ class Shown:
     def text(self, flat: Row) -> str:
         """The value with its kind: `0.42 (modelled)`."""
         value = self.value(flat)
-        return f"{value} ({self.kind_words(flat)})" if self.kind and value != self.empty else value
-
-    def kind_words(self, flat: Row) -> str:
-        """Where the value comes from; a modelled chip's host is measured, where it has a part in a call."""
-        both = self.kind == "compiled_kind" and flat.host_part_ms is not None
-        return "modelled + measured host" if both else str(getattr(flat, self.kind))
+        return f"{value} ({getattr(flat, self.kind)})" if self.kind and value != self.empty else value
 
 
 @dataclass(frozen=True)

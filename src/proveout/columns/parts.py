@@ -9,7 +9,7 @@ from typing import Any
 
 from proveout.coding import hints_of, to_json
 from proveout.columns.column import sql_type
-from proveout.types import Comparison, Fallback, Judgement, Kind, OpState, Origin, Record
+from proveout.types import Comparison, Fallback, Judgement, OpState, Origin, Record, Source
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class TimingRow:
     """The statistics of one timing. A modelled time is one value, not a sample: it stands once, as the median."""
 
     what: str
-    kind: Kind
+    kind: Source
     device: str
     median_ns: float | None
     mean_ns: float | None
@@ -76,7 +76,7 @@ class TimingRow:
 def timing_rows(record: Record) -> list[TimingRow]:
     return [
         TimingRow(
-            t.what, t.kind, t.device,
+            t.what, t.source, t.device,
             median_ns=t.median_ns if t.samples_ns else None,
             mean_ns=t.mean_ns if t.samples_ns and t.kind == "measured" else None,
             p95_ns=t.p95_ns if t.samples_ns else None,

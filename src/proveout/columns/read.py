@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
 from proveout.devices.registry import describe
-from proveout.types import Coverage, Job, Judgement, Kind, MemoryUse, Record, Timing
+from proveout.types import Coverage, Job, Judgement, MemoryUse, Record, Source, Timing
 
 T = TypeVar("T")
 Read = Callable[[Record], Any]
@@ -47,8 +47,8 @@ def bound_ms(what: str, end: Literal[0, 1]) -> Callable[[Record], float | None]:
     return _of(what, lambda timing: timing.interval_ns[end] / 1e6 if timing.interval_ns else None)
 
 
-def kind(what: str) -> Callable[[Record], Kind | None]:
-    return _of(what, lambda timing: timing.kind)
+def source(what: str) -> Callable[[Record], Source | None]:
+    return _of(what, lambda timing: timing.source)
 
 
 def verdict(what: str) -> Callable[[Record], Judgement | None]:

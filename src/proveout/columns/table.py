@@ -11,7 +11,7 @@ from typing import Any
 from proveout.clock.timing import FIRST_TOKEN, PER_TOKEN
 from proveout.coding import from_json, hints_of, to_json
 from proveout.columns.column import Column, OnBoard, Shown, column, sql_type
-from proveout.columns.read import bound_ms, coverage, kind, median_ms, memory, numerics, parameters, served, verdict
+from proveout.columns.read import bound_ms, coverage, median_ms, memory, numerics, parameters, served, source, verdict
 from proveout.columns.words import (
     ShownStatus,
     called,
@@ -23,7 +23,7 @@ from proveout.columns.words import (
     pcc_text,
     status_words,
 )
-from proveout.types import Judgement, Kind, Record
+from proveout.types import Judgement, Record, Source
 
 # ------------------------------------------------------------------------------------- words of values
 
@@ -87,7 +87,7 @@ class Row:
             "The device the model was compiled for, and its numbers: precision (`model` keeps the model's own dtypes), "
             "the weights' format where it is another, and on `sim` the numerics: `fast` (torch's kernels) or "
             "`faithful` (the chip's rules). What ran it, where that was not our compiler: `eager`, "
-            "`inductor` or `ort`.",
+            "`inductor` or `ort`. `training` where it is called in training mode, since its script takes gradients.",
             lambda r: f"{r.device} {numbers(r)}", 30, numeric=False, drop=9,
         ),),
         (OnBoard("Device", 40, width="small"),),
@@ -201,7 +201,7 @@ class Row:
             value=lambda r: r.original_ms if r.original_kind == "measured" else None, key="eager_ms",
         ),),
     )
-    original_kind: Kind | None = column(kind("eager"))
+    original_kind: Source | None = column(source("eager"))
     original_low_ms: float | None = column(bound_ms("eager", 0))
     original_high_ms: float | None = column(bound_ms("eager", 1))
     original_verdict: Judgement | None = column(verdict("eager"))
@@ -228,7 +228,7 @@ class Row:
             value=lambda r: latency_ms(r, "measured"), key="measured_ms",
         )),
     )
-    compiled_kind: Kind | None = column(kind("compiled"))
+    compiled_kind: Source | None = column(source("compiled"))
     compiled_low_ms: float | None = column(bound_ms("compiled", 0))
     compiled_high_ms: float | None = column(bound_ms("compiled", 1))
     compiled_verdict: Judgement | None = column(verdict("compiled"))
@@ -265,7 +265,7 @@ class Row:
         ),),
         (),
     )
-    first_token_kind: Kind | None = column(kind(FIRST_TOKEN))
+    first_token_kind: Source | None = column(source(FIRST_TOKEN))
     first_token_low_ms: float | None = column(bound_ms(FIRST_TOKEN, 0))
     first_token_high_ms: float | None = column(bound_ms(FIRST_TOKEN, 1))
     first_token_verdict: Judgement | None = column(verdict(FIRST_TOKEN))
@@ -278,7 +278,7 @@ class Row:
         ),),
         (),
     )
-    per_token_kind: Kind | None = column(kind(PER_TOKEN))
+    per_token_kind: Source | None = column(source(PER_TOKEN))
     per_token_low_ms: float | None = column(bound_ms(PER_TOKEN, 0))
     per_token_high_ms: float | None = column(bound_ms(PER_TOKEN, 1))
     per_token_verdict: Judgement | None = column(verdict(PER_TOKEN))

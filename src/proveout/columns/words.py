@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
 
-from proveout.types import Record, Status, Timing
+from proveout.types import Kind, Record, Source, Status, Timing
 
 if TYPE_CHECKING:
     from proveout.columns.table import Row
@@ -57,6 +58,19 @@ def weakness(record: Record, timing: Timing) -> str:
     return ""
 
 
+def measured_ratio(records: Sequence[Record], timings: Sequence[Timing]) -> tuple[float, float, float]:
+    """The second time ÷ the first, and between what it lies as far as clocks say: predictions, whose errors both have,
+    are taken as they are."""
+    (a_low, a, a_high), (b_low, b, b_high) = (_measured_bounds(r, t) for r, t in zip(records, timings, strict=True))
+    return b / a, b_low / a_high, b_high / a_low
+
+
+def _measured_bounds(record: Record, timing: Timing) -> tuple[float, float, float]:
+    clocked = [t for t in (record.parts(timing) or (timing,)) if t.kind == "measured" and t.interval_ns]
+    low, high = (sum((t.interval_ns or ())[end] - t.median_ns for t in clocked) for end in (0, 1))
+    return timing.median_ns + low, timing.median_ns, timing.median_ns + high
+
+
 def status_words(flat: Row) -> StatusWords:
     """How a Record's status is shown."""
     return STATUS[flat.status]
@@ -103,10 +117,11 @@ def corpus(flat: Row) -> str:
 
 
 def numbers(flat: Row) -> str:
-    """What was chosen about numbers: `bfloat16 fast`, `bfloat16 bfloat8_b weights faithful`."""
+    """What was chosen about numbers, as `bfloat16 bfloat8_b weights faithful`, and whether calls train."""
     weights = f"{flat.weights} weights" if flat.weights != "same" else None
     runtime = flat.runtime if flat.runtime != "proveout" else None
-    return " ".join(filter(None, (flat.precision, weights, flat.numerics, runtime)))
+    mode = "training" if flat.mode == "training" else None
+    return " ".join(filter(None, (flat.precision, weights, flat.numerics, runtime, mode)))
 
 
 def off_host(flat: Row) -> float | None:
@@ -115,5 +130,10 @@ def off_host(flat: Row) -> float | None:
 
 
 def latency_ms(flat: Row, kind: str) -> float | None:
-    """Median time of a call of the compiled model, where it is of this kind."""
-    return flat.compiled_ms if flat.compiled_kind == kind else None
+    """Median time of a call of the compiled model, where it is of this kind; with its host's it is modelled."""
+    return flat.compiled_ms if kind_of(flat.compiled_kind) == kind else None
+
+
+def kind_of(source: Source | None) -> Kind | None:
+    """What a colour or a group goes by: a time with a modelled part is a prediction."""
+    return source if source is None or source == "measured" else "modelled"

@@ -7,11 +7,13 @@ model in several graphs, the Python between them. The function does that work al
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from proveout.devices.execute import run_step
+from proveout.engine.artifact import Saved
 from proveout.engine.compiled import Compiled
 from proveout.engine.graph import GraphFunction, Variant
 from proveout.errors import CaptureError
@@ -20,8 +22,10 @@ from proveout.program import DEALLOCATE, Step
 Work = Callable[[], Any]
 
 
-def has_host_part(compiled: Compiled) -> bool:
+def has_host_part(compiled: Compiled | Saved) -> bool:
     """Whether a call leaves anything to the host, as far as what was compiled says."""
+    if isinstance(compiled, Saved):
+        return any(step.on_host for step in compiled.program.body)
     if compiled.coverage.graph_breaks or len(compiled.plans) < len(compiled.graphs):
         return True
     return any(step.on_host for program in compiled.programs for step in program.body)
@@ -31,37 +35,52 @@ def host_part(compiled: Compiled, call: Work) -> Work | None:
     """The host's work of one `call` of a compiled model, or of several; None where the device does everything."""
     if not has_host_part(compiled):
         return None
-    runs: list[tuple[list[Work], list[Any]]] = []
+    runs: list[_Run] = []
 
     def record(graph: GraphFunction, arguments: Sequence[Any]) -> list[Any]:
         variant = graph.variant(arguments)
         work = list(_host_steps(variant, arguments)) if isinstance(variant, Variant) else [_eagerly(graph, arguments)]
         outputs = graph.run(arguments)
-        runs.append((work, outputs))
+        runs.append(_Run(graph, work, outputs))
         return outputs
 
     with compiled.instead_of_graphs(record):
         call()
     if compiled.coverage.graph_breaks:
         return lambda: _between(compiled, call, runs)
-    work = [one for graph, _ in runs for one in graph]
+    work = [one for run in runs for one in run.work]
     return (lambda: [one() for one in work]) if work else None
 
 
-def _between(compiled: Compiled, call: Work, runs: Sequence[Any]) -> Any:
+@dataclass(frozen=True)
+class _Run:
+    """One graph in a call: what the host does of it, and what it gave."""
+
+    graph: GraphFunction
+    work: list[Work]
+    outputs: list[Any]
+
+
+OTHER_GRAPHS = "the model does not call the same graphs at every call"
+
+
+def _between(compiled: Compiled, call: Work, runs: Sequence[_Run]) -> Any:
     """The whole call, in which a graph does its host's work and gives what it gave before."""
-    coming = iter(runs)
+    coming, known = iter(runs), len(compiled.captured)
 
     def replay(graph: GraphFunction, arguments: Sequence[Any]) -> list[Any]:
-        work, outputs = next(coming, (None, None))
-        if work is None or outputs is None:
-            raise CaptureError("the model does not call the same graphs at every call.")
-        for one in work:
+        run = next(coming, None)
+        if run is None or run.graph is not graph:
+            raise CaptureError(OTHER_GRAPHS)
+        for one in run.work:
             one()
-        return list(outputs)
+        return list(run.outputs)
 
     with compiled.instead_of_graphs(replay):
-        return call()
+        outputs = call()
+    if len(compiled.captured) > known or next(coming, None) is not None:
+        raise CaptureError(OTHER_GRAPHS)  # what was timed is a compilation, or a call without its graphs
+    return outputs
 
 
 def _eagerly(graph: GraphFunction, arguments: Sequence[Any]) -> Work:

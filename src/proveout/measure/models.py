@@ -8,7 +8,7 @@ import inspect
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -218,8 +218,20 @@ def _compiled(model: Any, compiled: Any, reference: Any) -> LoadedModel:
         torch.no_grad,
         device_kind="modelled" if modelled else "",
         reference=reference if modelled else None,
-        notes=_prediction(compiled) if modelled and hasattr(compiled, "plans") else {},
+        notes={**(_prediction(compiled) if hasattr(compiled, "plans") else {}), **_host_part([compiled])}
+        if modelled
+        else {},
     )
+
+
+HOST_PART = "host_part"
+"""The condition that says what the host does in a call: the device's modelled time has nothing of it."""
+
+
+def _host_part(parts: Sequence[Any]) -> dict[str, str]:
+    from proveout.engine.host_part import has_host_part
+
+    return {HOST_PART: "in no modelled time"} if any(map(has_host_part, parts)) else {}
 
 
 def _prediction(compiled: Any) -> dict[str, str]:
@@ -246,6 +258,7 @@ def _pipelined(model: Any, pipeline: Any) -> LoadedModel:
         return call, lambda: last
 
     notes = {"pipeline": str(pipeline), "pipeline_interval_ns": str(pipeline.interval_ns)}
+    notes |= _host_part(pipeline.stages)
     return LoadedModel(model, per_thread, torch.no_grad, device_kind="modelled", reference=model, notes=notes)
 
 

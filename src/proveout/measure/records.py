@@ -23,7 +23,7 @@ from proveout.coding import digest, to_json
 from proveout.devices.registry import settings_for
 from proveout.errors import ProveoutError
 from proveout.measure import series
-from proveout.measure.models import is_bare, saved_in
+from proveout.measure.models import HOST_PART, is_bare, saved_in
 from proveout.measure.outcome import Outcome
 from proveout.measure.reports import reports
 from proveout.measure.sheet import MS, Report
@@ -154,7 +154,8 @@ def _timings(outcome: Outcome, report: Report, as_it_is: bool) -> Iterable[Timin
         bounds = (float(facts[INTERVAL[0]]), float(facts[INTERVAL[1]])) if set(INTERVAL) <= facts.keys() else None
         middle = round(float(np.median(calls.device_ns)))
         conditions = (("calibrated", facts.get("calibrated", "no")),)
-        yield Timing("compiled", "modelled", device, (middle,), conditions, bounds, "predicted")
+        what = "device" if HOST_PART in facts else "compiled"  # with it, nobody knows a call's time
+        yield Timing(what, "modelled", device, (middle,), conditions, bounds, "predicted")
     elif len(calls.device_ns):
         yield judged(Timing("device", "measured", device, *_kept(calls.device_ns, outcome)))
 

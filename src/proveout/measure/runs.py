@@ -19,13 +19,13 @@ from typing import Any
 
 from proveout.clock import histogram
 from proveout.clock.stamps import NO_STAMPS, read_calls
-from proveout.coding import plain_bytes, read_json
+from proveout.coding import from_json, plain_bytes, read_json
 from proveout.errors import UsageError
 from proveout.folders import default_folder
 from proveout.measure.models import device_kind
 from proveout.measure.outcome import Outcome, OutputCheck, WorkerRun
 from proveout.measure.task import stamps_path
-from proveout.serving import Configuration, Load
+from proveout.serving import Configuration
 
 SHARED_MEMORY = Path("/dev/shm")
 ENOUGH_BYTES = 256 << 20
@@ -95,8 +95,16 @@ def recover(folder: Path) -> list[Outcome]:
     try:
         plan = _read(folder / "run.json")["plan"]
         return [_recovered(configuration_folder(folder, number), part) for number, part in enumerate(plan)]
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise UsageError(f"{folder} is damaged ({type(error).__name__}: {str(error)[:200]}).") from error
+    except DAMAGE as error:
+        raise damaged(folder, error) from error
+
+
+DAMAGE = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, MemoryError)
+"""What numbers and texts raise that nobody wrote."""
+
+
+def damaged(folder: Path, error: Exception) -> UsageError:
+    return UsageError(f"{folder} is damaged ({type(error).__name__}: {str(error)[:200]}).")
 
 
 def forget(folder: Path) -> None:
@@ -147,10 +155,12 @@ class Go:
     created: str
 
 
+LONGEST_NS = 100 * 86_400 * 10**9
+"""No benchmark takes longer."""
+
+
 def _recovered(folder: Path, part: dict[str, Any]) -> Outcome:
-    fields = part["configuration"]
-    load = fields["load"] | {"arrivals_s": tuple(fields["load"]["arrivals_s"])}
-    configuration = Configuration(**(fields | {"load": Load(**load)}))
+    configuration = from_json(Configuration, part["configuration"])
     runs = worker_runs(folder, part["columns"], part["callers"])
     if (folder / "outcome.json").exists():
         saved = _read(folder / "outcome.json")
@@ -161,9 +171,11 @@ def _recovered(folder: Path, part: dict[str, Any]) -> Outcome:
         return Outcome(configuration, workers=workers, check=OutputCheck(**check) if check else None, **saved)
     if not (folder / "go.json").exists() or not any(r.ends_ns.size or histogram.num_calls(r.bins) for r in runs):
         return Outcome(configuration, "skipped", NOT_STARTED)
-    go = Go(**_read(folder / "go.json"))
+    go = from_json(Go, _read(folder / "go.json"))
     workers = tuple(replace(run, reason="the controller was killed") for run in runs)
     end = ended_ns(workers, go.start_ns)
+    if not 0 <= end - go.start_ns < LONGEST_NS:
+        raise ValueError("its calls did not all end in one run")
     kind = device_kind(configuration.device) if "device" in part["columns"] else ""
     return Outcome(configuration, "partial", KILLED, workers, go.start_ns, end, kind, created=go.created)
 

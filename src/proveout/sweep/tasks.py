@@ -40,10 +40,12 @@ class Find:
     def __call__(self, run: Runner) -> Discovery:
         try:
             return self.discovery(run)
-        except ProveoutError:
-            raise
         except Exception as error:  # whatever a script made of us is its own failure: the others go on
-            return Discovery(str(self.script), (), (), unexpected(error), "", 0.0, "internal")
+            gone = not self.script.is_file()
+            if isinstance(error, ProveoutError) and not gone:
+                raise
+            why = f"{self.script.name} was removed while the sweep ran" if gone else unexpected(error)
+            return Discovery(str(self.script), (), (), why, "", 0.0, "script" if gone else "internal")
 
     def discovery(self, run: Runner) -> Discovery:
         """What the cache has, or what `run` finds."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -187,10 +186,11 @@ def read(path: Path) -> Certificate:
     if schema != SCHEMA or type(schema) is not int:
         raise UsageError(f"{path} has schema {schema!r}; this version reads {SCHEMA}. Run `proveout tune` again.")
     try:
-        json.dumps(document, allow_nan=False)
-    except ValueError as error:
-        raise UsageError(f"{path} is not a certificate: it holds a number that is none (NaN or Infinity).") from error
-    try:
-        return from_json(Certificate, document)
+        certificate = from_json(Certificate, document)
+        for weighed in certificate.decisions:
+            sizes = {len(part) for part in (weighed.values, weighed.errors, weighed.drifts, weighed.saves_ns)}
+            if len(sizes) > 1 or not 0 <= weighed.chosen < len(weighed.values):
+                raise ValueError(f"{weighed.about} of {weighed.op} was chosen among values that are not all there")
+        return certificate
     except ValueError as error:
         raise UsageError(f"{path} is not a certificate: {error}.") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -17,6 +16,7 @@ from proveout.cli.output import colour, emit, emit_json, note
 from proveout.cli.verbs import report as ours
 from proveout.compat.onnxflow.build import Info, load_state, state_file
 from proveout.errors import UsageError
+from proveout.report.cells import render
 from proveout.report.tables.terminal import grid
 from proveout.store import Store
 from proveout.types import Record
@@ -70,10 +70,7 @@ def write(caches: Sequence[str], folder: Path, as_json: bool) -> int:
             grouped.setdefault(build, []).extend(record for _, record in records)
     rows = [_row(records, _build_info(stores, name)) for name, records in grouped.items()]
     path = folder / f"{date.today().isoformat()}.csv"
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        writer.writerows(rows)
+    path.write_text(render([COLUMNS, *([row.get(name, "") for name in COLUMNS] for row in rows)]), encoding="utf-8")
     if as_json:
         emit_json({"file": str(path), "caches": [str(store.folder) for store in stores], "builds": rows})
         return 0

@@ -17,7 +17,7 @@ from proveout.capture import discover, resolve
 from proveout.cli.options import CacheDir, Json, ScriptArgs, SearchDir
 from proveout.cli.output import emit, emit_json, note
 from proveout.cli.request import SharedOptions, check
-from proveout.columns.words import called, weakness
+from proveout.columns.words import called, measured_ratio, weakness
 from proveout.devices.registry import find
 from proveout.errors import ScriptError, UsageError
 from proveout.measure import compare as statistics
@@ -108,6 +108,8 @@ class Competitor:
 class Compared:
     sides: tuple[Competitor, Competitor]
     kind: str
+    sources: tuple[str, str]
+    """Where the time of each side comes from."""
     medians_ms: tuple[float, float]
     """Of all runs' medians."""
     ratio: Ratio
@@ -120,12 +122,15 @@ class Compared:
 
     @property
     def outcome(self) -> str:
-        """A modelled time does not vary, so that no interval is needed to judge it."""
+        """A modelled time does not vary; where a measured part of it leaves both answers open, there is none."""
+        estimate = self.ratio.ratio
         if self.gate is not None:
             return self.gate.outcome
-        if self.ratio.ratio.value is None:
+        if estimate.value is None:
             return "undecided"
-        return "failed" if self.allowed is not None and (self.ratio.ratio.value or 0) - 1 > self.allowed else "passed"
+        ends = estimate.low or estimate.value, estimate.high or estimate.value
+        slower = {self.allowed is not None and end - 1 > self.allowed for end in ends}
+        return "undecided" if len(slower) > 1 else "failed" if True in slower else "passed"
 
     @property
     def reason(self) -> str:
@@ -134,12 +139,14 @@ class Compared:
         if self.ratio.ratio.value is None:
             return self.ratio.ratio.reason
         more = (self.ratio.ratio.value or 0) - 1
+        if self.outcome == "undecided":
+            return f"the host's measured part leaves open whether B takes {self.allowed:.1%} more time"
         return f"B is modelled to take {abs(more):.1%} {'less' if more < 0 else 'more'} time"
 
     def text(self) -> str:
         lines = [
-            f"{side.name}  {median:.6g} ms {self.kind}  {side.text}"
-            for side, median in zip(self.sides, self.medians_ms)
+            f"{side.name}  {median:.6g} ms {source}  {side.text}"
+            for side, median, source in zip(self.sides, self.medians_ms, self.sources)
         ]
         estimate = self.ratio.ratio
         text = "not told" if estimate.value is None else f"{estimate.value:.4f}"
@@ -147,7 +154,8 @@ class Compared:
             text += f", 95 % interval {estimate.low:.4f} to {estimate.high:.4f}"
         elif estimate.reason:
             text += f" ({estimate.reason})"
-        how = f"{self.ratio.num_pairs} pairs of runs" if self.kind == "measured" else "modelled, without noise"
+        whole = "modelled, without noise" if estimate.low is None else "the interval is the measured host's"
+        how = f"{self.ratio.num_pairs} pairs of runs" if self.kind == "measured" else whole
         lines.append(f"B ÷ A  {text}  ({how}; above 1, B is slower)")
         if self.gated:
             lines.append(f"{self.outcome.upper()}: {self.reason}.")
@@ -160,6 +168,7 @@ class Compared:
         return {
             "verb": "compare",
             "kind": self.kind,
+            "sources": dict(zip(("a", "b"), self.sources)),
             "a": self.sides[0].text,
             "b": self.sides[1].text,
             "median_ms": dict(zip(("a", "b"), self.medians_ms)),
@@ -190,13 +199,11 @@ def compared(a: Competitor, b: Competitor, pairs: int, allowed: float | None, st
     if (a.kept is None) != (b.kept is None):
         side = a if a.kept is not None else b
         raise UsageError(f"{side.name} ({side.text}) is a result of the cache: compare it with another one there.")
+    _check_kinds(_kind(a), _kind(b))
     started = time.monotonic()
     records = [_record(a, store, say=True), _record(b, store, say=True)]
     first = [_timing(side, record) for side, record in zip((a, b), records)]
-    kinds = {timing.kind for timing in first}
-    if len(kinds) > 1:
-        raise UsageError(f"A is {first[0].kind} and B is {first[1].kind}: such times are not compared.")
-    [kind] = kinds
+    kind = _check_kinds(first[0].kind, first[1].kind)
     runs: tuple[list[Sequence[int]], list[Sequence[int]]] = ([first[0].samples_ns], [first[1].samples_ns])
     if kind == "measured" and a.kept is None:
         _interleave((a, b), store, runs, pairs, time.monotonic() - started)
@@ -206,12 +213,31 @@ def compared(a: Competitor, b: Competitor, pairs: int, allowed: float | None, st
         whose = zip((a, b), records, first)
         weak = [f"{side.name}: {why}" for side, record, timing in whose if (why := _weak_part(record, timing))]
         judged = dataclasses.replace(ratio.ratio, reason="; ".join(weak) or "one prediction each", needs=0)
-        ratio = dataclasses.replace(ratio, ratio=dataclasses.replace(judged, value=None) if weak else judged)
+        if weak:
+            judged = dataclasses.replace(judged, value=None)
+        elif any(timing.parts for timing in first):
+            _, low, high = measured_ratio(records, first)
+            judged = dataclasses.replace(judged, low=low, high=high)
+        ratio = dataclasses.replace(ratio, ratio=judged)
     elif ratio.ratio.low is None:  # a ratio whose interval is not known says nothing
         ratio = dataclasses.replace(ratio, ratio=dataclasses.replace(ratio.ratio, value=None))
     medians = [sorted(_median(run) for run in side) for side in runs]
     middles = (_median(medians[0]) / 1e6, _median(medians[1]) / 1e6)
-    return Compared((a, b), kind, middles, ratio, verdict, allowed)
+    return Compared((a, b), kind, (first[0].source, first[1].source), middles, ratio, verdict, allowed)
+
+
+def _check_kinds(a: str, b: str) -> str:
+    """The kind of both times."""
+    if a != b:
+        raise UsageError(f"A is {a} and B is {b}: such times are not compared. Choose two devices of one kind.")
+    return a
+
+
+def _kind(side: Competitor) -> str:
+    """What the side's time will be, known before anything runs."""
+    if side.kept is not None:
+        return _timing(side, side.kept).kind
+    return "measured" if side.what == EAGER else find(side.job.device).times
 
 
 def _interleave(

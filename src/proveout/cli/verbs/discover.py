@@ -131,7 +131,7 @@ def remembered(request: SharedOptions, cache: Path) -> list[Workload]:
 
 
 def _how(request: SharedOptions) -> How:
-    limits = limits_of(request.memory, request.no_network, request.sandbox)
+    limits = limits_of(request)
     return How(request.script_args, request.small, request.max_depth, checked_weights(request.weights), limits)
 
 

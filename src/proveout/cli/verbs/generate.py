@@ -140,7 +140,7 @@ def verb(
         emit_json({"verb": "generate", "failed": failed, "device": place, "models": [to_json(r) for *_, r in answers]})
     for one, request, report in answers:
         if report.error:
-            note(f"{one.name}: {report.error}")
+            note(report.error if one.name in report.error else f"{one.name}: {report.error}")
         elif not as_json:
             emit(_text(request, report))
     return 1 if failed else 0

@@ -125,8 +125,10 @@ def _applied(request: SharedOptions, sheets: Sequence[Recording], number: int, o
     precise = None if "precision" in change.settings else request.precision
     again = dataclasses.replace(request, overrides=[*kept, *words], precision=precise)
     (result,) = run(again, ("check", "perf"), output / "applied")
-    document = outcome(name, change, recorded, recording.load(Path(result.record.job.artifacts)))
-    text, reason = document.pop("text"), result.record.reason
+    record = result.record
+    breaks = len(record.coverage.graph_breaks)
+    document = outcome(name, change, recorded, recording.load(Path(record.job.artifacts)), breaks)
+    text, reason = document.pop("text"), record.reason
     if request.as_json:
         emit_json({"verb": "perf", "failed": int(result.failed), "applied": {**document, "reason": reason}})
     else:

@@ -12,7 +12,9 @@ from proveout.cli.output import emit, emit_json, note
 from proveout.errors import UsageError
 from proveout.measure import records, runs
 from proveout.measure.reports import get_reports
+from proveout.measure.sheet import Report
 from proveout.report.bench import table, write_json
+from proveout.types import Record
 
 
 def verb(
@@ -46,21 +48,19 @@ def verb(
     written, messages, damaged = [], [], []
     for folder in runs_left:
         try:
-            outcomes = runs.recover(folder)
+            kept, reports, text = _recovered(folder)
         except UsageError as error:
             if len(runs_left) == 1:
                 raise
             damaged.append({"folder": str(folder), "reason": str(error)})
             continue
-        kept = records.records(outcomes, [records.named(o.configuration) for o in outcomes])
         if reason := records.keep(kept, cache_dir):
             note(f"not kept in the cache: {reason}")
-        reports = get_reports(kept)
         out.mkdir(parents=True, exist_ok=True)
         file = write_json(reports, out / f"{folder.name.replace(runs.PREFIX, 'recovered-')}.json")
         runs.forget(folder)
         written.append({"folder": str(folder), "file": file})
-        messages.append(table(reports))
+        messages.append(text)
     if as_json:
         emit_json({"recovered": written, "damaged": damaged})
         return 1 if damaged else 0
@@ -72,3 +72,14 @@ def verb(
     for entry in damaged:
         note(f"not recovered, and left where it is: {entry['reason']}")
     return 1 if damaged else 0
+
+
+def _recovered(folder: Path) -> tuple[list[Record], list[Report], str]:
+    """A folder's Records, reports and their table. What is damaged may show only where it is used."""
+    outcomes = runs.recover(folder)
+    try:
+        kept = records.records(outcomes, [records.named(o.configuration) for o in outcomes])
+        reports = get_reports(kept)
+        return kept, reports, table(reports)
+    except runs.DAMAGE as error:
+        raise runs.damaged(folder, error) from error

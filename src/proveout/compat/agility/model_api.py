@@ -96,7 +96,7 @@ def benchmark_model(
         runtime_version=facts.get(PACKAGES.get(target.runtime, ""), ""),
         device_type=device,
         build_name=name,
-        kind=timing.kind,
+        kind=timing.source,
     )
     performance.print()
     return performance

@@ -17,6 +17,7 @@ import numpy as np
 
 from proveout.compat.neuronperf.timing import Timer
 from proveout.errors import UsageError
+from proveout.measure.models import HOST_PART
 from proveout.measure.outcome import Outcome, WorkerRun
 from proveout.measure.reports import get_reports as own_reports
 from proveout.measure.sheet import MS, Report
@@ -171,7 +172,9 @@ def report(outcome: Outcome, config: Mapping[str, Any], results: Mapping[str, An
         reasons["latency_ms_avg"] = reasons.get("e2e_avg_ms", "")
     merged["throughput_modelled"] = _modelled(outcome, own)
     if merged["throughput_modelled"] is None:
-        reasons["throughput_modelled"] = "the time of this device is not modelled"
+        hosted = HOST_PART in dict(outcome.conditions)
+        unknown = "the host has a part in a call, and no modelled time has it"
+        reasons["throughput_modelled"] = unknown if hosted else "the time of this device is not modelled"
     return merged | {"reasons": reasons}
 
 
@@ -179,7 +182,7 @@ def _modelled(outcome: Outcome, own: Report) -> float | None:
     """Items a second on the modelled chips: a pipeline that is full gives a batch at every interval of its slowest
     stage, anything else one batch after the other."""
     latency_ms = own["device_modelled_ms_p50"]
-    if not latency_ms:
+    if not latency_ms or HOST_PART in dict(outcome.conditions):
         return None
     configuration = outcome.configuration
     between = latency_ms * MS

@@ -12,11 +12,13 @@ import secrets
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from proveout.coding import from_json, read_json, to_json
 from proveout.folders import default_folder
 
 try:
@@ -97,40 +99,56 @@ def is_half(*tensors: torch.Tensor | None) -> bool:
     return all(t is None or t.dtype in HALF for t in tensors)
 
 
+@dataclass(frozen=True)
+class Choice:
+    """One row: the candidate that was fastest, the time of each, and why some did not run."""
+
+    kernel: str
+    numbers: dict[str, int]
+    us: dict[str, float] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+def _of_machines(path: Path) -> dict[str, dict[str, Any]]:
+    """What a file holds for each machine; nothing of what is no such file: that costs a measurement."""
+    with contextlib.suppress(OSError, ValueError):
+        document = read_json(path)
+        if isinstance(document, dict):
+            return {machine: rows for machine, rows in document.items() if isinstance(rows, dict)}
+    return {}
+
+
 class Choices:
     """What was measured on one kind of GPU with one set of versions."""
 
     def __init__(self, machine: str, path: Path, shipped: Path = SHIPPED) -> None:
         self.machine, self.path = machine, path
-        self.rows: dict[str, dict[str, Any]] = {}
+        self.rows: dict[str, Choice] = {}
         for file in (shipped, path):
-            with contextlib.suppress(OSError, ValueError):
-                self.rows.update(json.loads(file.read_text()).get(machine, {}))
+            for key, row in _of_machines(file).get(machine, {}).items():
+                with contextlib.suppress(ValueError):
+                    self.rows[key] = from_json(Choice, row)
 
     def get(self, key: str, candidates: Sequence[Candidate]) -> Candidate | None:
         """What was chosen before, if it is still a candidate."""
         row = self.rows.get(key)
-        chosen = (row["kernel"], row["numbers"]) if row else None
-        return chosen if chosen in [(name, dict(numbers)) for name, numbers in candidates] else None
+        return next((c for c in candidates if row and c == (row.kernel, row.numbers)), None)
 
     def outcomes(self, key: str) -> dict[str, str]:
         """What became of a call's candidates: their times, or why they did not run."""
-        row = self.rows.get(key, {})
-        return {name: f"{us:.1f} us" for name, us in row.get("us", {}).items()} | row.get("failed", {})
+        row = self.rows.get(key)
+        times = {name: f"{us:.1f} us" for name, us in row.us.items() if isinstance(us, float)} if row else {}
+        return times | {name: str(why) for name, why in row.failed.items()} if row else {}
 
     def put(
         self, key: str, candidate: Candidate, us: dict[str, float], failed: Mapping[str, str] | None = None
     ) -> None:
         """Remember, here and on disk; two processes that write at once lose a row, which is then measured again."""
-        self.rows[key] = {"kernel": candidate[0], "numbers": candidate[1], "us": us}
-        if failed:
-            self.rows[key]["failed"] = dict(failed)
+        self.rows[key] = Choice(candidate[0], candidate[1], dict(us), dict(failed or {}))
         with contextlib.suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            known = {}
-            with contextlib.suppress(OSError, ValueError):
-                known = json.loads(self.path.read_text())
-            known.setdefault(self.machine, {})[key] = self.rows[key]
+            known = _of_machines(self.path)
+            known.setdefault(self.machine, {})[key] = to_json(self.rows[key])
             draft = self.path.with_name(f"{self.path.name}.{secrets.token_hex(4)}")
             draft.write_text(json.dumps(known, indent=1, sort_keys=True))
             os.replace(draft, self.path)

@@ -187,7 +187,7 @@ def _write(reports: Sequence[Report], filename: str | Path | None, suffix: str, 
     except OSError as error:
         why = error.strerror or str(error)
         raise EnvironmentFault(
-            f"cannot write {path}: {why}. The reports are still in memory: write them elsewhere."
+            f"cannot write {path}: {why}. What was measured is not lost: write it elsewhere."
         ) from error
     return str(path)
 

@@ -23,12 +23,14 @@ def chosen(name: str, recorded: Sequence[Recorded], number: int) -> Advice:
     return change
 
 
-def outcome(name: str, change: Advice, before: Sequence[Recorded], after: Sequence[Recorded]) -> dict[str, Any]:
-    """The two savings side by side, with a text of them."""
+def outcome(
+    name: str, change: Advice, before: Sequence[Recorded], after: Sequence[Recorded], num_breaks: int
+) -> dict[str, Any]:
+    """The two savings side by side, with a text of them; after it, the model's graphs break so often."""
     now, then = call_ns(before), call_ns(after)
     predicted = now - predicted_ns(before, [change])
     words = ", ".join(f"{key}={value}" for key, value in change.settings.items())
-    missing = without_host(sum(step.on_host for one in after for step in one.program.body))
+    missing = without_host(sum(step.on_host for one in after for step in one.program.body), num_breaks)
     call = f"a call on the chip, {missing}, modelled" if missing else "a call, modelled"
     text = (
         f"{name}: {change.change} ({words})\n"

@@ -59,7 +59,8 @@ def totals(sheet: Sheet) -> list[str]:
         f"{''.join(f', {text}' for text in how)}. All times are modelled, none is measured.",
         f"{call} takes {time(sheet.total_ns)}, between {time(low)} "
         f"and {time(high)}; {share:.0%} of kernels and transfers is calibrated.",
-        f"  kernels {time(sheet.kernel_ns)} in {len(sheet.device_rows)} device operations (PM ideal {time(ideal)})",
+        f"  kernels {time(sheet.kernel_ns)} in {counted(len(sheet.device_rows), 'device operation')} "
+        f"(PM ideal {time(ideal)})",
         f"  waits between them {time(sheet.wait_ns)}",
         f"  transfers {time(sheet.transfer_ns)} in {transfers}" + (", overlapped" if "2 queues" in how else ""),
     ]

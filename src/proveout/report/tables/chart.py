@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import get_args
 
 from proveout.columns.table import Row
-from proveout.columns.words import called, number
+from proveout.columns.words import called, kind_of, number
 from proveout.report.drawing.element import Html, el, join
-from proveout.types import Kind
+from proveout.types import Source
 
-KINDS = get_args(Kind)
+SOURCES: tuple[Source, ...] = get_args(Source)
 
 MOST_BARS = 12
 """Of each kind."""
@@ -27,7 +27,7 @@ LINEAR_UP_TO = 50.0
 def bars(rows: Sequence[Row]) -> Html:
     """The slowest models of each kind, measured ones first; empty when no model has a compiled time."""
     timed = sorted((r for r in rows if r.compiled_ms), key=lambda r: (-_ms(r), r.model, r.key))
-    shown = [r for kind in KINDS for r in [r for r in timed if r.compiled_kind == kind][:MOST_BARS]]
+    shown = [r for source in SOURCES for r in [r for r in timed if r.compiled_kind == source][:MOST_BARS]]
     if not shown:
         return Html("")
     share = _scale([_ms(r) for r in shown])
@@ -47,7 +47,7 @@ def bars(rows: Sequence[Row]) -> Html:
         role="img",
         aria_label="Bar chart of compiled run times; the table holds the same figures",
     )
-    keys = [_legend(kind) for kind in KINDS]
+    keys = [_legend(source) for source in SOURCES if any(flat.compiled_kind == source for flat in shown)]
     return el(
         "section",
         el("h2", "Compiled run time"),
@@ -95,13 +95,12 @@ def _grid_line(value: float, share: _Share, height: int) -> Html:
 
 
 def _bar(flat: Row, y: int, width: float) -> Html:
-    kind = flat.compiled_kind
-    label = f"{number(flat.compiled_ms)} ms {kind}"
+    label = f"{number(flat.compiled_ms)} ms {flat.compiled_kind}"
     return el(
         "g",
         el("title", f"{called(flat)} on {flat.device}: {label}"),
         el("text", called(flat), el("tspan", f"  {flat.device}", class_="dim"), x=0, y=y + 14),
-        el("rect", x=0, y=y + 19, width=f"{width:.2f}%", height=14, rx=3, class_=f"bar {kind}"),
+        el("rect", x=0, y=y + 19, width=f"{width:.2f}%", height=14, rx=3, class_=_bar_class(flat.compiled_kind)),
         el("text", label, x=f"{width:.2f}%", dx=6, y=y + 30, class_="value"),
     )
 
@@ -119,8 +118,12 @@ def _hatch() -> Html:
     )
 
 
-def _legend(kind: str) -> Html:
+def _bar_class(source: Source | None) -> str:
+    return f"bar {kind_of(source)}"
+
+
+def _legend(source: Source) -> Html:
     swatch = el(
-        "svg", el("rect", width=22, height=12, rx=3, class_=f"bar {kind}"), width=22, height=12, aria_hidden="true"
+        "svg", el("rect", width=22, height=12, rx=3, class_=_bar_class(source)), width=22, height=12, aria_hidden="true"
     )
-    return el("span", join(swatch, kind), class_="key")
+    return el("span", join(swatch, source), class_="key")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from proveout.columns.parts import VariationRow, lowest, variation_rows
 from proveout.columns.words import count, pcc_text
+from proveout.report.cells import render
 from proveout.report.tables.rows import OP_STATE, Report
 from proveout.report.tables.text import escape, table
 from proveout.types import OpState, Record
@@ -108,12 +107,8 @@ def _op(aten: str, rows: Sequence[VariationRow], models: int, host_models: int) 
 
 def render_csv(report: Report) -> str:
     """A row for each op, way of calling it, state and reason."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, list(VARIATION_COLUMNS), lineterminator="\n")
-    writer.writeheader()
-    for row in variations(report.records):
-        writer.writerow({**vars(row), "models": len(row.models), "first_model": row.models[0]})
-    return out.getvalue()
+    rows = [{**vars(r), "models": len(r.models), "first_model": r.models[0]} for r in variations(report.records)]
+    return render([list(VARIATION_COLUMNS), *([row[name] for name in VARIATION_COLUMNS] for row in rows)])
 
 
 def render_markdown(report: Report) -> str:

@@ -29,9 +29,9 @@ def details(report: Report) -> Html:
     )
 
 
-def badge(kind: str, words: str | None = None) -> Html:
+def badge(source: str) -> Html:
     """The chip that says where a time comes from."""
-    return el("span", words or kind, class_=f"badge {kind}")
+    return el("span", source, class_=f"badge {source.partition(' ')[0]}")
 
 
 def status_chip(flat: Row) -> Html:

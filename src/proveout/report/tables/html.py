@@ -134,8 +134,7 @@ def _cell(column: Shown, flat: Row, page: str) -> Html:
     if column.key in RICH_CELLS:
         content = RICH_CELLS[column.key](flat, page)
     else:
-        words = column.kind_words(flat) if kind else None
-        content = join(value, " ", badge(kind, words)) if kind and value != NOTHING else join(value)
+        content = join(value, " ", badge(kind)) if kind and value != NOTHING else join(value)
     return el(
         "td",
         content,

@@ -74,7 +74,8 @@ def _told_once(columns: Sequence[Shown], rows: Sequence[Row]) -> tuple[list[Show
 
 def _kind_in_title(column: Shown, rows: Sequence[Row]) -> Shown:
     """Where all times of a column are measured, or all modelled, its title says so."""
-    kinds = {column.kind_words(flat) for flat in rows if column.value(flat) != column.empty} if column.kind else set()
+    timed = [flat for flat in rows if column.kind and column.value(flat) != column.empty]
+    kinds = {str(getattr(flat, column.kind)) for flat in timed}
     return replace(column, short=f"{column.short} ({kinds.pop()})", kind="") if len(kinds) == 1 else column
 
 
