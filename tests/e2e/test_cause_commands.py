@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from proveout.devices.registry import devices
+
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 START = "import sys; from proveout.cli import main; sys.exit(main())"
 SCRIPT = """
@@ -44,7 +46,19 @@ def test_explain_names_an_op_and_leaves_json_and_a_picture(folder: Path):
     (picture,) = model["pictures"]
     assert Path(picture).read_text().startswith("<svg")
     shown = run("explain", "net.py", *COARSE, "--against", "weights=same", cwd=folder)
-    assert "of the error" in shown.stdout
+    assert "of the difference" in shown.stdout
+    other = run("explain", "net.py", *COARSE, "--set", "numerics=faithful", "--against", "cpu", cwd=folder)
+    assert "on sim:n150" in other.stdout or "sim:n150)" in other.stdout, other.stderr
+    assert "do not run the same Steps" in " ".join(other.stdout.split())
+    absent = run("explain", "net.py", "--against", "cuda", cwd=folder)
+    if not devices()["cuda"].available:
+        assert absent.returncode == 2
+        assert absent.stderr.count("\n") == 1
+        assert "there is no NVIDIA GPU" in absent.stderr
+    wrong = run("explain", "net.py", "--against", "cpu", "--against", "numerics=faithful", cwd=folder)
+    assert wrong.returncode == 1
+    assert "of the difference" not in wrong.stdout, "what another question left is not told"
+    assert "device 'cpu' has its own" in wrong.stderr
     refused = run("explain", "net.py", "--against", "cpu", "--against", "sim:p150", cwd=folder)
     assert refused.returncode == 2
     assert "--against takes one device" in refused.stderr
