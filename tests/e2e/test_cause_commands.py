@@ -52,7 +52,7 @@ def test_explain_names_an_op_and_leaves_json_and_a_picture(folder: Path):
     assert "do not run the same Steps" in " ".join(other.stdout.split())
     absent = run("explain", "net.py", "--against", "cuda", cwd=folder)
     if not devices()["cuda"].available:
-        assert absent.returncode == 2
+        assert absent.returncode == 3
         assert absent.stderr.count("\n") == 1
         assert "there is no NVIDIA GPU" in absent.stderr
     wrong = run("explain", "net.py", "--against", "cpu", "--against", "numerics=faithful", cwd=folder)
