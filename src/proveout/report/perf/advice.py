@@ -14,6 +14,7 @@ from pathlib import PurePath
 from typing import Any
 
 from proveout.kernels.cost import StepTime, program_time, step_times
+from proveout.kernels.table import kind_of
 from proveout.program import Step
 from proveout.recording import CHANGES, Recorded
 from proveout.report.perf.changes import Advice, Change, Note
@@ -31,7 +32,6 @@ HOW = {
 CHANGES_NUMBERS = ("math_fidelity", "weights", "precision")
 HAS_PLACES = ("weights", "memory", "products", "sharding")
 """Settings that make some calls quicker and leave others as they are."""
-LAYOUT = "ttnn.to_layout"
 LAYOUT_WHY = "the op before gives the one layout and the op after takes only the other"
 
 
@@ -73,7 +73,7 @@ def predicted_ns(recorded: Sequence[Recorded], advices: Sequence[Advice]) -> int
 
 def notes(recorded: Sequence[Recorded]) -> tuple[Note, ...]:
     """What takes time that no setting saves, the most first: conversions of layouts, transfers of ops on the host."""
-    moved = [t for one in recorded for t in _times(one) if t.step.kernel == LAYOUT]
+    moved = [t for one in recorded for t in _times(one) if kind_of(t.step) == "layout"]
     hosted = [line for one in recorded for line in one.fallbacks if (line.saved_ns or 0) > 0]
     found = [Note(f"transfers of {f.aten}, which runs on the host", f.saved_ns or 0, f.fix, f.modules) for f in hosted]
     if moved:
