@@ -132,15 +132,15 @@ def explained(subject: Subject, record: Record) -> Record:
     job, compiled_model, options = subject.job, subject.candidate.compiled, subject.job.explain or Explain()
     if compiled_model is None or not job.artifacts:
         return record
-    other = None
+    path, other = Path(job.artifacts, "explain.json"), None
+    path.unlink(missing_ok=True)  # of another question
     if options.settings is not None:
         other = compile(
             subject.model, device=options.device or job.device, settings=options.settings, call=subject.call
         )
     why = explain(compiled_model, subject.call, other, options.every)
-    folder = Path(job.artifacts)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "explain.json").write_text(json.dumps(to_json(why), indent=1, allow_nan=False) + "\n")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(to_json(why), indent=1, allow_nan=False) + "\n")
     return record
 
 

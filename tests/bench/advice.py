@@ -39,10 +39,9 @@ def savings(name: str, start: Settings, small: bool) -> list[tuple[Advice, int, 
         recorded = recording.load(Path(folder))
     out = []
     for advice in advise(recorded):
-        if advice.settings:
-            again = compile(model, inputs, device="sim:n150", settings=replace(start, **advice.settings), dry_run=True)
-            predicted, realised = predicted_ns(recorded, [advice]), again.plan.total_ns
-            out.append((advice, call_ns(recorded) - predicted, call_ns(recorded) - realised))
+        again = compile(model, inputs, device="sim:n150", settings=replace(start, **advice.settings), dry_run=True)
+        predicted, realised = predicted_ns(recorded, [advice]), again.plan.total_ns
+        out.append((advice, call_ns(recorded) - predicted, call_ns(recorded) - realised))
     return out
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from command_here import proveout_here
+from proveout.devices.registry import devices
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 START = "import sys; from proveout.cli import main; sys.exit(main())"
@@ -46,7 +47,19 @@ def test_explain_names_an_op_and_leaves_json_and_a_picture(folder: Path):
     (picture,) = model["pictures"]
     assert Path(picture).read_text().startswith("<svg")
     shown = proveout_here("explain", "net.py", *COARSE, "--against", "weights=same", cwd=folder)
-    assert "of the error" in shown.stdout
+    assert "of the difference" in shown.stdout
+    other = proveout_here("explain", "net.py", *COARSE, "--set", "numerics=faithful", "--against", "cpu", cwd=folder)
+    assert "on sim:n150" in other.stdout or "sim:n150)" in other.stdout, other.stderr
+    assert "do not run the same Steps" in " ".join(other.stdout.split())
+    absent = proveout_here("explain", "net.py", "--against", "cuda", cwd=folder)
+    if not devices()["cuda"].available:
+        assert absent.returncode == 3
+        assert absent.stderr.count("\n") == 1
+        assert "there is no NVIDIA GPU" in absent.stderr
+    wrong = proveout_here("explain", "net.py", "--against", "cpu", "--against", "numerics=faithful", cwd=folder)
+    assert wrong.returncode == 1
+    assert "of the difference" not in wrong.stdout, "what another question left is not told"
+    assert "device 'cpu' has its own" in wrong.stderr
     refused = proveout_here("explain", "net.py", "--against", "cpu", "--against", "sim:p150", cwd=folder)
     assert refused.returncode == 2
     assert "--against takes one device" in refused.stderr

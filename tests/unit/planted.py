@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 import unseen
 import unseen_again
+import unseen_fresh
 from torch import nn
 
 import proveout
@@ -116,8 +117,9 @@ MODELS: dict[str, tuple[type[nn.Module], tuple[int, ...]]] = {
 @functools.cache
 def loaded(name: str, numerics: str, weighty: bool = True) -> tuple[Loaded, list[Any]]:
     """A model's Program on the simulated chip with its weights, and the inputs of one call."""
-    torch.manual_seed(23 if name in {**unseen.LATER, **unseen_again.MODELS} else 11 if name in unseen.MODELS else 3)
-    kind, shape = {**MODELS, **unseen.MODELS, **unseen.LATER, **unseen_again.MODELS}[name]
+    later = {**unseen.LATER, **unseen_again.MODELS, **unseen_fresh.MODELS}
+    torch.manual_seed(23 if name in later else 11 if name in unseen.MODELS else 3)
+    kind, shape = {**MODELS, **unseen.MODELS, **later}[name]
     model = kind().eval()
     model = _weighty(model) if weighty else model
     given = torch.randint(0, 200, shape) if name == "decoder" else torch.randn(shape)

@@ -25,7 +25,7 @@ from proveout.program import Name, Program, Ref, Step
 from proveout.recording import Recorded
 from proveout.report.perf import files as perf
 from proveout.report.perf import view as perf_view
-from proveout.report.perf.advice import advise, call_ns, predicted_ns
+from proveout.report.perf.advice import advise, call_ns, notes, predicted_ns
 from proveout.report.perf.sheet import Sheet, make_sheet
 from proveout.report.perf.tt_csv import headers, render_csv, render_device_log, tensor_cells
 from proveout.report.visualizer.schema import memory_config
@@ -220,9 +220,10 @@ def test_what_is_advised_saves_what_was_predicted(name: str, tmp_path: Path) -> 
     compile(model, (x,), device="sim:n150", settings=chosen, record=tmp_path)
     recorded = recording.load(tmp_path)
     now = call_ns(recorded)
-    advices = [advice for advice in advise(recorded) if advice.settings]
+    advices = advise(recorded)
     assert advices
     for advice in advices:
+        assert advice.settings, "every item can be applied"
         again = compile(model, (x,), device="sim:n150", settings=replace(chosen, **advice.settings), dry_run=True)
         predicted, realised = now - predicted_ns(recorded, [advice]), now - again.plan.total_ns
         assert abs(predicted - realised) <= 0.02 * abs(realised), advice.change
@@ -270,8 +271,7 @@ def _product(weights: str) -> Program:
     return Program("p", "ttnn", (), (), (), (), (), (Step("ttnn.matmul", attrs, ("y",)),), specs)
 
 
-def test_advice_names_the_kernel_the_module_and_the_line(recorded: Recorded) -> None:
-    """A conversion that costs something, and where a person finds it."""
+def test_conversions_of_layout_are_noted_with_what_they_take_and_are_no_advice(recorded: Recorded) -> None:
     specs = {
         "x": TensorSpec((1024, 1024), "bfloat16", "tile", DRAM),
         "y": TensorSpec((1024, 1024), "bfloat16", "row_major", DRAM),
@@ -280,17 +280,23 @@ def test_advice_names_the_kernel_the_module_and_the_line(recorded: Recorded) -> 
     origin = Origin("view", "aten.view.default", "blocks.0.attention", "/home/me/model.py:19")
     program = Program("p", "ttnn", (), (), (), (), (), (Step("ttnn.to_layout", attrs, ("y",), origin),), specs)
     one = replace(recorded, settings=replace(SETTINGS, trace=True), program=program, fallbacks=(), alternatives=())
-    line = next(a for a in advise([one]) if a.change == "keep one layout between these ops")
-    assert line.calls == ("ttnn.to_layout in blocks.0.attention, model.py:19",)
+    assert advise([one]) == ()
+    (note,) = notes([one])
+    assert (note.what, note.places) == ("1 conversion of layout", ("blocks.0.attention",))
+    assert note.takes_ns == next(t.ns for t in step_times(program, one.chip, one.settings))
 
 
-def test_an_op_on_the_host_is_advised_with_what_its_transfers_cost(recorded: Recorded) -> None:
+def test_an_op_on_the_host_is_noted_with_what_its_transfers_cost_and_is_no_advice(recorded: Recorded) -> None:
     hosted = Fallback("aten.nonzero.default", "no row", 1, "mask instead", modules=("head",), saved_ns=50_000)
     useless = replace(hosted, aten="aten.sort.default", saved_ns=0)
-    advice = advise([replace(recorded, fallbacks=(hosted, useless))])
-    line = next(a for a in advice if a.change.startswith("aten.nonzero.default on the device"))
-    assert (line.saves_ns, line.how, line.places) == (50_000, "mask instead", ("head",))
-    assert not any("aten.sort" in a.change for a in advice)
+    one = replace(recorded, fallbacks=(hosted, useless))
+    line = next(n for n in notes([one]) if "aten.nonzero.default" in n.what)
+    assert (line.takes_ns, line.why, line.places) == (50_000, "mask instead", ("head",))
+    assert not any("aten.sort" in n.what for n in notes([one]))
+    assert advise([one]) == advise([recorded])
+    text = perf_view.render(make_sheet("x", [one]), advise([one]), 80)
+    assert "What takes time that no setting saves" in text
+    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_a_change_of_some_calls_names_the_modules_that_gain(recorded: Recorded) -> None:

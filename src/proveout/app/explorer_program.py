@@ -192,6 +192,8 @@ def performance(board: Board, entry: Entry, record: Record) -> None:
         "As tt-perf-report reads it", render_csv(sheet), f"{entry.row.model}-ops_perf_results.csv", "text/csv"
     )
     st.subheader("What would save time")
+    for line in document["notes"]:
+        st.caption(f"No setting saves this: {line['what']}, {_us(line['takes_ns']):.4g} µs at most. {line['why']}")
     if not document["advice"]:
         st.caption("None of the changes we tried would save time.")
         return

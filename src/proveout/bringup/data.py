@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from proveout.bringup.testing import TestRun
 from proveout.generation.messages import Agreement
-from proveout.report.perf.changes import Advice
+from proveout.report.perf.changes import Advice, Note
 from proveout.tune.greedy import Trial
 from proveout.types import MemoryUse, Settings, Trust
 
@@ -243,6 +243,7 @@ class PerfData(StageData):
     csv: str
     num_hosted: int = 0
     """Steps of a call that run on the host, and graph breaks: no time here has them."""
+    notes: tuple[Note, ...] = ()
 
 
 @dataclass(frozen=True)

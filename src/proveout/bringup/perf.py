@@ -16,7 +16,7 @@ from proveout.engine.compiled import compile
 from proveout.errors import CompileError
 from proveout.report.perf import files as perf
 from proveout.report.perf import view as perf_view
-from proveout.report.perf.advice import advise
+from proveout.report.perf.advice import advise, notes
 from proveout.report.perf.sheet import Sheet, make_sheet
 from proveout.types import Job, Record, Settings, versions
 
@@ -56,7 +56,7 @@ def run(subject: Subject, files: Files) -> StageResult:
             high_ns=sum(t.high_ns for t in sheet.times), kernel_ns=sheet.kernel_ns, rows=tuple(rows),
             operations=len(sheet.device_rows), advice=advice, totals=tuple(perf_view.totals(sheet)),
             csv=written["csv"].relative_to(staging.parent).as_posix(),
-            num_hosted=sheet.num_hosted + sheet.num_breaks,
+            num_hosted=sheet.num_hosted + sheet.num_breaks, notes=notes(recorded),
         ),
     )  # fmt: skip
 

@@ -244,6 +244,14 @@ def _perf(data: PerfData, svg: str) -> Html:
         table(titles, rows, (2, 3, 4, 5)),
         el("h3", "What would save more, each on top of those above"),
         table(("", "change", "saves", "then", "how"), advice, (2, 3)),
+        *(
+            (
+                el("h3", "What takes time that no setting saves"),
+                table(("what", "at most", "why"), [(n.what, time(n.takes_ns), n.why) for n in data.notes], (1,)),
+            )
+            if data.notes
+            else ()
+        ),
     )
 
 

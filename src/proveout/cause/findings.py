@@ -16,8 +16,12 @@ CLASSES = ("largest", "middle", "smallest")
 
 STANDS_OUT = 2.0
 """Times what is expected of it, from which on an op is a suspect."""
+SYSTEMATIC = 2.0
+"""How much more an error counts that has one sign everywhere: rounding has any, and in sums it goes away."""
 COMPILER = "the Program itself"
 """The contribution of what is off in float32 already, before any op is the device's."""
+AT_ONCE = "Steps run as one kernel"
+"""The contribution of what a device's run has other than its Steps one by one."""
 
 
 @dataclass(frozen=True)
@@ -58,22 +62,34 @@ class Contribution:
     """Relative L2 that its operands' error makes of its result, over `incoming`."""
     outputs: tuple[OutputShare, ...] = ()
     expected: float | None = None
-    """What it should add: what storing an exact result in its format takes, or what others of its kernel add in this
-    graph, whichever is more."""
-
-    @property
-    def times(self) -> float | None:
-        """What it adds over what is expected."""
-        return self.adds / self.expected if self.adds is not None and self.expected else None
+    """What it should add: what storing an exact result in its format takes, or what others like it add in this graph to
+    sums as long as its, whichever is more."""
+    times: float | None = None
+    """What it adds over what is expected; what makes all its results too large or too small alike counts twice."""
+    drift: float | None = None
+    """How much too large its results are throughout, as a part of them."""
+    usual_drift: float | None = None
+    """That of others like it; None where there is none."""
+    side: str = ""
+    """Whose op it is, where two that do not run the same Steps are held against each other."""
 
     @property
     def is_suspect(self) -> bool:
         return self.times is not None and self.times >= STANDS_OUT
 
     @property
+    def stands_out(self) -> str:
+        """Of a suspect: what is not as expected, in words; empty for others."""
+        if not self.is_suspect or self.adds is None or self.expected is None or self.times is None:
+            return ""
+        if self.drift is not None and self.adds < self.times * self.expected * (1 - 1e-9):
+            return f"{abs(self.drift):.1%} too {'large' if self.drift > 0 else 'small'} throughout"
+        return f"{self.times:.1f} × what is expected"
+
+    @property
     def beyond(self) -> float:
-        """Of a suspect: the part of `own` that is there because it adds more than expected."""
-        return self.own * (1 - self.times**-2) if self.times is not None and self.is_suspect else 0.0
+        """Of a suspect: the part of `own` that is there because it adds more than what makes it one."""
+        return self.own * (1 - (STANDS_OUT / self.times) ** 2) if self.times is not None and self.is_suspect else 0.0
 
     @property
     def interaction(self) -> float:

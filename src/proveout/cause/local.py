@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from proveout.cause.findings import STANDS_OUT, Role
+from proveout.cause.findings import STANDS_OUT, SYSTEMATIC, Role
 from proveout.cause.sides import Formats, Pair, as_double
 from proveout.check.exact import joined
 from proveout.kernels.blockfloat import FORMATS, quantise
@@ -33,6 +34,10 @@ class Local:
     same: bool
     """Whether both sides give the same, bit by bit."""
     adds: float = 0.0
+    drift: float = 0.0
+    """How much too large its results are throughout, as a part of them."""
+    chance: float = 0.0
+    """What a drift of so few results may be by chance."""
     passed: float = 0.0
     incoming: float = 0.0
     rounding: float = 0.0
@@ -86,26 +91,66 @@ def look(pair: Pair, inputs: Sequence[Any]) -> Pass:
     return Pass(device, tuple(findings), *ends)
 
 
-def expectations(pair: Pair, seen: Pass) -> dict[int, float]:
-    """What every op that differs should add: what storing an exact result in its format takes, or what others like it
-    add in this graph, whichever is more. Like it are those of its kernel, or else of its kind; where there is none, it
-    may round as often as SEVERAL² times on its way."""
+@dataclass(frozen=True)
+class Expected:
+    """What an op should add, told before anything is swapped, and how that compares with what it does add."""
+
+    adds: float
+    times: float
+    """What it adds over that; or, of all numbers too large or too small alike, SYSTEMATIC × as much."""
+    drift: float | None
+    """How much too large the results of others like it are for sums as long as its; None where there is none."""
+
+
+def expectations(pair: Pair, seen: Pass) -> dict[int, Expected]:
+    """Of every op that differs: what storing an exact result in its format takes, or what others like it add in this
+    graph to sums as long as its, whichever is more. Like it are those of its kernel, or else of its kind, or else, of
+    attention, all on the matrix unit; where there is none, it may round as often as SEVERAL² times on its way."""
     adds = {i: local.adds for i, local in enumerate(seen.locals) if local.adds > 0}
-    steps = pair.device.steps
+    steps, terms = pair.device.steps, [f.terms for f in pair.formats]
     out = {}
-    for index in adds:
+    for index, local in ((i, seen.locals[i]) for i in adds):
         others = [i for i in adds if i != index]
-        of_kernel = [adds[i] for i in others if steps[i].kernel == steps[index].kernel]
-        of_kind = [adds[i] for i in others if kind_of(steps[i]) == kind_of(steps[index]) in LIKE]
-        alike, stored = of_kernel or of_kind, seen.locals[index].rounding
-        out[index] = max(stored, statistics.median(alike)) if alike else SEVERAL * stored
+        groups = (
+            [i for i in others if steps[i].kernel == steps[index].kernel],
+            [i for i in others if kind_of(steps[i]) == kind_of(steps[index]) in LIKE],
+            [i for i in others if terms[i] and terms[index]],
+        )
+        alike = next(filter(None, groups), [])
+        if not alike:
+            most = SEVERAL * local.rounding
+            out[index] = Expected(most, local.adds / most, None)
+            continue
+        most = max(local.rounding, _grown([(terms[i], adds[i]) for i in alike], terms[index]))
+        near = any(terms[index] <= 2 * terms[i] <= 4 * terms[index] for i in alike)
+        drifts = [(terms[i], seen.locals[i].drift) for i in alike]
+        known = (_line(drifts)(terms[index]), statistics.median(y for _, y in drifts))
+        drift = min(known, key=lambda d: abs(local.drift - d)) if near else None  # one of few may lead a line astray
+        off = SYSTEMATIC * (abs(local.drift - drift) - local.chance) if drift is not None else 0.0
+        out[index] = Expected(most, max(local.adds, off) / most, drift)
     return out
 
 
-def suspicious(seen: Pass, expected: Mapping[int, float]) -> list[int]:
+def _line(points: Sequence[tuple[float, float]], least: float = -math.inf) -> Callable[[float], float]:
+    """The line through most of the points (Theil and Sen), at least so steep."""
+    slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in itertools.combinations(points, 2) if a[0] != b[0]]
+    slope = max(least, statistics.median(slopes)) if slopes else 0.0
+    start = statistics.median(y - slope * x for x, y in points)
+    return lambda x: start + slope * x
+
+
+def _grown(points: Sequence[tuple[float, float]], terms: float) -> float:
+    """What sums of so many terms add, by what others add: along a line, since errors of sums in bfloat16 have one sign;
+    at least as much as the others usually do, and beyond the longest of them as the root."""
+    usual, length = (statistics.median(values[k] for values in points) for k in (1, 0))
+    beyond = terms > max(x for x, _ in points)
+    return max(usual, _line(points, 0.0)(terms), usual * math.sqrt(terms / length) if beyond and length else 0.0)
+
+
+def suspicious(expected: Mapping[int, Expected]) -> list[int]:
     """Ops that add more than they should, the worst first."""
-    times = {i: seen.locals[i].adds / most for i, most in expected.items()}
-    return sorted((i for i in times if times[i] >= STANDS_OUT), key=lambda i: -times[i])
+    found = [i for i, one in expected.items() if one.times >= STANDS_OUT]
+    return sorted(found, key=lambda i: -expected[i].times)
 
 
 def _local(
@@ -119,10 +164,12 @@ def _local(
     incoming = max((_relative(mine, yours, yours) for mine, yours in operands if mine is not yours), default=0.0)
     passed = max((_relative(a, o, o) for a, o in zip(alone, overall) if a is not o), default=0.0)
     adds = 0.0 if same else max((_relative(r, a, o) for r, a, o in zip(results, alone, overall)), default=0.0)
+    drift = 0.0 if same or not results else _drift(results[0], alone[0])
+    chance = 2 * adds / math.sqrt(max(_numel(results[0]), 1)) if results else 0.0
     stored = zip(map(_stored, alone, formats.results), alone, overall)
     usual = max((_usual(f) for f in (*formats.operands, *formats.results)), default=0.0)
     rounding = 0.0 if same else max((_relative(s, a, o) for s, a, o in stored), default=0.0)
-    return Local(same, adds, passed, incoming, max(rounding, usual))
+    return Local(same, adds, drift, chance, passed, incoming, max(rounding, usual))
 
 
 def _usual(dtype: str) -> float:
@@ -157,6 +204,19 @@ def _relative(one: Any, two: Any, size: Any) -> float:
         return 0.0
     norm = _norm(whole)
     return _norm(a - b) / norm if norm else 0.0
+
+
+def _numel(value: Any) -> int:
+    return value.numel() if isinstance(value, torch.Tensor) else 1
+
+
+def _drift(one: Any, two: Any) -> float:
+    """How much larger one is than the other throughout: the part of the other that the difference holds."""
+    if _is_number(one) or _is_number(two):
+        return 0.0
+    a, b = _flat(one).nan_to_num(0.0, 0.0, 0.0), _flat(two).nan_to_num(0.0, 0.0, 0.0)
+    whole = _norm(b) ** 2 if a.shape == b.shape else 0.0
+    return float(torch.dot(a - b, b)) / whole if whole else 0.0
 
 
 def _flat(value: Any) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,8 +12,10 @@ import torch
 
 from proveout.check.exact import draws, exactly, joined, wide
 from proveout.devices.execute import is_placement
-from proveout.kernels.table import torch_dtype
-from proveout.program import DEALLOCATE, Loaded, Program, Ref, Step, map_refs, refs, with_refs
+from proveout.kernels.row import MATRIX_UNIT
+from proveout.kernels.table import kernels, kind_of, specs_of, torch_dtype
+from proveout.program import DEALLOCATE, Loaded, Program, Ref, Step, with_refs
+from proveout.types import TensorSpec
 
 Values = Mapping[str, Any]
 
@@ -29,10 +32,12 @@ class Side:
 
 @dataclass(frozen=True)
 class Formats:
-    """What a Step reads and writes its numbers in."""
+    """What a Step reads and writes its numbers in, and how long its sums are."""
 
     operands: tuple[str, ...]
     results: tuple[str, ...]
+    terms: float = 0.0
+    """Products that are summed to one number of its result; 0 for what does not run on the matrix unit."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +58,15 @@ def against_float32(loaded: Loaded) -> Pair:
     program = loaded.program
     body = computing(program)
     drawn: dict[int, tuple[Any, ...]] = {}
-    exact: dict[str, Any] = {n: wide(loaded.value(n)) for n in (*program.weights, *(c.name for c in program.constants))}
+    held = (*program.weights, *(c.name for c in program.constants))
+    exact: dict[str, Any] = {n: wide(at_home(loaded.value(n))) for n in held}
     with torch.no_grad():
         for step in program.setup:
             if step.kernel != DEALLOCATE:
                 exact.update(zip(step.outputs, map(wide, exactly(step, exact, (), program.chips))))
 
     def on_device(index: int, values: Values) -> tuple[Any, ...]:
-        results = body.run(loaded, index, values)
+        results = tuple(map(at_home, body.run(loaded, index, values)))
         if draws(body.own[index]):
             drawn[index] = results
         return results
@@ -96,8 +102,22 @@ def against_another(loaded: Loaded, other: Loaded) -> Pair | str:
 
 
 def _formats(program: Program, body: Body) -> tuple[Formats, ...]:
-    named = [(step.uses, step.outputs) for step in body.own]
-    return tuple(Formats(*(tuple(program.specs[n].dtype for n in names) for names in pair)) for pair in named)
+    specs = program.specs
+    return tuple(
+        Formats(
+            tuple(specs[n].dtype for n in step.uses), tuple(specs[n].dtype for n in step.outputs), terms(step, specs)
+        )
+        for step in body.own
+    )
+
+
+def terms(step: Step, specs: Mapping[str, TensorSpec]) -> float:
+    """Products that are summed to one number of a Step's result; of attention, those of both its products."""
+    if kind_of(step) not in (*MATRIX_UNIT, "attention"):
+        return 0.0
+    result = specs[step.outputs[0]]
+    counted = result.padded_shape if kind_of(step) == "product" else result.shape
+    return kernels()[step.kernel].work(specs_of(step, specs), (result,)).ops / 2 / max(math.prod(counted), 1)
 
 
 @dataclass(frozen=True)
@@ -152,11 +172,20 @@ def _fitted(value: Any, name: str, program: Program) -> Any:
 
 def output_names(program: Program, body: Body) -> tuple[str, ...]:
     """Outputs that are floating-point tensors of their own, by shared names."""
-    named = map_refs(program.outputs, lambda ref: Ref(body.names.get(ref.name, ref.name)))
+    return tuple(dict.fromkeys(named_outputs(program, body).values()))
+
+
+def named_outputs(program: Program, body: Body) -> dict[int, str]:
+    """Likewise, by their places."""
     kinds = ("float", "bfloat", "complex")
     computed = {n for s in body.own for n in s.outputs}
-    names = dict.fromkeys(r.name for r in refs(named) if program.specs[r.name].dtype.startswith(kinds))
-    return tuple(n for n in names if n in computed)
+    named = {i: body.names.get(o.name, o.name) for i, o in enumerate(program.outputs) if isinstance(o, Ref)}
+    return {i: n for i, n in named.items() if n in computed and program.specs[n].dtype.startswith(kinds)}
+
+
+def at_home(value: Any) -> Any:
+    """A value of any device in this machine's memory, where float32 is computed."""
+    return value.cpu() if isinstance(value, torch.Tensor) else value
 
 
 def as_double(value: Any) -> torch.Tensor:

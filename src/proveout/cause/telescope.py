@@ -66,6 +66,11 @@ class Telescope:
         self.places[len(self.differing)] = self.reference.score(self.seen.device_outputs)
         self._needed = _needed(self.pair)
 
+    @property
+    def passes(self) -> float:
+        """Forward passes that the border took."""
+        return self.steps_run / max(len(self._needed), 1)
+
     def score(self, place: int) -> Score:
         if place not in self.places:
             self.places[place] = self.reference.score(self._outputs(self.differing[place - 1]))

@@ -10,12 +10,13 @@ from typing import Any, Literal
 from proveout.errors import EnvironmentFault
 from proveout.tune.space import Assignment, Decision, Table
 
-STEPS = 10**5
+STEPS = 10**4
 UNITS = STEPS**2
-"""An error budget in whole numbers, and its root; each noise is rounded up, so that what is found keeps the budget."""
-WITHOUT = 10**13
+"""An error budget in whole numbers, and its root; each noise is rounded up, so that what is found keeps the budget.
+With a budget of 10¹⁰ units the presolve of CP-SAT 9.15 lost solutions, and what it proved did not hold."""
+WITHOUT = 10**11
 """More than any budget: of a value whose error is not known or not finite."""
-FARTHEST = 10**7
+FARTHEST = 10**6
 """Drifts beyond this many steps are as bad: their squares must stay whole numbers that a solver can add."""
 
 

@@ -45,6 +45,7 @@ def verb(
     Examples:
       proveout explain attention.py --search-dir selftest --set numerics=faithful
       proveout explain linear.py --search-dir selftest --set weights=bfloat4_b --against weights=same
+      proveout explain linear.py --search-dir selftest --device sim:n150 --against cuda
     """
     question = _asked(request, against or [], every_op)
     chosen = dataclasses.replace(request, rebuild=Rebuild.always)  # a Record says nothing about the files
@@ -82,7 +83,8 @@ def verb(
 
 
 def _asked(request: SharedOptions, against: list[str], every: bool) -> Explain:
-    """The other side: the request's own device and settings, but for what `--against` says."""
+    """The other side: the request's own device and settings, but for what `--against` says; of a device of another
+    kind, which takes other settings, the usual ones."""
     if not against:
         return Explain(every=every)
     names = [word for word in against if "=" not in word]
@@ -90,11 +92,10 @@ def _asked(request: SharedOptions, against: list[str], every: bool) -> Explain:
         raise UsageError(f"--against takes one device, not {' and '.join(names)}.")
     if "," in request.device:
         raise UsageError("--against compares one device with another; give --device one name.")
-    device = find(names[0] if names else request.device).name
+    info = find(names[0] if names else request.device)
+    alike = info.target == (describe(request.device) or info).target
     own = dict(map(setting_of, request.overrides or ()))
     if request.precision is not None:
         own["precision"] = request.precision.value
-    if names and (describe(device) or find(device)).target != (describe(request.device) or find(request.device)).target:
-        raise UsageError(f"{request.device} and {names[0]} do not run the same Steps. Choose two chips, or two others.")
-    other = {**own, **dict(setting_of(word) for word in against if "=" in word)}
-    return Explain(device, settings_for(device, other), every)
+    other = {**(own if alike else {}), **dict(setting_of(word) for word in against if "=" in word)}
+    return Explain(info.name, settings_for(info.name, other), every)

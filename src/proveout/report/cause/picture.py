@@ -9,7 +9,9 @@ from proveout.cause.findings import Contribution, Explanation
 from proveout.report.cause.text import ops, percent
 from proveout.report.drawing.element import Html, el
 
-WIDTH, ROW, LEFT, RIGHT = 860, 26, 330, 110
+WIDTH, ROW, LEFT = 860, 26, 330
+LETTER = 7.4
+"""Width of one of a note's, in bold."""
 LINE, COLUMNS = 17, 128
 """Of the sentences above the bars: height of a line, and characters in it."""
 MOST = 16
@@ -32,7 +34,8 @@ line { stroke: var(--line); }
 
 def picture(name: str, graph: Explanation) -> str:
     """One SVG file that follows the reader's colour scheme."""
-    parts = sorted(graph.contributions[:MOST], key=lambda part: part.position)
+    sides = list(dict.fromkeys(part.side for part in graph.contributions))
+    parts = sorted(graph.contributions[:MOST], key=lambda part: (sides.index(part.side), part.position))
     parts = [part for part in parts if graph.whole and (part.is_suspect or abs(part.share) >= LEAST * graph.whole)]
     said = [line for sentence in graph.said for line in textwrap.wrap(sentence, COLUMNS)]
     rest = sum(part.share for part in graph.contributions if part not in parts)
@@ -42,8 +45,12 @@ def picture(name: str, graph: Explanation) -> str:
     end = top + ROW * max(len(parts), 1)
     height = end + (ROW if hidden else 0) + 16
     most = max((abs(part.share) for part in parts), default=1.0) or 1.0
+    # The longest bar is as long as all notes leave it.
+    scale = min((_room(part, graph.whole) / max(abs(part.share), 1e-9 * most) for part in parts), default=1.0)
     title = f"{name}: relative L2 {percent(graph.rel_l2)} against {graph.against}"
-    drawn = [shape for number, part in enumerate(parts) for shape in _row(part, top + ROW * number, graph.whole, most)]
+    drawn = [
+        shape for number, part in enumerate(parts) for shape in _row(part, top + ROW * number, graph.whole, most, scale)
+    ]
     drawing = el(
         "svg",
         el("style", Html(STYLE)),
@@ -65,14 +72,22 @@ def picture(name: str, graph: Explanation) -> str:
     return f"{drawing}\n"
 
 
-def _row(part: Contribution, y: int, whole: float, most: float) -> list[Html]:
-    """One op: its name, its bar, and what to read off it; one that cancels error has a pale bar and says so."""
-    width = max(1.0, (WIDTH - LEFT - RIGHT) * abs(part.share) / most)
-    label = f"{part.op}  {part.origin.module}".strip()
-    label = label if len(label) <= 50 else f"{label[:24]}…{label[-25:]}"
+def _room(part: Contribution, whole: float) -> float:
+    """What its note leaves for an op's bar."""
+    return WIDTH - LEFT - 20 - LETTER * len(_note(part, whole))
+
+
+def _note(part: Contribution, whole: float) -> str:
     share = f"{part.share / whole:.0%}" if part.share > 0 else f"cancels {-part.share / whole:.0%}"
-    share += f", adds {part.times:.1f} × what is expected" if part.is_suspect else ""
-    note = share + (f", makes it {part.gain:.1f} × larger" if part.role == "magnifies" and part.gain else "")
+    share += f", {part.stands_out}" if part.is_suspect else ""
+    return share + (f", makes it {part.gain:.1f} × larger" if part.role == "magnifies" and part.gain else "")
+
+
+def _row(part: Contribution, y: int, whole: float, most: float, scale: float) -> list[Html]:
+    """One op: its name, its bar, and what to read off it; one that cancels error has a pale bar and says so."""
+    width = max(1.0, scale * abs(part.share))
+    label = "  ".join(filter(None, (part.side, part.op, part.origin.module)))
+    label = label if len(label) <= 50 else f"{label[:24]}…{label[-25:]}"
     tooltip = f"{label}: {part.share / whole:.2%} of the error, {part.role}; {part.origin.source}"
     fill = f"fill: var({COLOURS[part.role]}); fill-opacity: {1.0 if part.share > 0 else 0.35}"
     shape = el("rect", el("title", tooltip), x=LEFT, y=y, width=f"{width:.1f}", height=ROW - 8, rx=2, style=fill)
@@ -81,7 +96,7 @@ def _row(part: Contribution, y: int, whole: float, most: float) -> list[Html]:
         shape,
         el(
             "text",
-            note,
+            _note(part, whole),
             x=f"{LEFT + width + 8:.1f}",
             y=y + 13,
             class_="most" if part.is_suspect or abs(part.share) == most else "share",

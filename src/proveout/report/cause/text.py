@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from proveout.cause.findings import CLASSES, ULP_BINS, Closeness, Contribution, Explained, Explanation, walk
@@ -20,14 +21,14 @@ def text(name: str, explained: Explained) -> str:
     for graph in explained.graphs:
         lines += ["", *_graph(graph, len(explained.graphs) > 1, [one.output for one in explained.closeness])]
     lines += ["", *_outputs(explained.closeness)] if explained.closeness else []
-    lines += [f"  {note}" for note in explained.notes]
+    lines += [line for note in explained.notes for line in _wrapped(note)]
     return "\n".join(lines)
 
 
 def _graph(graph: Explanation, named: bool, outputs: Sequence[str]) -> Iterator[str]:
     of = f"{graph.graph}: " if named else ""
-    yield f"{of}relative L2 {percent(graph.rel_l2)}: {graph.found}, against {graph.against}"
-    yield from (f"  {sentence}" for sentence in graph.said)
+    yield from _wrapped(f"{of}relative L2 {percent(graph.rel_l2)}: {graph.found}, against {graph.against}", "")
+    yield from (line for sentence in graph.said for line in _wrapped(sentence))
     if not graph.whole:
         return
     shown = [part for part in graph.contributions if abs(part.share) > 1e-9 * graph.whole][:MOST_OPS]
@@ -57,15 +58,15 @@ def _elements(graph: Explanation, parts: Sequence[Contribution], outputs: Sequen
     rows = [
         (
             outputs[place] if len(outputs) == len(part.outputs) else output.output,
-            f"{part.op} %{part.value}" if part.value and part.ops == 1 else part.op,
             *(f"{share / graph.whole:.1%}" for share in output.classes),
             f"{output.sign_flips:+d}",
             f"{output.argmax_changes:+d}",
+            f"{part.op} %{part.value}" if part.value and part.ops == 1 else part.op,
         )
         for place, output_of in enumerate(zip(*(part.outputs for part in parts[:3])))
         for part, output in zip(parts, output_of)
     ]
-    yield from table(("output", "op", *CLASSES, "sign flips", "argmax"), rows)
+    yield from table(("output", *CLASSES, "sign flips", "argmax", "op"), rows, last=1)
 
 
 def _op(part: Contribution, whole: float) -> tuple[str, ...]:
@@ -74,12 +75,16 @@ def _op(part: Contribution, whole: float) -> tuple[str, ...]:
         f"{part.own / whole:.1%}",
         f"{part.interaction / whole:+.1%}",
         percent(part.adds) if part.adds is not None else "",
-        f"{percent(part.expected)}{f', {part.times:.1f} × !' if part.is_suspect else ''}" if part.expected else "",
+        f"{percent(part.expected)}{_mark(part)}" if part.expected else "",
         f"{part.gain:.2f}" if part.gain is not None else "",
         part.role,
         part.op,
-        ", ".join(filter(None, (part.origin.module, part.origin.source.rpartition("/")[2]))),
+        ", ".join(filter(None, (part.side, part.origin.module, part.origin.source.rpartition("/")[2]))),
     )
+
+
+def _mark(part: Contribution) -> str:
+    return f", {part.stands_out.removesuffix(' what is expected').removesuffix(' throughout')} !" * part.is_suspect
 
 
 def _outputs(outputs: Sequence[Closeness]) -> Iterator[str]:
@@ -97,7 +102,17 @@ def _outputs(outputs: Sequence[Closeness]) -> Iterator[str]:
     ]
     bins = " ".join(f"≤{b}" for b in ULP_BINS)
     yield from table(("output", "PCC", "rel. L2", "within", "top 1 / 5", "flips", f"ULP {bins} >"), rows, last=1)
-    yield from (f"  ! {one.output}: {warning}" for one in outputs for warning in one.warnings)
+    for one in outputs:
+        yield from (line for warning in one.warnings for line in _wrapped(f"{one.output}: {warning}", "  ! "))
+
+
+def _wrapped(text: str, first: str = "  ") -> list[str]:
+    """A sentence in lines that fit the terminal."""
+    return textwrap.wrap(text, columns(), initial_indent=first, subsequent_indent=" " * max(len(first), 2))
+
+
+def columns() -> int:
+    return shutil.get_terminal_size((UNLIMITED, 24)).columns
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]], last: int = 0) -> list[str]:
@@ -106,7 +121,7 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]], last: int = 0) -
     lines = [
         f"  {'  '.join(cell.ljust(width) for cell, width in zip(row, widths))}".rstrip() for row in (titles, *rows)
     ]
-    if not last or max(map(len, lines)) <= shutil.get_terminal_size((UNLIMITED, 24)).columns:
+    if not last or max(map(len, lines)) <= columns():
         return lines
     first = table(titles[:-last], [row[:-last] for row in rows])
     below = (f"      {'  '.join(filter(None, row[-last:]))}" for row in (titles, *rows))

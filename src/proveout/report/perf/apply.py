@@ -13,14 +13,11 @@ from proveout.report.perf.view import signed, time, without_host
 
 
 def chosen(name: str, recorded: Sequence[Recorded], number: int) -> Advice:
-    """Change `number` of the advice; refused where there is none, or where no setting makes it."""
+    """Change `number` of the advice; refused where there is none."""
     advice = advise(recorded)
     if number > len(advice):
         raise UsageError(f"--apply {number}: there are {len(advice)} changes for {name}. Run without it to see them.")
-    change = advice[number - 1]
-    if not change.settings:
-        raise UsageError(f"change {number} ({change.change}) is made by hand: {change.how}.")
-    return change
+    return advice[number - 1]
 
 
 def outcome(

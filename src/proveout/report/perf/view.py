@@ -11,8 +11,8 @@ from typing import Any
 
 from proveout.coding import to_json
 from proveout.kernels.op_codes import SUFFIX
-from proveout.report.perf.advice import PLACES
-from proveout.report.perf.changes import Advice
+from proveout.report.perf.advice import PLACES, notes
+from proveout.report.perf.changes import Advice, Note
 from proveout.report.perf.sheet import Sheet, SheetRow
 from proveout.report.tables.terminal import UNLIMITED
 from proveout.types import TensorSpec, short_dtype
@@ -40,7 +40,15 @@ def render(sheet: Sheet, advice: Sequence[Advice], width: int | None = None, col
     """Totals, the operations sorted by cost, and the advice."""
     width = width or shutil.get_terminal_size((UNLIMITED, 24)).columns
     head = [more for line in totals(sheet) for more in _wrapped(line, width)]
-    return "\n".join([*head, "", *_table(sheet, width, colour), *_advice(sheet, advice, width, colour)])
+    return "\n".join(
+        [
+            *head,
+            "",
+            *_table(sheet, width, colour),
+            *_advice(sheet, advice, width, colour),
+            *_notes(notes(sheet.recorded), width, colour),
+        ]
+    )
 
 
 def totals(sheet: Sheet) -> list[str]:
@@ -149,14 +157,24 @@ def _advice(sheet: Sheet, advice: Sequence[Advice], width: int, colour: bool) ->
     text = ["", *_wrapped(head, width), _styled(columns, "1", colour), "─" * min(width, UNLIMITED)]
     for number, line in enumerate(advice, 1):
         alone = "" if line.alone_ns else " Alone it saves nothing."
-        by_hand = "" if line.settings else ", by hand"
         words = [
-            *_wrapped(f"{line.change}{by_hand}: {line.how}.{alone}", width - 23),
+            *_wrapped(f"{line.change}: {line.how}.{alone}", width - 23),
             *_wrapped(_listed(line.places), width - 23),
             *_wrapped(f"first: {line.calls[0]}" if line.calls else "", width - 23),
         ]
         text.append(f"{number:>3} {time(line.saves_ns):>8} {time(line.then_ns):>8}  {words[0]}")
         text += [" " * 23 + more for more in words[1:]]
+    return text
+
+
+def _notes(found: Sequence[Note], width: int, colour: bool) -> list[str]:
+    if not found:
+        return []
+    text = ["", "What takes time that no setting saves:", _styled(f"{'at most':>12}  what, and why", "1", colour)]
+    for note in found:
+        why = f": {note.why}" if note.why else ""
+        what, *more = [*_wrapped(f"{note.what}{why}.", width - 14), *_wrapped(_listed(note.places), width - 14)]
+        text += [f"{time(note.takes_ns):>12}  {what}", *(" " * 14 + line for line in more)]
     return text
 
 
@@ -266,6 +284,7 @@ def document(sheet: Sheet, advice: Sequence[Advice]) -> dict[str, Any]:
         "programs": [{"name": r.program.name, "calls": r.calls, "settings": r.settings} for r in sheet.recorded],
         "rows": [_row(row, sheet) for row in sheet.rows],
         "advice": [to_json(line) for line in advice],
+        "notes": [to_json(note) for note in notes(sheet.recorded)],
     }
 
 
