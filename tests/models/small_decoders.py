@@ -63,6 +63,45 @@ MORE = {
     "xglm": lambda: transformers.XGLMConfig(
         vocab_size=128, d_model=64, ffn_dim=96, num_layers=2, attention_heads=4, max_position_embeddings=128
     ),
+    "opt": lambda: transformers.OPTConfig(
+        vocab_size=128,
+        hidden_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        ffn_dim=96,
+        max_position_embeddings=128,
+        word_embed_proj_dim=64,
+        do_layer_norm_before=False,
+    ),
+    "gpt_oss": lambda: transformers.GptOssConfig(
+        **SIZES, head_dim=32, num_local_experts=4, num_experts_per_tok=2, sliding_window=16
+    ),
+    "deepseek_v3": lambda: transformers.DeepseekV3Config(
+        **SIZES | {"num_key_value_heads": 4},
+        moe_intermediate_size=64,
+        n_routed_experts=4,
+        n_group=2,
+        topk_group=1,
+        num_experts_per_tok=2,
+        first_k_dense_replace=1,
+        kv_lora_rank=32,
+        q_lora_rank=48,
+        qk_rope_head_dim=16,
+        v_head_dim=32,
+        qk_nope_head_dim=32,
+    ),
+    "phi3, long": lambda: transformers.Phi3Config(
+        **SIZES | {"num_key_value_heads": 4},
+        pad_token_id=0,
+        original_max_position_embeddings=64,
+        rope_parameters={
+            "rope_type": "longrope",
+            "rope_theta": 1e4,
+            "short_factor": [1 + i / 10 for i in range(16)],
+            "long_factor": [2 + i / 5 for i in range(16)],
+            "original_max_position_embeddings": 64,
+        },
+    ),
     "olmoe": lambda: transformers.OlmoeConfig(**SIZES, num_experts=4, num_experts_per_tok=2),
 }
 

@@ -9,6 +9,7 @@ pytest.importorskip("transformers")
 
 from small_decoders import CONFIGS, MORE, small, without_weights
 
+from proveout.engine.compiled import compile as compile_model
 from proveout.errors import UsageError
 from proveout.generation import GREEDY, Generator, Sampling
 from proveout.generation.agreement import agreement, eager_tokens, equal_before_difference, forced_logits
@@ -187,6 +188,43 @@ def test_sampling_draws_from_the_most_likely_tokens():
     assert shares(Sampling(1.0, top_p=0.7), 1).tolist() == [1, 0, 0, 0]
     how = Sampling(1.5, top_k=3, top_p=0.9, seed=3)
     assert torch.equal(how.uniform(5, how.generator()), how.uniform(5, how.generator()))
+
+
+HOWS = [Sampling(0.7), Sampling(1.3, top_k=9), Sampling(1.0, top_p=0.8), Sampling(0.8, top_k=40, top_p=0.6)]
+
+
+def shares(how, logits, tokens_of_rows, rows):
+    """How often each word is drawn when a row's number is as often here as there."""
+    evenly = (torch.arange(rows)[:, None] + 0.5) / rows
+    return torch.bincount(tokens_of_rows(logits.expand(rows, -1), evenly).long(), minlength=len(logits)) / rows
+
+
+@pytest.mark.parametrize("how", HOWS, ids=str)
+def test_words_are_drawn_as_often_as_transformers_would(how):
+    from transformers.generation import logits_process as warpers
+
+    logits = torch.randn(64, generator=torch.Generator().manual_seed(5)) * 2
+    steps = [warpers.TemperatureLogitsWarper(how.temperature)]
+    steps += [warpers.TopKLogitsWarper(how.top_k)] if how.top_k else []
+    steps += [warpers.TopPLogitsWarper(how.top_p)] if how.top_p < 1 else []
+    wanted = logits[None]
+    for step in steps:
+        wanted = step(None, wanted)
+    found = shares(how, logits, how.choose, 20_000)
+    torch.testing.assert_close(found, wanted[0].softmax(-1), atol=2e-4, rtol=0)
+
+
+def test_the_chip_draws_words_as_often_as_the_host_but_for_bfloat16s_rounding():
+    class Choice(torch.nn.Module):
+        def forward(self, logits, uniform):
+            return HOWS[3].choose(logits, uniform)
+
+    logits = torch.randn(64, generator=torch.Generator().manual_seed(5)).bfloat16().float() * 2
+    inputs = logits.expand(512, -1).contiguous(), torch.rand(512, 1)
+    chip = compile_model(Choice(), inputs, settings={"precision": "bfloat16"})
+    assert not any(step.on_host for step in chip.program.body)
+    found, wanted = (shares(HOWS[3], logits, choose, 512) for choose in (chip, HOWS[3].choose))
+    assert float((found - wanted).abs().sum() / 2) < 0.02
 
 
 def test_the_chip_draws_the_tokens_that_the_host_draws():

@@ -612,6 +612,35 @@ def test_a_decode_step_does_not_transfer_the_static_cache(architecture, settings
 
 
 @pytest.mark.slow
+def test_what_torch_compile_returns_generates_by_two_graphs_and_its_model_stays_as_it_was():
+    """torch hands `generate` to the model inside, which then calls itself uncompiled."""
+    model = small_model("llama")
+    prompt, mask = torch.randint(3, 96, (2, 7)), torch.ones(2, 7, dtype=torch.long)
+    mask[1, :3] = 0
+    how = {"attention_mask": mask, "max_new_tokens": 6, "do_sample": False, "cache_implementation": "static"}
+    wanted = model.generate(prompt, **how)
+    capture = Capture.of("sim", LIVE, keep=True)
+    compiled = torch.compile(model, backend=capture)
+    assert torch.equal(compiled.generate(prompt, **how), wanted)
+    assert len(capture.graphs) == 2, "prefill and decode"
+    assert len(program_of(capture).state) == 2, "keys and values stay on the chip"
+    assert torch.equal(compiled.generate(prompt, **how), wanted)
+    assert torch.equal(model.generate(prompt, **how), wanted)
+    assert len(capture.graphs) == 2
+    assert model._compiled_call_impl is None
+    assert torch.compile(model, backend="eager").generate.__self__ is model, "other backends' are torch's"
+    assert not hasattr(torch.compile(torch.nn.Linear(2, 2), backend=capture), "generate")
+
+
+def test_a_cache_that_grows_is_told_before_every_length_is_compiled(capsys):
+    model = small_model("llama")
+    compiled = torch.compile(model, backend=Capture.of("sim", LIVE))
+    with pytest.raises(ValueError, match="max_new_tokens"):
+        compiled.generate(torch.ones(1, 3, dtype=torch.long), max_new_tokens=0)
+    assert "cache_implementation='static'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("prefill", ["eager", "compiled"])
 def test_a_cache_that_is_read_and_reset_between_calls(prefill):
     transformers = pytest.importorskip("transformers")

@@ -23,6 +23,7 @@ from proveout.compiler import CompiledGraph
 from proveout.compiler.decompositions import decompositions, kept_whole
 from proveout.compiler.dump import DumpFolder
 from proveout.devices.registry import DeviceInfo, find, info_of, kept_device, settings_for
+from proveout.engine.generating import compile_generate
 from proveout.engine.graph import GraphFunction, Tally
 from proveout.engine.recorder import Recorder
 from proveout.engine.repeat import Repeat, repeated
@@ -147,6 +148,9 @@ class Capture:
             return make_boxed_func(function)
 
         return compile_one
+
+
+compile_generate(lambda used: used is backend or isinstance(used, Capture))
 
 
 def _attention_as_one_op(inputs: list[Any]) -> contextlib.AbstractContextManager[Any]:

@@ -105,12 +105,17 @@ def rotary(input_tensor: Tensor, cos_cache: Tensor, sin_cache: Tensor, is_decode
     return (input_tensor * cos_cache[..., :length, :]) + (turned * sin_cache[..., :length, :])
 
 
+def rotates(size: int) -> bool:
+    """Whether ttnn's kernel takes heads of this size: each half is of whole tiles, or both are one tile."""
+    return size == TILE or size % (2 * TILE) == 0
+
+
 def rotary_refuses(specs: Specs) -> Reason | None:
     """ttnn accepts more than one batch; that its kernel then means the same is not documented, so we do not ask it."""
     x, cos, sin = (specs[n] for n in ("input_tensor", "cos_cache", "sin_cache"))
     if len(x.shape) != 4 or x.shape[0] != 1:
         return ROTARY_SHAPE(shape=x.shape)
-    if x.shape[-1] != TILE and x.shape[-1] % (2 * TILE):
+    if not rotates(x.shape[-1]):
         return ROTARY_SIZE(tile=TILE, multiple=2 * TILE, size=x.shape[-1])
     decode = specs.get("is_decode_mode", False)
     if decode and any(s.memory.sharding != "height" for s in (x, cos, sin)):

@@ -15,6 +15,7 @@ from proveout.compiler.program_passes.deallocate import deallocate, sharing
 from proveout.compiler.program_passes.settle_state import without_state
 from proveout.errors import OutOfMemory
 from proveout.kernels.cost import arenas, memory_use, prepared, program_ns, step_times
+from proveout.kernels.memory_config import memory_arg
 from proveout.kernels.table import MEMORY_NAMES, infer
 from proveout.program import (
     DEALLOCATE,
@@ -263,7 +264,7 @@ class _Eviction:
         if value in self.later:
             step = replace(self.later[value], outputs=(name,))
         else:
-            memory = MEMORY_NAMES[self.program.specs[value].memory]
+            memory = memory_arg(self.program.specs[value].memory)
             attrs = (("tensor", Ref(self.copies[value])), ("device", Name("device")), ("memory_config", memory))
             step = Step(TO_DEVICE, attrs, (name,), origin)
         self.specs.update(zip(step.outputs, infer(step, self.specs, chips=self.program.chips)))

@@ -2,8 +2,9 @@
 
 `fuse_decode` and `fuse_pages` leave heads that are cut by reshapes and rotated in tiles of one row each. Here
 `nlp_create_qkv_heads_decode` cuts all three at once into shards, one user a core, and the rotation and what writes the
-cache take them as they lie. Norms of heads want them out of their shards and back. What a core has is a box of whole
-rows of cores, in which ttnn counts users as we do; on several chips heads are cut over those instead.
+cache take them as they lie. Norms of heads want them out of their shards and back, and so do rotations of a size that
+ttnn's kernel does not take (Phi-3's 96). What a core has is a box of whole rows of cores, in which ttnn counts users as
+we do; on several chips heads are cut over those instead.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from proveout.compiler.program_passes.fuse_rotary import Rotation, rotation_in
 from proveout.compiler.program_passes.match import Body, Fusion, Listed, Policy, fuse
 from proveout.compiler.program_passes.shard_users import user_memory
 from proveout.compiler.program_passes.views import Chain, Emit, View, chain_to
+from proveout.kernels.attention import rotates
 from proveout.kernels.memory_config import memory_arg
 from proveout.kernels.table import MEMORY_NAMES, kind_of
-from proveout.program import Arg, Program, Ref, Step
+from proveout.program import Arg, Program, Ref, Step, with_refs
 from proveout.types import L1, TILE, DeviceSpec
 
 MOST_HEADS = TILE
@@ -178,15 +180,19 @@ def _wide(body: Body, users: int, parts: list[Part], size: int) -> tuple[int, ..
 
 
 def _finished(body: Body, new: Emit, part: Part, heads: Ref, held: Arg, users: int, size: int) -> Ref:
-    """What is done to each head, on the shards that `heads` lies in."""
-    if part.norm is not None:
+    """What is done to each head: on the shards that `heads` lies in where a kernel does that, or outside."""
+    in_shards = part.rotation is not None and rotates(size)
+    if part.norm is not None or (part.rotation is not None and not in_shards):
         heads = new.call("ttnn.to_memory_config", f"{heads.name}.rows", tensor=heads, memory_config=MEMORY_NAMES[L1])
-        attrs = {**dict(part.norm.attrs), "input_tensor": heads}
-        heads = new.call(part.norm.kernel, f"{part.norm.outputs[0]}.heads", **attrs)
+        if part.norm is not None:
+            attrs = {**dict(part.norm.attrs), "input_tensor": heads}
+            heads = new.call(part.norm.kernel, f"{part.norm.outputs[0]}.heads", **attrs)
+        if part.rotation is not None and not in_shards:
+            heads = _rotated_outside(body, new, part.rotation, heads, users, part.heads)
         heads = new.call("ttnn.to_memory_config", f"{heads.name}.users", tensor=heads, memory_config=held)
-    if part.rotation is None:
+    if part.rotation is None or not in_shards:
         return heads
-    cos, sin = (_table(body, new, table, held, users, size) for table in (part.rotation.cos, part.rotation.sin))
+    cos, sin = (_table(body, new, table, held, users) for table in (part.rotation.cos, part.rotation.sin))
     return new.call(
         "ttnn.experimental.rotary_embedding_hf",
         f"{heads.name}.rotated",
@@ -198,15 +204,37 @@ def _finished(body: Body, new: Emit, part: Part, heads: Ref, held: Arg, users: i
     )
 
 
-def _table(body: Body, new: Emit, table: Ref, held: Arg, users: int, size: int) -> Ref:
+def _rotated_outside(body: Body, new: Emit, rotation: Rotation, heads: Ref, users: int, count: int) -> Ref:
+    """By the Steps that it was written in, on all heads of a user at once."""
+    tables = (_row(body, new, table, users) for table in (rotation.cos, rotation.sin))
+    names = dict(zip((rotation.x, rotation.cos, rotation.sin), (heads, *tables)))
+    for step in rotation.steps:
+        attrs = dict(with_refs(step, lambda ref: names[ref]).attrs)
+        if step.kernel == "ttnn.slice":
+            start, end = attrs["slice_start"], attrs["slice_end"]
+            assert isinstance(start, tuple)
+            assert isinstance(end, tuple)
+            attrs |= {"slice_start": (0, 0, 0, start[-1]), "slice_end": (1, users, count, end[-1])}
+        heads = names[Ref(step.outputs[0])] = new.call(step.kernel, f"{step.outputs[0]}.heads", **attrs)
+    return heads
+
+
+def _table(body: Body, new: Emit, table: Ref, held: Arg, users: int) -> Ref:
     """Cosines or sines with each user's on its core; all layers share them."""
     name = f"{table.name}.users"
     if name in body.specs or any(name in s.outputs for s in new.steps):
         return Ref(name)
-    row = table
-    if body.spec(table).shape != (1, users, 1, size):
-        row = new.call("ttnn.reshape", f"{table.name}.row", input_tensor=table, shape=(1, users, 1, size))
-    return new.call("ttnn.to_memory_config", name, tensor=row, memory_config=held)
+    return new.call("ttnn.to_memory_config", name, tensor=_row(body, new, table, users), memory_config=held)
+
+
+def _row(body: Body, new: Emit, table: Ref, users: int) -> Ref:
+    """Cosines or sines as one row for each user; all layers share them."""
+    shape, name = (1, users, 1, body.spec(table).shape[-1]), f"{table.name}.row"
+    if body.spec(table).shape == shape:
+        return table
+    if name in body.specs or any(name in s.outputs for s in new.steps):
+        return Ref(name)
+    return new.call("ttnn.reshape", name, input_tensor=table, shape=shape)
 
 
 def _with(step: Step, key: str, value: Arg) -> Step:
