@@ -13,7 +13,7 @@ from proveout.engine.compiled import Compiled
 from proveout.program import Construct, Program
 
 bank_products = importlib.import_module("proveout.compiler.program_passes.bank_products")
-CONFIGURED = {"precision": "bfloat16", "weights": "bfloat8_b", "products": "configured"}
+CONFIGURED = {"precision": "bfloat16", "weights": "bfloat8_b", "products": "configured", "trace": True}
 
 
 def planned(rows: int = 1, **settings: object) -> Compiled:

@@ -105,7 +105,7 @@ def normed(**settings):
 
 
 def test_a_product_takes_a_norms_shards_as_they_lie_where_that_is_quicker():
-    apart, inputs = normed(sharding="norms")
+    apart, inputs = normed(sharding="norms", products="default")
     joined, _ = normed(sharding="norms", products="configured")
     (product,) = [s for s in joined.program.body if s.kernel == "ttnn.linear"]
     source = joined.program.specs[product.attr("input_tensor_a").name].memory
