@@ -25,7 +25,10 @@ from proveout.ops.table import all_ops
 from proveout.types import Settings
 
 PRECISIONS = ("model", "bfloat16")
-WAYS: tuple[dict[str, object], ...] = (*({"precision": p} for p in PRECISIONS), {"precision": "bfloat16", "trace": True})
+WAYS: tuple[dict[str, object], ...] = (
+    *({"precision": p} for p in PRECISIONS),
+    {"precision": "bfloat16", "trace": True},
+)
 """Of compiling a model. Where dispatch hides kernels little is worth cutting over the cores: in a trace it is."""
 SAMPLES, DECODERS = "samples", "decoders"
 USERS = (4, 1)

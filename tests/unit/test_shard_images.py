@@ -11,6 +11,7 @@ from torch import nn
 import proveout
 from proveout.chip.specs import CHIPS
 from proveout.engine.compiled import Compiled
+from proveout.kernels.accept import load_program
 from proveout.kernels.cost import memory_use, step_device_ops
 from proveout.types import Memory, Settings, ShardSpec
 
@@ -50,6 +51,11 @@ def test_a_chain_of_convolutions_stays_in_shards_and_gives_the_same_numbers():
     assert {"ttnn.conv2d", "ttnn.add"} <= set(in_shards(cut))
     assert cut.plan.total_ns < 0.8 * apart.plan.total_ns
     assert torch.equal(cut(x), apart(x))
+
+
+def test_the_calls_survive_saving_and_are_accepted_when_they_are_loaded(tmp_path):
+    program = compiled()[0].program
+    assert str(load_program(program.save(tmp_path))) == str(program)
 
 
 def test_what_dispatch_hides_is_left_alone():
