@@ -229,11 +229,10 @@ alone, without transfers. Where our Program is slower than the hand-written one 
 
 {chr(10).join(compiler)}
 
-Placement, shards and program configs are chosen by this page's own predicted times. What each spends most on is why it
-is slower. Attention and most products read and write interleaved memory where theirs stay in shards; GELU is an
-operation of its own (inside a product the kernel's is an approximation); images come channels first and are turned on
-the chip; and our activations are bfloat16, theirs bfloat8_b, so that the widest layers of ResNet-50 do not stay in
-n150's L1. Decode steps have no compiled counterpart here.
+What each spends most on is why. Heads are cut and joined by the same calls as in hand-written models; but attention and
+products read and write interleaved memory where theirs stay in shards, an activation is an operation of its own unless
+`products=configured` is set, convolutions bring their input into shards and their result back, and our activations are
+bfloat16, theirs bfloat8_b. Decode steps have no compiled counterpart here.
 """
 
 
