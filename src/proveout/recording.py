@@ -28,7 +28,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "results in L1": {"memory": "auto"},
     "program configs for matrix products": {"products": "configured"},
     "results in L1, with program configs for matrix products": {"memory": "auto", "products": "configured"},
-    "norms in block shards over all cores": {"sharding": "norms"},
+    "results in shards over all cores": {"sharding": "auto"},
 }
 """Settings that may make a call quicker, alone or after others: what a Program is compiled under once more. In L1 a
 bias without a config costs an operation, so that the two may pay only together."""

@@ -51,11 +51,12 @@ class Settings:
     math_fidelity: Fidelity | None = None
     fallback: Literal["host", "error"] = "host"
     memory: Literal["auto", "dram"] = "auto"
-    sharding: Literal["interleaved", "norms"] = "interleaved"
-    """Which results are cut over the cores: none, or those of normalisations, where the plan says that it pays."""
-    products: Literal["default", "configured"] = "default"
-    """Whether products get a program config, the one that the plan says is quickest, where it beats ttnn's choice.
-    The weight of a product of one row may then be cut over the DRAM banks."""
+    sharding: Literal["auto", "norms", "interleaved"] = "auto"
+    """Which results are cut over the cores where the plan says that it pays: those of normalisations, of convolutions
+    and of what is computed element by element between these, those of normalisations alone, or none."""
+    products: Literal["configured", "default"] = "configured"
+    """Whether products get a program config, the one that the plan says is quickest, where it beats ttnn's choice;
+    `default` is ttnn's own. The weight of a product of one row may be cut over the DRAM banks."""
     parallel: Literal["auto", "data", "tensor", "none"] = "auto"
     """Over a device's several chips: the batch (`data`), the columns of linears (`tensor`), or one chip only."""
     numerics: Literal["fast", "faithful"] = "fast"

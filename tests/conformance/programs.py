@@ -19,11 +19,17 @@ from small_decoders import CONFIGS, small
 from zoo import MODELS
 
 import proveout
+from proveout.chip.specs import CHIPS, MOCKED
 from proveout.generation import GREEDY, Generator, Sampling
 from proveout.ops.table import all_ops
 from proveout.types import Settings
 
 PRECISIONS = ("model", "bfloat16")
+WAYS: tuple[dict[str, object], ...] = (
+    *({"precision": p} for p in PRECISIONS),
+    {"precision": "bfloat16", "trace": True},
+)
+"""Of compiling a model. Where dispatch hides kernels little is worth cutting over the cores: in a trace it is."""
 SAMPLES, DECODERS = "samples", "decoders"
 USERS = (4, 1)
 PAGE_SIZES = (0, 32)
@@ -33,12 +39,13 @@ DRAWN = Sampling(0.8, top_k=32, top_p=0.9)
 
 def save_model(name: str, folder: Path, device: str) -> int:
     saved = 0
-    for precision in PRECISIONS:
+    for way in WAYS:
         torch._dynamo.reset()
         model, inputs = MODELS[name]()
-        compiled = proveout.compile(model, inputs, device=device, settings={"precision": precision}, dry_run=True)
+        compiled = proveout.compile(model, inputs, device=device, settings=way, dry_run=True)
+        how = "-trace" if "trace" in way else ""
         for number, program in enumerate(compiled.programs):
-            program.save(folder / f"{name}-{precision}-{number}")
+            program.save(folder / f"{name}-{way['precision']}{how}-{number}")
             saved += 1
     return saved
 
@@ -64,7 +71,7 @@ class Decoder:
     precision: str
     page_size: int = 0
     sampling: Sampling | None = None
-    more: dict[str, str] = field(default_factory=dict)
+    more: dict[str, object] = field(default_factory=dict)
 
     @property
     def stem(self) -> str:
@@ -77,8 +84,7 @@ def decoders(device: str) -> Iterator[Decoder]:
         yield Decoder(name, users, precision, page_size, GREEDY if page_size else None)
     for users in USERS:
         yield Decoder("llama", users, "bfloat16", sampling=DRAWN)
-        if device != "sim:p150":  # program configs name the card's grid, and the mock p150 has a smaller one
-            yield Decoder("llama", users, "bfloat16", more={"sharding": "norms", "products": "configured"})
+        yield Decoder("llama", users, "bfloat16", more={"weights": "bfloat8_b", "trace": True})
 
 
 def save_decoders(folder: Path, device: str) -> int:
@@ -111,6 +117,7 @@ def main() -> None:
     parser.add_argument("--chip", default="n150")
     parser.add_argument("-o", "--output", type=Path, required=True)
     arguments = parser.parse_args()
+    CHIPS.update(MOCKED)
     folder, device = arguments.output / arguments.chip, f"sim:{arguments.chip}"
     for name in arguments.what:
         if name == DECODERS:

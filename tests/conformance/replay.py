@@ -10,14 +10,12 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 import ttnn
 
-from proveout.chip.specs import CHIPS
 from proveout.coding import to_json
 from proveout.devices.registry import open_device
 from proveout.devices.ttnn import OnTtnn
@@ -26,9 +24,6 @@ from proveout.kernels.device_ops import device_ops
 from proveout.kernels.table import kernels, specs_of, torch_dtype
 from proveout.program import DEALLOCATE, Program, Step
 from proveout.types import DeviceSpec, TensorSpec
-
-MOCKED = {"p150": replace(CHIPS["p150"], grid=(11, 10))}
-"""The mock p150 has a smaller grid than the card."""
 
 
 def blank(spec: TensorSpec) -> torch.Tensor:
@@ -82,7 +77,7 @@ def our_peak(step: Step, program: Program, chip: DeviceSpec) -> int:
     specs, outputs = specs_of(step, program.specs), [program.specs[n] for n in step.outputs]
     kernel = kernels()[step.kernel]
     ops = device_ops(kernel, specs, outputs, kernel.work(specs, outputs), "HiFi2")
-    return call_peak(ops, outputs, MOCKED.get(chip.name, chip))
+    return call_peak(ops, outputs, chip)
 
 
 def replay(program: Program, device: Any, seen: set[str]) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from proveout.program import TO_DEVICE, Construct, Program
 from proveout.types import Settings
 
 bank_products = importlib.import_module("proveout.compiler.program_passes.bank_products")
-CONFIGURED = {"precision": "bfloat16", "weights": "bfloat8_b", "products": "configured"}
+CONFIGURED = {"precision": "bfloat16", "weights": "bfloat8_b", "products": "configured", "trace": True}
 
 
 def planned(rows: int = 1, **settings: object) -> Compiled:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import runpy
 from dataclasses import replace
 
+import pytest
 import torch
 from torch import nn
 
@@ -95,6 +96,21 @@ def test_a_product_is_cut_over_the_grid_and_along_either_side_in_steps_that_fit(
     assert all(blocks.k * 4096 * 2 * 2 < chip.l1_allocatable for blocks in cuts(huge, chip))
 
 
+@pytest.mark.parametrize("columns", [50257, 151936, 32003])
+def test_a_core_makes_whole_blocks_of_a_head(columns):
+    """ttnn refuses a part that its blocks do not divide: 197 tiles in blocks of 98."""
+    for name in ("n150", "p150"):
+        chip, product = CHIPS[name], Product(4, 24, -(-columns // 32), in1="bfloat8_b", in0_l1=True, out_l1=True)
+        found = cuts(product, chip)
+        assert found
+        for blocks in found:
+            config = config_of(blocks, chip.grid).by_name
+            for part, block in (("per_core_M", "out_block_h"), ("per_core_N", "out_block_w")):
+                assert config[part] % config.get(block, config[part]) == 0
+            if blocks.kind == "2d":
+                assert -(-product.n // blocks.n) <= chip.grid[0]
+
+
 def normed(**settings):
     torch.manual_seed(0)
     torch._dynamo.reset()
@@ -105,7 +121,7 @@ def normed(**settings):
 
 
 def test_a_product_takes_a_norms_shards_as_they_lie_where_that_is_quicker():
-    apart, inputs = normed(sharding="norms")
+    apart, inputs = normed(sharding="norms", products="default")
     joined, _ = normed(sharding="norms", products="configured")
     (product,) = [s for s in joined.program.body if s.kernel == "ttnn.linear"]
     source = joined.program.specs[product.attr("input_tensor_a").name].memory

@@ -31,7 +31,7 @@ from proveout.report.perf.tt_csv import headers, render_csv, render_device_log, 
 from proveout.report.visualizer.schema import memory_config
 from proveout.types import DRAM, L1, Comparison, Fallback, Memory, Origin, Settings, ShardSpec, TensorSpec
 
-SETTINGS = Settings(precision="bfloat16")
+SETTINGS = Settings(precision="bfloat16", products="default", sharding="interleaved")
 WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 

@@ -32,7 +32,7 @@ from proveout.tune.structures import Structure, ways_of
 from proveout.tune.verify import Verifier, Watch
 from proveout.types import Settings
 
-START = Settings(precision="bfloat16", memory="dram", trace=True)
+START = Settings(precision="bfloat16", memory="dram", trace=True, products="default", sharding="interleaved")
 
 
 def model_of(name: str, settings: Settings = START) -> Model:
@@ -242,7 +242,7 @@ def test_a_certificate_holds_whose_ops_are_in_one_placement_alone():
     module = nn.Sequential(nn.Linear(256, 256), nn.LayerNorm(256), nn.Linear(256, 256)).eval()
     model = Model(module, ((torch.randn(128, 256),), {}), "sim:n150", START)
     found = tune(model, Options(greedy=False))
-    assert found.settings.sharding == "norms"
+    assert found.settings.sharding == "auto"
     in_l1 = dataclasses.replace(START, memory="auto", products="configured")
     norm = decisions_of(model.planned(in_l1), model.chip, in_l1)
     (norm,) = (d for d in norm if d.about == "memory" and "layer_norm" in d.op)

@@ -166,7 +166,7 @@ def _optimised(subject: Subject, settings: Settings) -> str:
     said += [f"{count} weights in formats of their own"] if (count := len(settings.overrides)) else []
     said += [f"math fidelity {settings.math_fidelity}"] if settings.math_fidelity else []
     said += ["results in L1 where they fit"] if settings.memory == "auto" else ["results in DRAM"]
-    said += ["normalisations in block shards"] if settings.sharding == "norms" else []
+    said += ["normalisations in block shards"] if settings.sharding != "interleaved" else []
     said += ["program configs of products in the calls"] if settings.products == "configured" else []
     head = f"As optimised for {subject.bringup.device} (optimise.md): {', '.join(said)}."
     return textwrap.fill(f"{head} ttnn_trace.py runs it in a trace with two queues.", 110)

@@ -160,8 +160,13 @@ def cuts(product: Product, chip: DeviceSpec) -> list[Blocks]:
     with K in steps of any length that divides it and whose buffers fit."""
     steps = [k for k in range(1, LONGEST_STEP + 1) if product.k % k == 0]
     bases = (_grid(product, chip), _tall(product, chip), _wide(product, chip))
-    tried = [_halved(product, chip, replace(base, k=k)) for base in bases for k in {*steps, base.k}]
+    tried = [_whole(_halved(product, chip, replace(base, k=k))) for base in bases for k in {*steps, base.k}]
     return [blocks for blocks in dict.fromkeys(tried) if product.k % blocks.k == 0 and _fits(product, chip, blocks)]
+
+
+def _whole(blocks: Blocks) -> Blocks:
+    """With a core's part filled up to whole blocks, as ttnn asks for."""
+    return replace(blocks, m=-(-blocks.m // blocks.h) * blocks.h, n=-(-blocks.n // blocks.w) * blocks.w)
 
 
 def shard_cuts(product: Product, shard: ShardSpec, chip: DeviceSpec) -> list[Blocks]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from proveout.types import DeviceSpec
 
 GIB = 1 << 30
@@ -52,3 +54,6 @@ CHIPS: dict[str, DeviceSpec] = {
         **_BLACKHOLE,  # type: ignore[arg-type]
     ),
 }
+
+MOCKED = {"p150": replace(CHIPS["p150"], grid=(11, 10))}
+"""ttnn's mock p150 has a smaller grid than the card."""

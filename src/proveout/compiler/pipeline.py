@@ -39,6 +39,7 @@ from proveout.compiler.program_passes import (
     place,
     prune,
     settle_state,
+    shard_images,
     shard_norms,
     shard_users,
     sink,
@@ -316,8 +317,10 @@ def program_passes(
             passes.append(partial(place, chip=chip, settings=settings))
         else:
             passes.append(keep_in_dram)
-        if chip is not None and settings.sharding == "norms":
+        if chip is not None and settings.sharding != "interleaved":
             passes.append(partial(shard_norms, chip=chip, settings=settings))
+        if chip is not None and settings.sharding == "auto":
+            passes.append(partial(shard_images, chip=chip, settings=settings))
         if chip is not None and settings.products == "configured":
             passes.append(partial(configure_products, chip=chip, settings=settings))
         if chip is not None and settings.per_op:

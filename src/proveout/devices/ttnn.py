@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -34,7 +35,8 @@ class Ttnn:
         self.handle = self.ttnn.open_device(device_id=0, l1_small_size=L1_SMALL_BYTES)
         chip = mock or CHIP_OF_ARCH.get(str(self.ttnn.get_arch_name()), "n150")
         self.name = f"ttnn:mock-{mock}" if mock else "ttnn"
-        self.spec: DeviceSpec = CHIPS[chip]
+        grid = self.handle.compute_with_storage_grid_size()
+        self.spec: DeviceSpec = replace(CHIPS[chip], grid=(grid.x, grid.y))
 
     def load(self, program: Program, settings: Settings) -> OnTtnn:
         check_chips(program, self.name, 1)

@@ -15,8 +15,8 @@ from proveout.chip.device_op import Buffers, DeviceOp, L1Use, tile_rows
 from proveout.chip.features import product_of
 from proveout.chip.matmul import tile_bytes
 from proveout.chip.memory import bytes_per_bank
+from proveout.chip.program_config import ProgramConfig, program_config
 from proveout.chip.program_config import circular_bytes as matmul_bytes
-from proveout.chip.program_config import program_config
 from proveout.kernels.device_ops import SHARDED
 from proveout.kernels.windows import Window, conv_shards, pool_shards
 from proveout.types import TILE, DeviceSpec, TensorSpec
@@ -94,7 +94,11 @@ def _matrix(spec: TensorSpec) -> tuple[int, ...]:
 def _matmul(op: DeviceOp, chip: DeviceSpec) -> int:
     shape = op.out.padded_shape
     product = replace(product_of(op), m=max(1, shape[-2] // TILE))
-    bias = op.param("bias")
+    bias, told = op.param("bias"), op.param("config")
+    if told is not None and told.kind in ("1d", "2d") and told.per_core_m and told.per_core_n and told.block_w:
+        m, n = told.per_core_m, told.per_core_n
+        config = ProgramConfig(told.kind, m, n, told.block_w, told.out_h or m, told.out_w or n)
+        return matmul_bytes(product_of(op), config, bias)
     return matmul_bytes(product, program_config(product, chip, bias), bias, math.prod(shape[:-2]))
 
 

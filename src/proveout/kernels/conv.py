@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from proveout.chip.device_op import MATRIX, POOL, REDUCE, DeviceOp, Work
 from proveout.chip.profile_text import ProductConfig
 from proveout.kernels import cuts
-from proveout.kernels.activations import after
+from proveout.kernels.activations import after, fused_in
 from proveout.kernels.device_ops import SHARDED, cores_in, tilize_ops
 from proveout.kernels.faithful.products import convolution, transposed_convolution
 from proveout.kernels.faithful.settings import for_convolution
@@ -146,8 +146,8 @@ def pool_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
 
 def conv_ops(call: Call) -> list[DeviceOp]:
     """To shards, halo, convolution, back; a 1 × 1 window over all pixels is a tilise and a matrix product, and from or
-    to interleaved L1 its bias is added after that. What lies in shards already stays there. Groups cost as much as
-    none: ttnn fills their weights up with zeros."""
+    to interleaved L1 its bias is added after that, and an activation is one more. What lies in shards already stays
+    there. Groups cost as much as none: ttnn fills their weights up with zeros."""
     specs, out = call.specs, call.out
     source: TensorSpec = specs["input_tensor"]
     window, stride = tuple(specs["kernel_size"]), tuple(specs.get("stride", (1, 1)))
@@ -161,12 +161,15 @@ def conv_ops(call: Call) -> list[DeviceOp]:
         weight = replace(weight, dtype=_weights_dtype(specs))
         if is_sharded(out):
             return _sharded_product(call, source, weight, product, shards)
+        activation = fused_in(specs.get("conv_config"))
+        called = (("called", activation),)
+        then = [DeviceOp("unary", call.outputs, call.outputs, params=called)] if activation else []
         if _bias(specs) and "l1" in (tiled.memory.buffer, out.memory.buffer):
             plain, bias = replace(out, memory=DRAM), replace(weight, shape=(1, out.shape[-1]))
             matmul = DeviceOp("matmul", (tiled, weight), (plain,), product, call.fidelity)
-            return [*tilize_ops(source, tiled), matmul, DeviceOp("binary", (plain, bias), call.outputs)]
+            return [*tilize_ops(source, tiled), matmul, DeviceOp("binary", (plain, bias), call.outputs), *then]
         matmul = DeviceOp("matmul", (tiled, weight), call.outputs, product, call.fidelity, params=_bias(specs))
-        return [*tilize_ops(source, tiled), matmul]
+        return [*tilize_ops(source, tiled), matmul, *then]
     dense = replace(call.work, ops=2.0 * depth * out.numel)
     slides = window_of(specs, "input_height", "input_width", "in_channels", out.shape[-1])
     params = (("window", slides), ("weights", _weights_dtype(specs)), *_bias(specs), *shards, *_blocks(specs))
@@ -183,7 +186,8 @@ def is_sharded(spec: TensorSpec) -> bool:
 def _sharded_product(call: Call, source: TensorSpec, weight: TensorSpec, work: Work, shards: Params) -> list[DeviceOp]:
     """A 1 × 1 window whose result stays in shards: every core makes its own from the pixels it holds."""
     out = call.out
-    held = source if is_sharded(source) else replace(source, memory=out.memory)
+    stays = source.memory.sharding == out.memory.sharding
+    held = source if stays else replace(source, memory=out.memory)
     tiled = replace(held, layout="tile")
     deep = -(-source.shape[-1] // TILE)
     cores = dict(shards).get("on_cores", 0)
@@ -192,7 +196,8 @@ def _sharded_product(call: Call, source: TensorSpec, weight: TensorSpec, work: W
     else:
         config = ProductConfig("1d", block_w=deep, grid=(cores, 1 if cores else 0), mcast_in0=False)
     params = (*_bias(call.specs), ("config", config))
-    moved = [] if is_sharded(source) else [DeviceOp("interleaved to sharded", (source,), (held,))]
+    how = "reshard" if is_sharded(source) else "interleaved to sharded"
+    moved = [] if stays else [DeviceOp(how, (source,), (held,))]
     matmul = DeviceOp("matmul", (tiled, weight), call.outputs, work, call.fidelity, params=params)
     return [*moved, *tilize_ops(held, tiled), matmul]
 

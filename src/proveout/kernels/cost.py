@@ -34,6 +34,8 @@ CIRCULAR_BYTES = 8 * 4096
 """Left to circular buffers in any case when tensors are put into L1: two float32 tiles for each operand and result of
 a Step that a later pass may add."""
 DEFAULTS = Settings()
+USUAL = 1
+"""Of low, usual and high."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,8 @@ def _transfer(step: Step, time: TimeEstimate, pieces: int) -> StepTime:
 
 def program_ns(times: list[StepTime], settings: Settings) -> int:
     """Modelled time of one call in steady state."""
-    return program_time(times, settings).ns
+    called = [(t.kernel is not None, float(t.ns)) for t in times]
+    return _call_ns(called, TRACED_GAP_NS[USUAL], HOST_NS[USUAL], settings)
 
 
 def program_time(times: list[StepTime], settings: Settings) -> ProgramTime:
@@ -221,6 +224,8 @@ class MemoryAt:
     circular: int
     """L1 that the Step holds only while it runs."""
     dram: int
+    room: int = 0
+    """L1 before the first buffer that lies there: what circular buffers may take."""
     refused: str = ""
     """Why something of it does not fit."""
 
@@ -248,7 +253,7 @@ def memory_over_time(program: Program, chip: DeviceSpec, settings: Settings = DE
         circular = circular_bytes(step, program.specs, chip) if kind_of(step) != "piece" else 0
         if not refused and (reason := l1.refusal(step.kernel, circular)):
             refused = f"{reason}{_live(l1)}"
-        yield MemoryAt(step, l1.used, circular, dram.used, refused)
+        yield MemoryAt(step, l1.used, circular, dram.used, l1.capacity - l1.edge, refused)
 
 
 MOST_LIVE = 4

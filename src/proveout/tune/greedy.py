@@ -94,7 +94,7 @@ def search(start: Settings, costs: Costs, least: float) -> Tuned:
         walk.attempt(configured, products="configured")
     else:  # in L1 a bias without a config costs an operation: the two may pay only together
         walk.attempt(f"{in_l1}, and {configured}", memory="auto", products="configured")
-    walk.attempt("normalisations in block shards over all cores", sharding="norms")
+    walk.attempt("results in shards over all cores", sharding="auto")
     for fidelity in FIDELITIES:
         if walk.attempt(f"math fidelity {fidelity}", math_fidelity=fidelity) != "too far off":
             break

@@ -26,12 +26,14 @@ from proveout.compiler.program_passes.decide import (
     shards_refusal,
     takes_shards,
 )
+from proveout.compiler.program_passes.gain import with_attrs
+from proveout.compiler.program_passes.pack_weights import conv_config, keeps_format
 from proveout.errors import ProveoutError
 from proveout.kernels.cost import StepTime, step_time
 from proveout.kernels.row import MATRIX_UNIT, Weight
 from proveout.kernels.signatures import parameters
 from proveout.kernels.table import infer, kernels, kind_of, refusal, specs_of
-from proveout.program import Construct, Name, Program, Ref, Step
+from proveout.program import Name, Program, Ref, Step
 from proveout.settings import PER_OP, Decided
 from proveout.types import DeviceSpec, Origin, Settings, TensorSpec
 
@@ -131,13 +133,13 @@ def _open(
     if held and isinstance(weight, Ref) and weight.name in prepared:
         known = program.specs[weight.name].dtype
         others = [f for f in PER_OP["weights"] if f != known and not (held.order and f == "float32")]
-        if not held.order or (step.attr("groups", 1) == 1 and step.attr("conv_config") is None):
+        if not held.order or keeps_format(step):
             yield "weights", (KEPT, *others)
     computes = kind in COMPUTES or step.kernel == "ttnn.from_torch"
     if "dtype" in takes and computes and "float" in spec.dtype and spec.layout == "tile":
         yield "result", (KEPT, *(f for f in PER_OP["result"] if f != spec.dtype))
     if config_name(step) is not None and (chosen or step.attr(config_name(step) or "") is None):
-        if "fidelity" not in chosen and (kind != "convolution" or not step.attr("conv_config")):
+        if "fidelity" not in chosen and (kind != "convolution" or keeps_format(step)):
             yield "fidelity", (KEPT, *PER_OP["fidelity"])
         if "accumulate" not in chosen:
             yield "accumulate", (KEPT, "float32")
@@ -310,8 +312,7 @@ def _weighed(step: Step, dtype: str, specs: dict[str, TensorSpec]) -> Step:
     assert held is not None
     assert isinstance(weight, Ref)
     if held.order:
-        config = Construct.of("ttnn.Conv2dConfig", weights_dtype=Name(f"ttnn.{dtype}"))
-        return replace(step, attrs=(*step.attrs, ("conv_config", config)))
+        return with_attrs(step, conv_config=conv_config(step, weights_dtype=Name(f"ttnn.{dtype}")))
     specs[weight.name] = replace(specs[weight.name], dtype=dtype)
     return step
 

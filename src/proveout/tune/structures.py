@@ -17,7 +17,7 @@ LEAST_GAIN = 0.0005
 STRUCTURES = tuple(
     {"memory": memory, "sharding": sharding, "products": products}
     for memory, sharding, products in itertools.product(
-        ("dram", "auto"), ("interleaved", "norms"), ("default", "configured")
+        ("dram", "auto"), ("interleaved", "auto"), ("default", "configured")
     )
 )
 EXACT = {"result": ("float32",), "weights": ("float32",), "fidelity": ("HiFi3", "HiFi4"), "accumulate": ("float32",)}

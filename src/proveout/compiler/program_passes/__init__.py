@@ -20,6 +20,7 @@ from proveout.compiler.program_passes.pack_weights import pack_weights
 from proveout.compiler.program_passes.place import keep_in_dram, place
 from proveout.compiler.program_passes.prune import prune
 from proveout.compiler.program_passes.settle_state import settle_state
+from proveout.compiler.program_passes.shard_images import shard_images
 from proveout.compiler.program_passes.shard_norms import shard_norms
 from proveout.compiler.program_passes.shard_users import shard_users
 from proveout.compiler.program_passes.sink import sink, sink_in_layout
@@ -37,5 +38,5 @@ def fusions(stage: str) -> tuple[Fuse, ...]:
 __all__ = [
     "Policy", "bank_products", "cancel", "configure_products",
     "deallocate", "decide", "fusions", "hoist", "keep_in_dram", "layouts", "lift_matmul", "pack_weights", "place",
-    "prune", "settle_state", "shard_norms", "shard_users", "sink", "sink_in_layout",
+    "prune", "settle_state", "shard_images", "shard_norms", "shard_users", "sink", "sink_in_layout",
 ]  # fmt: skip

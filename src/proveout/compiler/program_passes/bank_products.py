@@ -14,9 +14,9 @@ from dataclasses import replace
 from proveout.chip.features import product_of
 from proveout.chip.matmul import Product, tile_bytes
 from proveout.chip.memory import shard_refusal
-from proveout.chip.time import TRACED_GAP_NS
 from proveout.compiler.program_passes.decide import choices_of, op_names
-from proveout.kernels.cost import step_device_ops, step_time
+from proveout.compiler.program_passes.gain import LEAST_GAIN, steps_ns
+from proveout.kernels.cost import step_device_ops
 from proveout.kernels.memory_config import memory_arg
 from proveout.kernels.table import infer, kind_of
 from proveout.program import Arg, Construct, Name, Program, Ref, Step
@@ -31,8 +31,6 @@ BUFFERS = 3
 """Steps of weights that a core beside a bank holds at once."""
 SHARE = 0.5
 """Of a core's L1, the most that those may take."""
-LEAST_GAIN = 0.05
-USUAL = 1
 
 
 def bank_products(program: Program, chip: DeviceSpec, settings: Settings) -> Program:
@@ -102,7 +100,7 @@ def _on_banks(
     cut = _moved(weight, banks, f"{weight}.banks", step, trial)
     if shard_refusal(trial[cut.outputs[0]], chip):
         return None
-    best, best_ns = None, (1 - LEAST_GAIN) * _ns([step], specs, chip, settings)
+    best, best_ns = None, (1 - LEAST_GAIN) * steps_ns([step], specs, chip, settings)
     for grid, block in _cuts(product, chip):
         cores = grid[0] * grid[1]
         row = Memory("l1", "width", ShardSpec((TILE, product.k // cores * TILE), grid))
@@ -119,7 +117,7 @@ def _on_banks(
         tried[beside.outputs[0]] = infer(beside, tried)[0]
         back = _back(beside.outputs[0], result, specs[result].memory, step)
         steps = [*brought, beside, back]
-        ns = _ns(steps, tried, chip, settings)
+        ns = steps_ns(steps, tried, chip, settings)
         if ns < best_ns:
             best, best_ns = (steps, tried, row, shards), ns
     if best is None:
@@ -158,11 +156,6 @@ def _moved(name: str, memory: Memory, new: str, at: Step, specs: dict[str, Tenso
     )
     specs[move.outputs[0]] = infer(move, specs)[0]
     return move
-
-
-def _ns(steps: list[Step], specs: Mapping[str, TensorSpec], chip: DeviceSpec, settings: Settings) -> int:
-    times = [step_time(step, specs, chip, settings).ns for step in steps]
-    return sum(ns + TRACED_GAP_NS[USUAL] for ns in times if ns)
 
 
 def _new(name: str, specs: Mapping[str, TensorSpec]) -> str:

@@ -17,7 +17,8 @@ from proveout.chip.fidelity import default_fidelity
 from proveout.chip.memory import shard_refusal
 from proveout.chip.program_config import spread
 from proveout.compiler.program_passes.configure_products import config_of
-from proveout.compiler.program_passes.pack_weights import Setup, with_weight
+from proveout.compiler.program_passes.gain import with_attrs
+from proveout.compiler.program_passes.pack_weights import Setup, conv_config, with_weight
 from proveout.errors import CompileError
 from proveout.kernels.cost import step_device_ops
 from proveout.kernels.faithful.settings import CONFIGS
@@ -96,12 +97,12 @@ def decided(
         return step
     takes = parameters(step.kernel)
     if "result" in choices and "dtype" in takes:
-        step = _with(step, dtype=Name(f"ttnn.{choices['result']}"))
+        step = with_attrs(step, dtype=Name(f"ttnn.{choices['result']}"))
     elif pins_format(step) and step.attr("dtype") is None:
         # An operand in another format must not change the format of everything after it.
         result = infer(step, specs)[0].dtype
         if result != before[step.outputs[0]].dtype and "float" in result:
-            step = _with(step, dtype=Name(f"ttnn.{before[step.outputs[0]].dtype}"))
+            step = with_attrs(step, dtype=Name(f"ttnn.{before[step.outputs[0]].dtype}"))
     step = _placed(step, choices, specs, before, chip)
     if "fidelity" in choices or "accumulate" in choices:
         step = _computing(step, choices, specs, chip, settings)
@@ -112,7 +113,7 @@ def decided(
             around = {**specs, **dict(zip(step.outputs, probe))}
             product = product_of(step_device_ops(step, around, chip, settings)[0])
             if product.batch == 1:
-                step = _with(step, program_config=config_of(spread(product, chip), chip.grid))
+                step = with_attrs(step, program_config=config_of(spread(product, chip), chip.grid))
     return step
 
 
@@ -123,18 +124,18 @@ def _placed(
     if not pins_place(step):
         return step
     if choices.get("memory") == "dram":
-        return _with(step, memory_config=MEMORY_NAMES[DRAM])
+        return with_attrs(step, memory_config=MEMORY_NAMES[DRAM])
     for kind in SHARDS:
         if choices.get("memory") == kind:
-            step = _in_shards(step, kind, specs) if kind_of(step) == "convolution" else step
-            return _with(step, memory_config=memory_arg(_shards(before[step.outputs[0]], kind, chip)))
+            step = in_shards(step, kind, specs) if kind_of(step) == "convolution" else step
+            return with_attrs(step, memory_config=memory_arg(shards_for(before[step.outputs[0]], kind, chip)))
     if step.attr("memory_config") is None and infer(step, specs)[0].memory != before[step.outputs[0]].memory:
         # An operand that was left in shards must not take everything after it along.
-        return _with(step, memory_config=memory_arg(before[step.outputs[0]].memory))
+        return with_attrs(step, memory_config=memory_arg(before[step.outputs[0]].memory))
     return step
 
 
-def _shards(spec: TensorSpec, kind: Sharding, chip: DeviceSpec) -> Memory:
+def shards_for(spec: TensorSpec, kind: Sharding, chip: DeviceSpec) -> Memory:
     """Where a result of this shape lies when it is left in shards: the same for every op, so neighbours agree."""
     shard = shards_of(math.prod(spec.shape[:-1]), spec.shape[-1], kind, chip)
     memory = Memory("l1", kind, shard)
@@ -144,14 +145,12 @@ def _shards(spec: TensorSpec, kind: Sharding, chip: DeviceSpec) -> Memory:
     return memory
 
 
-def _in_shards(step: Step, kind: Sharding, specs: Mapping[str, TensorSpec]) -> Step:
+def in_shards(step: Step, kind: Sharding, specs: Mapping[str, TensorSpec]) -> Step:
     """A convolution that computes in such shards; what arrives in others may be moved."""
-    source, config = step.attr("input_tensor"), step.attr("conv_config")
-    said = dict(config.args) if isinstance(config, Construct) else {}
-    said["shard_layout"] = LAYOUTS[kind]
+    source, said = step.attr("input_tensor"), dict[str, Arg]()
     if isinstance(source, Ref) and specs[source.name].memory.sharding not in ("interleaved", kind):
         said["reshard_if_not_optimal"] = True
-    return _with(step, conv_config=Construct.of("ttnn.Conv2dConfig", **said))
+    return with_attrs(step, conv_config=conv_config(step, shard_layout=LAYOUTS[kind], **said))
 
 
 def takes_shards(step: Step) -> bool:
@@ -208,7 +207,7 @@ def _computing(
     said: dict[str, Arg] = {"math_fidelity": Name(f"ttnn.MathFidelity.{fidelity}"), "fp32_dest_acc_en": wide}
     if matrix and not wide:
         said["packer_l1_acc"] = True
-    return _with(step, **{name: Construct.of("ttnn.WormholeComputeKernelConfig", **said)})
+    return with_attrs(step, **{name: Construct.of("ttnn.WormholeComputeKernelConfig", **said)})
 
 
 def _weighed(step: Step, dtype: str, work: Setup) -> Step:
@@ -218,7 +217,3 @@ def _weighed(step: Step, dtype: str, work: Setup) -> Step:
     if held is None or not isinstance(weight, Ref) or not work.is_weight(weight.name):
         return step
     return with_weight(step, held, weight.name, dtype, work)
-
-
-def _with(step: Step, **changed: Arg) -> Step:
-    return replace(step, attrs=tuple({**dict(step.attrs), **changed}.items()))

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from proveout.compiler.program_passes.configure_products import INSIDE
+from proveout.compiler.program_passes.gain import with_attrs
 from proveout.compiler.program_passes.match import Body, Fusion, Listed, Policy, either_way, fuse, is_plain, is_row
-from proveout.kernels.table import kernels
-from proveout.program import Program, Ref, Step
+from proveout.compiler.program_passes.pack_weights import conv_config
+from proveout.kernels.table import kernels, kind_of
+from proveout.program import Arg, Program, Ref, Step
 
 GELU = {"ttnn.GeluVariant.Accurate": "gelu", "ttnn.GeluVariant.Tanh": "gelu_tanh"}
 """ttnn's names for exact functions; `gelu_approx` and `sigmoid_approx` are others."""
 
 PACKED = ("bfloat8_b", "bfloat4_b")
 """A weight may be packed; the row beside it need not be."""
+
+SUMS = ("ttnn.add", "ttnn.subtract")
+"""Kernels that take activations for what they give."""
 
 
 def fuse_bias(program: Program, policy: Policy) -> Program:
@@ -21,7 +27,8 @@ def fuse_bias(program: Program, policy: Policy) -> Program:
 
 
 def fuse_activation(program: Program, policy: Policy) -> Program:
-    """ttnn applies it to the rounded result, in a device operation of its own: a call less, the same numbers."""
+    """After a product ttnn applies it to the rounded result, in a device operation of its own: a call less, the same
+    numbers. Convolutions and sums apply inside what gives the same before they round as after."""
     return fuse(program, _find_activation, policy)
 
 
@@ -51,11 +58,21 @@ def _find_activation(body: Body, step: Step) -> Fusion | None:
     name = "" if step.on_host else kernels()[step.kernel].activation
     if step.kernel == "ttnn.gelu":
         name = GELU.get(str(step.attr("variant")), "")
-    product = body.maker(step.attr("input_tensor"), kind="product") if name else None
-    if product is None or product.attr("activation") is not None or product.attr("dtype") is not None:
+    maker = body.maker(step.attr("input_tensor")) if name else None
+    if maker is None or (maker.attr("dtype") is not None and kind_of(maker) != "convolution"):
         return None
-    attrs = (*product.attrs, ("activation", name))
-    return Fusion((product, step), (replace(step, kernel=product.kernel, attrs=attrs),), rounds_alike=True)
+    if kind_of(maker) == "product" and maker.attr("activation") is None:
+        inside: dict[str, Arg] = {"activation": name}
+    elif maker.kernel == "ttnn.conv2d" and name in INSIDE:
+        if "activation" in conv_config(maker).by_name:
+            return None
+        inside = {"conv_config": conv_config(maker, activation=INSIDE[name])}
+    elif maker.kernel in SUMS and name in INSIDE and is_plain(maker, "input_tensor_a", "input_tensor_b"):
+        inside = {"activations": (INSIDE[name],)}
+    else:
+        return None
+    one = replace(with_attrs(maker, **inside), outputs=step.outputs, origin=step.origin)
+    return Fusion((maker, step), (one,), rounds_alike=True)
 
 
 FUSIONS = (Listed("products", 1, fuse_bias), Listed("products", 4, fuse_activation))

@@ -118,7 +118,7 @@ def _pays_in_shards(
     fusion: Fusion, specs: Mapping[str, TensorSpec], chip: DeviceSpec, settings: Settings, before: int
 ) -> bool:
     """Whether it is one norm that `shard_norms` will cut, and that is then quicker."""
-    if settings.sharding != "norms" or len(fusion.steps) != 1 or kind_of(fusion.steps[0]) != "norm":
+    if settings.sharding == "interleaved" or len(fusion.steps) != 1 or kind_of(fusion.steps[0]) != "norm":
         return False
     cut = sharded_ns(fusion.steps[0], specs, chip, settings)
     return cut is not None and cut < before

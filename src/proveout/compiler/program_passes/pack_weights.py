@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from proveout.compiler.program_passes.gain import with_attrs
 from proveout.kernels.row import MATRIX_UNIT, Weight
 from proveout.kernels.table import LAYOUT_NAMES, infer, kernels, kind_of
 from proveout.program import FROM_TORCH, TO_TORCH, Arg, Construct, Name, Program, Ref, Step, map_refs
@@ -36,11 +37,21 @@ def with_weight(step: Step, held: Weight, weight: str, dtype: str, work: Setup) 
     """A product or convolution with its weight in this format; as it is where ttnn takes it in no other."""
     if not held.order:
         return _with(step, held.operand, Ref(work.packed(weight, dtype, step.origin)))
-    if step.attr("groups", 1) == 1 and step.attr("conv_config") is None:
+    if keeps_format(step):
         step = _with(step, held.operand, Ref(work.prepared(weight, dtype, step, held.order)))
-        config = Construct.of("ttnn.Conv2dConfig", weights_dtype=Name(f"ttnn.{dtype}"))
-        return replace(step, attrs=(*step.attrs, ("conv_config", config)))
+        return with_attrs(step, conv_config=conv_config(step, weights_dtype=Name(f"ttnn.{dtype}")))
     return step
+
+
+def conv_config(step: Step, **more: Arg) -> Construct:
+    """What a convolution's config says, and more."""
+    config = step.attr("conv_config")
+    return Construct.of("ttnn.Conv2dConfig", **{**(config.by_name if isinstance(config, Construct) else {}), **more})
+
+
+def keeps_format(step: Step) -> bool:
+    """Whether a convolution's weight lies in the format of the host's, and ttnn would pack it in another."""
+    return step.attr("groups", 1) == 1 and "weights_dtype" not in conv_config(step).by_name
 
 
 def _with(step: Step, key: str, value: Arg) -> Step:

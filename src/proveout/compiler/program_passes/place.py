@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from proveout.chip.memory import Arena, bytes_per_bank
+from proveout.compiler.program_passes.configure_products import takes_config
 from proveout.compiler.program_passes.deallocate import freed_after, sharing
 from proveout.kernels.cost import CIRCULAR_BYTES, circular_bytes, program_ns, step_times
 from proveout.kernels.row import MATRIX_UNIT
@@ -122,10 +123,11 @@ class _Placement:
 
     def _near_products(self, index: int, step: Step) -> bool:
         """Whether a product that ttnn cuts itself makes or reads its results: nothing else is slower from L1."""
-        if self.settings.products == "configured":
-            return False
+        configured = self.settings.products == "configured"
         readers = (self.program.body[i] for name in step.outputs for i in self.readers.get(name, ()) if i > index)
-        return any(kind_of(s) == "product" for s in (step, *readers))
+        return any(
+            kind_of(s) == "product" and not (configured and takes_config(s, self.specs)) for s in (step, *readers)
+        )
 
     def _make_room(self, index: int, step: Step, size: int, limit: int, busy: tuple[str, ...]) -> None:
         """Move neighbours in L1 to DRAM if that takes less time than the new result saves by lying there."""

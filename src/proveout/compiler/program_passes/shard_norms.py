@@ -11,16 +11,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from proveout.chip.memory import bytes_per_bank, shard_refusal
-from proveout.chip.time import TRACED_GAP_NS
-from proveout.kernels.cost import step_time
+from proveout.compiler.program_passes.gain import pays, steps_ns, with_attrs
 from proveout.kernels.memory_config import core, memory_arg
 from proveout.kernels.table import infer, kernels, kind_of
-from proveout.program import Arg, Construct, Program, Ref, Step
+from proveout.program import Construct, Program, Ref, Step
 from proveout.types import DRAM, TILE, DeviceSpec, Memory, Settings, ShardSpec, TensorSpec
 
 SHARE = 0.25
 """Of a core's L1, the most that one shard may take."""
-USUAL = 1
 
 
 def shard_norms(program: Program, chip: DeviceSpec, settings: Settings) -> Program:
@@ -62,11 +60,11 @@ def sharded_ns(step: Step, specs: Mapping[str, TensorSpec], chip: DeviceSpec, se
     place, back = memory_arg(memory), memory_arg(around.memory)
     steps = [
         Step("ttnn.to_memory_config", (("tensor", Ref("in")), ("memory_config", place)), ("shards",)),
-        replace(_with(step, input_tensor=Ref("shards"), memory_config=place), outputs=("cut",)),
+        replace(with_attrs(step, input_tensor=Ref("shards"), memory_config=place), outputs=("cut",)),
         Step("ttnn.to_memory_config", (("tensor", Ref("cut")), ("memory_config", back)), ("out",)),
     ]
     trial = {**specs, "in": around, "shards": inside, "cut": inside, "out": around}
-    return _ns(steps, trial, chip, settings)
+    return steps_ns(steps, trial, chip, settings)
 
 
 def _sharded(
@@ -86,7 +84,7 @@ def _sharded(
     place = memory_arg(memory)
     writer = next((s for s in reversed(body) if source.name in s.outputs), None)
     if writer is not None and _writes_shards(writer) and readers[source.name] == 1:
-        before = [_with(s, memory_config=place) if s is writer else s for s in body]
+        before = [with_attrs(s, memory_config=place) if s is writer else s for s in body]
         trial[source.name] = replace(specs[source.name], memory=memory)
         added, old, shards = [next(s for s in before if source.name in s.outputs)], [writer, step], source.name
     else:
@@ -96,12 +94,12 @@ def _sharded(
         before, added, old = [*body, move], [move], [step]
     sharded = _new(f"{result}.shards", trial)
     config = _program_config(specs[source.name], memory)
-    norm = _with(step, input_tensor=Ref(shards), memory_config=place, program_config=config)
+    norm = with_attrs(step, input_tensor=Ref(shards), memory_config=place, program_config=config)
     norm = replace(norm, outputs=(sharded,))
     trial[sharded] = replace(specs[result], memory=memory)
     back = memory_arg(specs[result].memory if specs[result].memory.buffer != "host" else DRAM)
     leave = Step("ttnn.to_memory_config", (("tensor", Ref(sharded)), ("memory_config", back)), (result,), step.origin)
-    if _ns([*added, norm, leave], trial, chip, settings) >= _ns(old, specs, chip, settings):
+    if not pays(steps_ns(old, specs, chip, settings), steps_ns([*added, norm, leave], trial, chip, settings)):
         return [*body, step]
     specs.update(trial)
     return [*before, norm, leave]
@@ -125,15 +123,6 @@ def _program_config(spec: TensorSpec, memory: Memory) -> Construct:
         block_w=across,
         inplace=False,
     )
-
-
-def _ns(steps: list[Step], specs: Mapping[str, TensorSpec], chip: DeviceSpec, settings: Settings) -> int:
-    times = [step_time(step, specs, chip, settings).ns for step in steps]
-    return sum(ns + TRACED_GAP_NS[USUAL] for ns in times if ns)
-
-
-def _with(step: Step, **changed: Arg) -> Step:
-    return replace(step, attrs=tuple({**dict(step.attrs), **changed}.items()))
 
 
 def _new(name: str, specs: dict[str, TensorSpec]) -> str:
