@@ -65,7 +65,7 @@ def _elements(graph: Explanation, parts: Sequence[Contribution], outputs: Sequen
         for place, output_of in enumerate(zip(*(part.outputs for part in parts[:3])))
         for part, output in zip(parts, output_of)
     ]
-    yield from table(("output", "op", *CLASSES, "sign flips", "argmax"), rows)
+    yield from table(("output", "op", *CLASSES, "sign flips", "argmax"), rows, last=2)
 
 
 def _op(part: Contribution, whole: float) -> tuple[str, ...]:
