@@ -196,7 +196,7 @@ def described(model: BertForQuestionAnswering, tokenizer: PreTrainedTokenizerFas
     held_out = score(model, tokenizer, calibration, items_of(HELD_OUT), verbose=True)
     print(calibration, held_out)
     return {
-        "score": f"right on {held_out['right']} of {held_out['all']} questions that nothing was chosen by; "
+        "score": f"right on {held_out['right']} of {held_out['all']} unseen questions; "
         f'{held_out["abstained"]} times "I don\'t know", {held_out["wrong"]} wrong',
         "value": held_out["right"] / held_out["all"],
         "data": "passages made up by training/questions.py",

@@ -103,7 +103,7 @@ def test_an_uploaded_script_stays_while_other_things_are_looked_at(page):
     page.file_uploader[0].set_value(("mine.py", MODEL.format(before="").encode(), "text/x-python"))
     page.run()
     (line,) = [c.value for c in page.code]
-    assert "mine.py" in line
+    assert "/uploads/mine.py" in line  # the explorer calls a script's folder its corpus
     way("Path")
     assert not page.code
     way("Upload")

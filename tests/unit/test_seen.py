@@ -6,6 +6,7 @@ import builtins
 import dataclasses
 import importlib
 import io
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,9 +25,10 @@ from proveout.columns.table import row
 from proveout.engine.prediction import with_host
 from proveout.errors import UsageError
 from proveout.report.cause.text import table as figures
+from proveout.report.drawing import graph as drawing
 from proveout.report.tables import terminal
 from proveout.store import Store
-from proveout.types import Record, Timing
+from proveout.types import GraphNode, Record, Timing
 
 
 def dry_run(record: Record) -> Record:
@@ -160,3 +162,14 @@ def test_a_terminal_breaks_no_word_and_no_command(monkeypatch):
 def test_times_that_no_column_shows_are_not_doubted():
     slow = Timing("simulation", "measured", "sim:n150", (1, 2), verdict="too few", why="2 samples. Take at least 100")
     assert terminal.doubts([dataclasses.replace(make_record(), timings=(slow,))]) == []
+
+
+def test_text_stays_in_its_box() -> None:
+    """A drawn label and its note end before the box does, at the widths of a monospaced font."""
+    long = "ttnn.transformer.split_query_key_value_and_split_heads"
+    svg = drawing.draw([GraphNode("split", long, "device", note="bf16[4,3,64,32] tile l1 height-sharded")])
+    texts = re.findall(r'<text x="(\d+)" y="\d+"( class="note")?[^>]*>([^<]*…)</text>', svg)
+    assert len(texts) == 2
+    left = int(re.search(r'<g [^>]*id="split"[^>]*>.*?<rect x="(\d+)"', svg, re.DOTALL)[1])
+    for x, small, text in texts:
+        assert int(x) + len(text) * (6.3 if small else 7.2) <= left + drawing.WIDTH

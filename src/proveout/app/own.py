@@ -203,7 +203,7 @@ def _uploaded() -> Path | None:
     if len(text) > LARGEST_SCRIPT:
         st.warning(f"{file.name} is larger than {LARGEST_SCRIPT >> 20} MiB.", icon=":material/edit:")
         return None
-    folder = store().folder.absolute() / "own" / hashlib.sha256(text).hexdigest()[:12]
+    folder = store().folder.absolute() / "own" / hashlib.sha256(text).hexdigest()[:12] / "uploads"
     path = folder / f"{file_name(file.name.removesuffix('.py')) or 'script'}.py"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
