@@ -103,21 +103,21 @@ def main() -> None:
 
 PAGE = """# A walk from a fresh clone to one's own model
 
-Made by `python docs/walkthrough.py`: every command below was run, and what stands under it is what it printed (times of
-this walk are those of the machine it was made on). The first part is in the terminal, the second in the browser; take
+Made by `python docs/walkthrough.py`: every command below was run, and its output is shown under it. Measured times are
+those of the machine on which this page was made. The first part is in the terminal, the second in the browser; take
 either.
 
 ## Install
 
 ```
 $ git clone <this repository> proveout && cd proveout
-$ make demo                 # installs into .venv, then shows what there is: a few minutes
+$ make demo                 # installs into .venv and brings up a few models: some minutes
 $ . .venv/bin/activate
 ```
 
 ## A model of one's own
 
-Any script that builds a model and calls it will do; nothing in it knows Proveout. This one is `net.py`: a convolution,
+Any script that builds a model and calls it will do; it needs no change for Proveout. This one is `net.py`: a convolution,
 `nn.MultiheadAttention` and a dict of outputs.
 
 ```python
@@ -126,7 +126,7 @@ Any script that builds a model and calls it will do; nothing in it knows Proveou
 
 ### What does it call?
 
-The script runs in a process of its own; here it may write below its folder only, and has no network.
+The script runs in a process of its own. Here it can write only below its folder and has no network.
 
 {discover}
 
@@ -134,7 +134,7 @@ The script runs in a process of its own; here it may write below its folder only
 
 {benchmark}
 
-Times say where they come from: `measured` by a clock on this machine, `modelled` by the embedded model of the chip.
+`measured` times were taken by a clock on this machine; `modelled` times are predicted by the embedded model of the chip.
 
 ### What converts, what stays on the host, and why?
 
@@ -148,7 +148,7 @@ decoding (for language models), and a report.
 
 {bringup}
 
-`bringup/net/report.html` opens offline. Run the same command again, and it goes on where it stopped.
+`bringup/net/report.html` opens offline. Run the same command again to resume a bring-up that was stopped.
 `bringup/net/ttnn_model.py` is the optimised model as ttnn code, with a class for each module. This is its attention:
 
 ```python
@@ -165,13 +165,13 @@ decoding (for language models), and a report.
 $ proveout app
 ```
 
-**Your model** takes the same script, by path or upload, and shows what it may use while it runs. *Find models* lists
-what it calls.
+**Your model** takes the same script, by path or upload, and shows the limits under which it runs. *Find models* lists the models it
+calls.
 
 ![A script is named, its limits are shown](images/app-own.png)
 
-*Compile, check and time* makes the same Records as the terminal's `benchmark`, and each links into the explorer, where
-memory, performance and graph are worked out from its Programs. Under each button stands the command that does the same.
+*Compile, check and time* gives the same results as `proveout benchmark`, with links to the explorer, which shows memory,
+performance and graph. Under each button is the command that does the same in a terminal.
 
 ![Its models, checked and timed](images/app-own-results.png)
 

@@ -92,6 +92,25 @@ def test_an_example_fills_the_path(page):
     assert "attention.py" in page.code[0].value
 
 
+def test_an_uploaded_script_stays_while_other_things_are_looked_at(page):
+    """The uploader forgets its file when it is not drawn: on another page, or behind the field for a path."""
+
+    def way(name):
+        page.button_group[0].set_value(name)
+        page.run()
+
+    way("Upload")
+    page.file_uploader[0].set_value(("mine.py", MODEL.format(before="").encode(), "text/x-python"))
+    page.run()
+    (line,) = [c.value for c in page.code]
+    assert "/uploads/mine.py" in line  # the explorer calls a script's folder its corpus
+    way("Path")
+    assert not page.code
+    way("Upload")
+    assert [c.value for c in page.code] == [line]
+    assert "mine.py, uploaded before" in said(page)
+
+
 @pytest.mark.slow
 @pytest.mark.e2e
 def test_a_script_goes_all_the_way_to_the_explorer(page, tmp_path):
@@ -138,3 +157,15 @@ def test_stop_ends_a_command_and_a_bad_one_is_told_in_a_sentence(tmp_path):
     bad = Command(CommandLine(("discover", "gone.py", "--json"), str(tmp_path), 60))
     bad.wait(60)
     assert "gone.py" in bad.error()
+
+
+@pytest.mark.parametrize(
+    ("statuses", "tone", "sentence"),
+    [
+        (["passed"] * 12 + ["skipped"], "good", "13 stages: 12 passed, 1 not needed or skipped."),
+        (["passed"] * 8 + ["attention"] * 4, "warn", "12 stages: 8 passed, 4 to look at."),
+        (["passed", "attention", "failed"], "bad", "3 stages: 1 passed, 1 to look at, 1 failed."),
+    ],
+)
+def test_a_bring_up_is_green_only_where_there_is_nothing_to_look_at(statuses, tone, sentence):
+    assert own.stages_told(statuses) == (tone, sentence)

@@ -300,7 +300,7 @@ def test_benchmark_proves_stores_and_prints(
     out, err = capsys.readouterr()
     assert "0.042 (modelled)" in out
     assert "[1/1] linear on sim:n150: passed" in err
-    assert f"cache {world.cache}: 1 new, 0 read" in err
+    assert f"1 new result, 0 from the cache ({world.cache})" in err
     assert [r.job for r in stored(world)] == world.proven
     assert world.proven[0].do == ("check", "benchmark")
 
@@ -372,7 +372,7 @@ def test_a_finished_job_is_not_run_again(world: World, capsys: pytest.CaptureFix
     world.run("benchmark", "linear.py")
     assert world.run("benchmark", "linear.py") == 0
     assert len(world.proven) == 1
-    assert "0 new, 1 read (run again with --rebuild always)" in capsys.readouterr().err
+    assert "0 new results, 1 from the cache (" in capsys.readouterr().err
     world.run("benchmark", "linear.py", "--rebuild", "always")
     world.run("benchmark", "linear.py", "--iterations", "5")
     assert len(world.proven) == 3

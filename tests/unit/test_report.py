@@ -511,11 +511,11 @@ def test_doubtful_times_are_told_one_by_one_only_where_they_are_few():
     record = dataclasses.replace(make_record(), timings=(weak,))
     assert terminal.doubts([record]) == [
         f"  {record.job.workload.name} on {record.job.device}: "
-        "eager time not reliable (too few): 2 samples. Take at least 100."
+        "the eager time is unreliable: 2 samples. Take at least 100."
     ]
     (line,) = terminal.doubts([record] * 11)
     assert line.startswith(
-        "  11 measured times are not reliable (11 with too few samples). Measure longer (--duration 30)"
+        "  11 measured times are unreliable (11 with too few samples). Measure longer (--duration 30)"
     )
 
 

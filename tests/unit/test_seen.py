@@ -5,6 +5,8 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import importlib
+import io
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,13 +20,15 @@ from proveout import __version__, cli
 from proveout.app.explorer_compare import first_pair
 from proveout.capture.running import explain
 from proveout.capture.scripts import resolve
+from proveout.cli import output
 from proveout.columns.table import row
 from proveout.engine.prediction import with_host
 from proveout.errors import UsageError
 from proveout.report.cause.text import table as figures
+from proveout.report.drawing import graph as drawing
 from proveout.report.tables import terminal
 from proveout.store import Store
-from proveout.types import Record, Timing
+from proveout.types import GraphNode, Record, Timing
 
 
 def dry_run(record: Record) -> Record:
@@ -131,3 +135,41 @@ def test_the_corpora_are_listed_a_line_a_script(
     head, *scripts = capsys.readouterr().out.splitlines()
     assert head == f"selftest ({len(scripts)} scripts)"
     assert max(map(len, scripts)) <= 80
+
+
+def test_a_terminal_breaks_no_word_and_no_command(monkeypatch):
+    """Sentences are wrapped between words, below their own indent; a command is to be copied, and a pipe has all."""
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setenv("COLUMNS", "40")
+    command = "  proveout tune net.py --device sim:n150 --pcc 0.99"
+    said = f"  net: the eager time is unreliable: 12 samples. Take at least 100.\n{command}"
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    output.note(said)
+    lines = sys.stderr.getvalue().splitlines()
+    assert " ".join(lines[:-1]).split() == said.partition("\n")[0].split()
+    assert all(len(line) <= 40 for line in lines[:-1])
+    assert lines[1].startswith("    ")
+    assert lines[-1] == command
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    output.note(said)
+    assert sys.stderr.getvalue() == said + "\n"
+
+
+def test_times_that_no_column_shows_are_not_doubted():
+    slow = Timing("simulation", "measured", "sim:n150", (1, 2), verdict="too few", why="2 samples. Take at least 100")
+    assert terminal.doubts([dataclasses.replace(make_record(), timings=(slow,))]) == []
+
+
+def test_text_stays_in_its_box() -> None:
+    """A drawn label and its note end before the box does, at the widths of a monospaced font."""
+    long = "ttnn.transformer.split_query_key_value_and_split_heads"
+    svg = drawing.draw([GraphNode("split", long, "device", note="bf16[4,3,64,32] tile l1 height-sharded")])
+    texts = re.findall(r'<text x="(\d+)" y="\d+"( class="note")?[^>]*>([^<]*…)</text>', svg)
+    assert len(texts) == 2
+    left = int(re.search(r'<g [^>]*id="split"[^>]*>.*?<rect x="(\d+)"', svg, re.DOTALL)[1])
+    for x, small, text in texts:
+        assert int(x) + len(text) * (6.3 if small else 7.2) <= left + drawing.WIDTH

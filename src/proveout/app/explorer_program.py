@@ -148,7 +148,7 @@ def performance(board: Board, entry: Entry, record: Record) -> None:
         ("Waits between them", sheet.wait_ns, "gaps and the host's dispatch"),
         ("Transfers", sheet.transfer_ns, f"{sum(row.kind == 'transfer' for row in sheet.rows)} at every call"),
     ]
-    theme.row(theme.badge("modelled", "modelled"), theme.badge(missing or "nothing here is measured"))
+    theme.row(theme.badge("modelled", "modelled"), theme.badge(missing.replace("`", "") or "nothing here is measured"))
     theme.tiles([theme.Tile(name, *tables.duration(ns), note, "modelled") for name, ns, note in figures])
     left, right = st.columns(2)
     with left, st.container(border=True):

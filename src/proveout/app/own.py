@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from html import escape
@@ -134,7 +135,7 @@ def _form() -> ScriptRequest | None:
         arguments = st.text_input("Arguments for the script", key="own-arguments", placeholder="--batch-size 8")
         usable = {name: info for name, info in devices().items() if info.available}
         device = st.selectbox("Device", list(usable), key="own-device", help="Where its models run.")
-        st.caption(usable[device].description)
+        st.caption(usable[device].description[:1].upper() + usable[device].description[1:])
         with st.expander("Limits", icon=":material/shield:"):
             left, right = st.columns(2)
             sandbox = left.toggle("Sandbox", True, key="own-sandbox", help="It writes below its own folder only.")
@@ -191,19 +192,33 @@ def _example() -> None:
 
 def _uploaded() -> Path | None:
     """An uploaded script, kept beside the store in a folder of its own, where it also runs."""
-    file = st.file_uploader("Python script", type=["py"], key="own-file")
+    file = st.file_uploader("Python script", type=["py"], key="own-file", on_change=_forget_upload)
     if file is None:
-        return None
+        kept: Path | None = st.session_state.get(UPLOADED)
+        if kept is None or not kept.exists():
+            return None
+        st.caption(f"{kept.name}, uploaded before. Upload another script to replace it.")
+        return kept
     text = file.getvalue()
     if len(text) > LARGEST_SCRIPT:
         st.warning(f"{file.name} is larger than {LARGEST_SCRIPT >> 20} MiB.", icon=":material/edit:")
         return None
-    folder = store().folder.absolute() / "own" / hashlib.sha256(text).hexdigest()[:12]
+    folder = store().folder.absolute() / "own" / hashlib.sha256(text).hexdigest()[:12] / "uploads"
     path = folder / f"{file_name(file.name.removesuffix('.py')) or 'script'}.py"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text)
+    st.session_state[UPLOADED] = path
     return path
+
+
+UPLOADED = "own-uploaded"
+"""Where the path of an uploaded script is kept: the uploader forgets its file when another page is visited."""
+
+
+def _forget_upload() -> None:
+    """A script that is taken away or replaced is not brought back."""
+    st.session_state.pop(UPLOADED, None)
 
 
 def _limits_line(request: ScriptRequest) -> None:
@@ -388,7 +403,18 @@ def _bring_up(request: ScriptRequest, workloads: list[dict[str, Any]], busy: Com
     if command is None or command.line != line:
         return
     if not command.running and _outcome(command, "stages"):
-        answer = command.answer()
-        done = sum(stage["status"] == "passed" for stage in answer["stages"])
-        st.success(f"{done} of {counted(len(answer['stages']), 'stage')} done; {answer['failed']} failed.")
+        statuses = [stage["status"] for stage in command.answer()["stages"]]
+        tell, sentence = stages_told(statuses)
+        {"good": st.success, "warn": st.warning, "bad": st.error}[tell](sentence)
     links.link("Follow it stage by stage", "bringup", icon=":material/checklist:", folder=str(folder))
+
+
+def stages_told(statuses: list[str]) -> tuple[str, str]:
+    """A tone and a sentence for a bring-up that is over: green only where there is nothing to look at."""
+    counts = Counter(statuses)
+    told = ", ".join(f"{counts[status]} {words}" for status, words in STAGE_WORDS.items() if counts[status])
+    tone = "bad" if "failed" in statuses else "warn" if "attention" in statuses else "good"
+    return tone, f"{counted(len(statuses), 'stage')}: {told}."
+
+
+STAGE_WORDS = {"passed": "passed", "attention": "to look at", "failed": "failed", "skipped": "not needed or skipped"}

@@ -6,14 +6,15 @@ import base64
 import io
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from proveout.app.spans import Calibration, best_answer
+from proveout.app.spans import Calibration, Read, best_answer
 from proveout.app.tasks import TASKS, Task, TaskRequest
 from proveout.app.weights import Loaded, load, score_of
 from proveout.clock.pacing import clock
@@ -70,7 +71,7 @@ def _answer(task: Task, request: TaskRequest, loaded: Loaded) -> Prepared:
     def iterate(call: Call, tell: Tell) -> dict[str, Any]:
         outputs = call(**inputs)
         logits = outputs.start_logits[0], outputs.end_logits[0]
-        answer = best_answer(*logits, task_inputs.context, offsets, in_context, calibration)
+        answer = best_answer(Read(task_inputs.context, task_inputs.question, *logits, offsets, in_context), calibration)
         # How much of the passage the model was given: what is cut is said.
         facts = {"span": answer.span, "guess": answer.guess, "none": answer.says_none}
         return {**facts, "score": answer.confidence, "read": read}
@@ -81,10 +82,12 @@ def _answer(task: Task, request: TaskRequest, loaded: Loaded) -> Prepared:
 def _calibration(folder: Path | None) -> Calibration:
     """What was found for these weights; for others, an answer is given where it is likelier than not."""
     score = score_of(folder) if folder is not None else {}
-    usual = Calibration()
-    values = (score.get("temperature", usual.temperature), score.get("threshold", usual.threshold))
-    good = all(isinstance(value, (int, float)) and value > 0 for value in values)
-    return Calibration(*map(float, values)) if good else usual
+    usual, added = Calibration(), score.get("evidence", {})
+    named = {f.name: score[f.name] for f in fields(Calibration) if f.name in score and f.name != "evidence"}
+    numbers = [*named.values(), *(added.values() if isinstance(added, dict) else [None])]
+    good = all(isinstance(value, (int, float)) and isfinite(value) for value in numbers)
+    found = replace(usual, **named, evidence=added) if good else usual
+    return found if found.temperature > 0 and found.threshold > 0 else usual
 
 
 # -------------------------------------------------------------------------------------------------------- generation

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 
+from proveout.app.evidence import EVIDENCE, MONTHS, NUMBERS, evidence, sentence_around, words_of
+
 LONGEST_ANSWER = 30
 """Tokens."""
+MOST_CANDIDATES, MOST_SPANS = 40, 400
+"""Different answers that are weighed against each other, out of the reader's best spans."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +23,10 @@ class Calibration:
     temperature: float = 1.0
     threshold: float = 0.5
     """Confidence from which an answer is given."""
+    none: float = 0.0
+    """Added to the logit of no answer."""
+    evidence: Mapping[str, float] = field(default_factory=dict)
+    """What each feature of `EVIDENCE` adds to a span's logit; those that are not named add nothing."""
 
 
 @dataclass(frozen=True)
@@ -32,37 +41,57 @@ class Answer:
     """Whether no answer is likelier than the best one."""
 
 
-def best_answer(
-    start: torch.Tensor,
-    end: torch.Tensor,
-    passage: str,
-    offsets: Sequence[Sequence[int]],
-    in_passage: Sequence[bool],
-    calibration: Calibration | None = None,
-) -> Answer:
-    """The likeliest span of whole words against no answer, which the first token, `[CLS]`, stands for as in SQuAD 2.
+@dataclass(frozen=True)
+class Read:
+    """What a reader made of a question: a logit for every token to begin and to end the answer, and where the tokens
+    stand in the passage."""
 
-    Spans that overlap mean the same place: their chances count together.
-    """
+    passage: str
+    question: str
+    start: torch.Tensor
+    end: torch.Tensor
+    offsets: Sequence[Sequence[int]]
+    in_passage: Sequence[bool]
+
+    @property
+    def none(self) -> float:
+        """The logit of no answer, which the first token, `[CLS]`, stands for as in SQuAD 2."""
+        return float(self.start[0] + self.end[0])
+
+    def candidates(self) -> dict[tuple[int, int], float]:
+        """The best spans of whole words within a sentence, completed as a person would mark them, with their logits."""
+        where = list(zip(self.in_passage, self.offsets))
+        starts = [ok and begins_word(self.passage, a) and a < b for ok, (a, b) in where]
+        ends = [ok and ends_word(self.passage, b) and a < b for ok, (a, b) in where]
+        allowed = torch.ones(len(where), len(where), dtype=torch.bool).triu().tril(LONGEST_ANSWER - 1)
+        allowed &= torch.tensor(starts)[:, None] & torch.tensor(ends)[None, :]
+        logits, places = (self.start.float()[:, None] + self.end.float()[None, :])[allowed], allowed.nonzero()
+        found: dict[tuple[int, int], float] = {}
+        for index in logits.argsort(descending=True, stable=True)[:MOST_SPANS].tolist():
+            first, last = (self.offsets[token] for token in places[index].tolist())
+            span = completed(self.passage, int(first[0]), int(last[1]))
+            if last[1] <= sentence_around(self.passage, first[0])[1] and words_of(self.passage[slice(*span)]):
+                found.setdefault(span, float(logits[index]))
+            if len(found) == MOST_CANDIDATES:
+                break
+        return found
+
+
+def best_answer(read: Read, calibration: Calibration | None = None) -> Answer:
+    """The likeliest span against no answer. Spans that overlap mean the same place: their chances count together."""
     calibration = calibration or Calibration()
-    starts = [ok and begins_word(passage, a) and a < b for ok, (a, b) in zip(in_passage, offsets)]
-    ends = [ok and ends_word(passage, b) and a < b for ok, (a, b) in zip(in_passage, offsets)]
-    length = len(offsets)
-    allowed = torch.triu(torch.ones(length, length, dtype=torch.bool)).tril(LONGEST_ANSWER - 1)
-    allowed &= torch.tensor(starts)[:, None] & torch.tensor(ends)[None, :]
-    logits = (start.float()[:, None] + end.float()[None, :]) / calibration.temperature
-    none = (start[0].float() + end[0].float()) / calibration.temperature
-    chances = torch.cat([logits[allowed], none[None]]).softmax(0)
-    places = allowed.nonzero()
-    if not len(places):
+    candidates = read.candidates()
+    if not candidates:
         return Answer(None, 1.0, None, True)
-    best = int(chances[:-1].argmax())
-    first, last = places[best].tolist()
-    near = (places[:, 0] <= last) & (places[:, 1] >= first)
-    confidence = float(chances[:-1][near].sum())
-    guess = completed(passage, int(offsets[first][0]), int(offsets[last][1]))
-    if float(chances[-1]) >= confidence:
-        return Answer(None, float(chances[-1]), guess, True)
+    weights = torch.tensor([calibration.evidence.get(name, 0.0) for name in EVIDENCE])
+    features = torch.tensor([evidence(read.passage, read.question, span) for span in candidates])
+    logits = torch.tensor(list(candidates.values())) / calibration.temperature + features @ weights
+    none = torch.tensor([read.none / calibration.temperature + calibration.none])
+    *chances, none_chance = torch.cat([logits, none]).softmax(0).tolist()
+    guess = max(zip(candidates, chances), key=lambda one: one[1])[0]
+    confidence = sum(p for (a, b), p in zip(candidates, chances) if a < guess[1] and b > guess[0])
+    if none_chance >= confidence:
+        return Answer(None, none_chance, guess, True)
     return Answer(guess if confidence >= calibration.threshold else None, confidence, guess)
 
 
@@ -86,10 +115,8 @@ def ends_word(text: str, place: int) -> bool:
 
 
 MAGNITUDES = ("hundred", "thousand", "million", "billion", "trillion", "percent", "%", "per")
-MONTHS = (
-    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
-    "december",
-)  # fmt: skip
+PARTICLE = re.compile(r"(?: (?:van|von|de|der|den|du|da|di|la|le|bin|al))+ [A-Z][\w]*")
+"""The middle of a name: Guido van Rossum."""
 PREPOSITIONS = ("in", "at", "on", "by", "into", "from", "to", "near", "after", "called", "named")
 
 
@@ -98,6 +125,8 @@ def completed(passage: str, start: int, end: int) -> tuple[int, int]:
     the words that lead up to a name, and without the next item of a list."""
     start, end = _without_lead(passage, start, end)
     end = _without_next(passage, start, end)
+    if passage[:end].rsplit(" ", 1)[-1][:1].isupper() and (rest := PARTICLE.match(passage, end)):
+        end = rest.end()
     while (word := _after(passage, end)) and _continues(passage[start:end], word):
         end += 1 + len(word)
     while (word := _before(passage, start)) and _precedes(passage, start - 1 - len(word), word, passage[start:end]):
@@ -142,7 +171,7 @@ def _continues(answer: str, word: str) -> bool:
     last = answer.rsplit(" ", 1)[-1]
     if last[:1].isupper() and word[:1].isupper() and last.lower() not in MONTHS:
         return True  # the rest of a name
-    number = last[:1].isdigit() or last.lower() in NUMBERS
+    number = last[:1].isdigit() or last.lower() in (*NUMBERS, "a", "several")
     if number and word.lower() in MAGNITUDES:
         return True
     return last.lower() in MONTHS and word.isdigit() and len(word) == 4
@@ -156,37 +185,3 @@ def _precedes(passage: str, place: int, word: str, answer: str) -> bool:
     if first.isdigit() and len(first) == 4 and word.lower() in MONTHS:
         return True
     return first.lower() in MONTHS and word.isdigit() and len(word) <= 2
-
-
-NUMBERS = [
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-    "twenty",
-    "thirty",
-    "forty",
-    "fifty",
-    "sixty",
-    "seventy",
-    "eighty",
-    "ninety",
-    "hundred",
-    "a",
-    "several",
-]

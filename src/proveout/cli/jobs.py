@@ -19,6 +19,7 @@ from proveout.store import Store
 from proveout.sweep import Local, Result, Workers, sweep
 from proveout.sweep.cluster import Cluster
 from proveout.types import Do, Explain, Record, Runtime, Sequenced, Tune
+from proveout.words import counted
 
 
 def run(
@@ -93,10 +94,10 @@ def present(
         lines += terminal.doubts([result.record for result in results])
         emit("\n".join([terminal.table(rows, colour=colour()), *terminal.reasons(rows), *lines]))
         old = sum(result.from_cache for result in results)
-        again = " (run again with --rebuild always)" if old else ""
+        again = "; --rebuild always makes them anew" if old else ""
         for made_up in sorted({row.random_weights for row in rows if row.random_weights}):
             note(f"{made_up}: random weights, not the published ones")
-        note(f"cache {store.folder}: {len(results) - old} new, {old} read{again}")
+        note(f"{counted(len(results) - old, 'new result')}, {old} from the cache ({store.folder}){again}")
     return 1 if failed else 0
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
-from typing import Any
+import textwrap
+from typing import Any, TextIO
 
 import typer
 
@@ -32,7 +34,7 @@ def shown(text: str) -> str:
 def emit(text: str) -> None:
     """Print the answer. A reader that went away (`| head`) ends the program without a word."""
     try:
-        print(shown(text.rstrip("\n")), flush=True)
+        print(_fitted(shown(text.rstrip("\n")), sys.stdout), flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(BROKEN_PIPE) from None
@@ -45,7 +47,26 @@ def emit_json(document: Any) -> None:
 
 def note(text: str) -> None:
     """Say something about the answer."""
-    print(shown(text), file=sys.stderr, flush=True)
+    print(_fitted(shown(text), sys.stderr), file=sys.stderr, flush=True)
+
+
+def _fitted(text: str, stream: TextIO) -> str:
+    """A text for a terminal, whose own wrapping would break words: sentences are wrapped between them. Files and pipes
+    get lines as they are, and a command stays one line, to be copied."""
+    if not stream.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    return "\n".join(_wrapped(line, width) for line in text.split("\n"))
+
+
+def _wrapped(line: str, width: int) -> str:
+    indent = line[: len(line) - len(line.lstrip())]
+    kept = "\x1b" in line or line.lstrip().startswith(("proveout ", "benchit ", "{"))
+    if len(line) <= width or kept or len(indent) > width // 2:
+        return line
+    return textwrap.fill(
+        line, width, subsequent_indent=f"{indent}  ", break_long_words=False, break_on_hyphens=False
+    )  # fmt: skip
 
 
 def colour() -> bool:

@@ -184,10 +184,9 @@ def _two_modes(m: _Measurement) -> Problem | None:
     fast, slow = (float(np.median(side)) for side in (values[:split], values[split:]))
     if explained[split - 1] < TWO_MODES or minor < MODES_APART or slow - fast < MODES_APART:
         return None
-    sentence = f"two groups: {1 - split / len(values):.0%} of the calls take {math.exp(slow - fast):.2f} times as long"
-    return Problem(
-        "bimodal", sentence, "Neither mean nor median describes both: pin threads and cores, or report the groups apart"
-    )
+    times = f"{math.exp(slow - fast):.3g}"
+    sentence = f"{1 - split / len(values):.0%} of the calls take {times} times as long as the others"
+    return Problem("bimodal", sentence, "Pin threads and cores, or report fast and slow calls separately")
 
 
 MOST_TIMES = 20
@@ -203,7 +202,7 @@ def _imprecise(m: _Measurement) -> Problem | None:
                 times = math.ceil((half / PRECISION) ** 2)
                 longer = f"Measure {times} times as long, or stop other programs"
                 advice = longer if times <= MOST_TIMES else "Stop other programs and measure again"
-                return Problem("high variance", f"the {name} is known to ±{half:.0%} only", advice)
+                return Problem("high variance", f"the {name} is known only to within ±{half:.0%}", advice)
     return None
 
 

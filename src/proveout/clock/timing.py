@@ -89,7 +89,7 @@ def judged(timing: Timing) -> Timing:
     verdict = judge(samples)
     whole = verdict.summary if verdict.summary.n == len(samples) else summarise(samples, ())
     interval = bounds(whole.median_ns)
-    why = "; ".join(f"{p.found}. {p.advice}" for p in verdict.problems)
+    why = ". ".join(filter(None, ["; ".join(p.found for p in verdict.problems), *(p.advice for p in verdict.problems)]))
     return dataclasses.replace(timing, interval_ns=interval, verdict=word(verdict.problems), why=why)
 
 

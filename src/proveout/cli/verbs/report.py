@@ -71,7 +71,7 @@ def verb(
         emit_json({"cache": str(store.folder), "files": names, "records": report.rows, "unreadable": unreadable})
     else:
         emit(terminal.render(report, colour=colour()))
-        note(f"cache {store.folder}: {len(report.records)} read")
+        note(f"{counted(len(report.records), 'result')} in the cache ({store.folder})")
         main = [str(path) for path in files if path.parent == output.expanduser() or (path == files[-1] and readme)]
         note(f"wrote {', '.join(main)}" + "".join(_how_many(files, output / name) for name in ("models", "ops")))
     return 0

@@ -100,7 +100,7 @@ def verb(
         documents.append({**own, "file": str(path), "headline": headline(certificate), **to_json(certificate)})
         if not request.as_json:
             emit(text(label, certificate) + "\n")
-        note(f"wrote {path}; replay it: {_replay(request, job, path)}")
+        note(f"wrote {path}. To check it again:\n  {_replay(request, job, path)}")
     if request.as_json:
         emit_json({"verb": "tune", "failed": failed, "models": documents})
     return 1 if failed else 0

@@ -19,7 +19,9 @@ LANE = 14
 MARGIN, HEAD = 24, 64
 LONGEST = 16
 """Layers that an edge may cross; a longer one is named at its reader instead."""
-CHARACTERS = 30
+LETTER, SMALL_LETTER = 7.3, 6.4
+"""Widths in the drawing's two sizes of type."""
+CHARACTERS, SMALL_CHARACTERS = (int((WIDTH - 18) / letter) for letter in (LETTER, SMALL_LETTER))
 SWEEPS = 6
 
 PLACES: dict[Place, str] = {
@@ -85,7 +87,7 @@ def _heading(nodes: Sequence[GraphNode], title: str) -> list[Html]:
 def _box(node: GraphNode, layout: _Layout) -> Html:
     x, y = layout.corner(node.name)
     label = _cut(node.label)
-    room = int((WIDTH - 26 - 7.3 * len(label)) / 6.4)
+    room = int((WIDTH - 26 - LETTER * len(label)) / SMALL_LETTER)
     named = _cut(node.name, room) if node.place not in ("input", "output") and room > 5 else ""
     far = [name for name in node.uses if (name, node.name) in layout.far]
     lines = [
@@ -93,7 +95,7 @@ def _box(node: GraphNode, layout: _Layout) -> Html:
         el("rect", x=f"{x:.0f}", y=y, width=WIDTH, height=HEIGHT, rx=6),
         el("text", label, x=f"{x + 9:.0f}", y=y + (17 if node.note else 24)),
         _soft(named, x + WIDTH - 9, y + 17, text_anchor="end"),
-        _soft(_cut(node.note, 34), x + 9, y + 32),
+        _soft(_cut(node.note, SMALL_CHARACTERS), x + 9, y + 32),
     ]
     for number, name in enumerate(far):
         link = _soft(_cut(f"↑ {name}", 18), x + WIDTH, y - 5 - 11 * number, text_anchor="end")

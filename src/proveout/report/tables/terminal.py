@@ -101,14 +101,16 @@ MODELLED = {"device": "the chip's part of a call, without the host's: modelled"}
 
 
 def doubts(records: Sequence[Record]) -> list[str]:
-    """What speaks against the measured times: a line each where they are few, else how many there are of which kind."""
-    weak = [(record, timing) for record in records for timing in record.timings if timing.why]
+    """What speaks against the measured times: a line each where they are few, else how many there are of which kind.
+    How long the simulator itself took is in none of the terminal's columns."""
+    timings = ((record, timing) for record in records for timing in record.timings)
+    weak = [(record, timing) for record, timing in timings if timing.why and timing.what != "simulation"]
     if len(weak) <= FEW:
         named = ((f"{r.job.workload.name} on {r.job.device}", t) for r, t in weak)
-        return [f"  {name}: {t.what} time not reliable ({t.verdict}): {t.why}." for name, t in named]
+        return [f"  {name}: the {t.what} time is unreliable: {t.why}." for name, t in named]
     verdicts = Counter(timing.verdict for _, timing in weak)
     kinds = ", ".join(f"{count} {VERDICTS.get(v, v)}" for v, count in verdicts.most_common())
-    told = f"{len(weak)} measured times are not reliable ({kinds})"
+    told = f"{len(weak)} measured times are unreliable ({kinds})"
     return [f"  {told}. Measure longer (--duration 30); `proveout report` has the reason of each."]
 
 
