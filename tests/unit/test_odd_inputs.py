@@ -16,10 +16,12 @@ from proveout.bringup.graph import GraphOp
 from proveout.bringup.graph_page import _document
 from proveout.cli.output import emit, note
 from proveout.cli.progress import Progress
+from proveout.columns.table import row
 from proveout.errors import UsageError
 from proveout.folders import file_name
 from proveout.measure import runs
 from proveout.report.cells import cell, render
+from proveout.sweep import Result
 
 
 @pytest.mark.parametrize("text", ["=1+1", "\n=1", "＝1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1"])
@@ -44,6 +46,16 @@ def test_a_name_with_a_line_break_tells_of_no_other_model(capsys):
     with Progress(1) as progress:
         progress.step("a", "a\n[2/2] b on sim: passed")
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_reason_of_a_single_failure_is_in_stderr_where_the_table_goes_elsewhere(capsys):
+    """MLAgility's users read it there: its own test of a parameter that a script does not take."""
+    from test_store import make_record
+
+    record = make_record(status="failed", reason="error: unrecognized argument --x")
+    with Progress(1) as progress:
+        progress.done("a", Result(Path("record.json"), row(record), False), 1.0)
+    assert "error: unrecognized argument --x" in capsys.readouterr().err
 
 
 def test_a_models_name_cannot_be_a_formula_in_any_csv(tmp_path):

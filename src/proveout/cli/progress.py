@@ -65,7 +65,7 @@ class Progress:
     def done(self, what: str, result: Result, seconds: float) -> None:
         how = "from the cache" if result.from_cache else f"{seconds:.1f} s"
         line = f"{result.row.model} on {result.row.device}: {status_words(result.row).words} ({how})"
-        alone = self.total + self.scripts_left == 1  # its reason stands under the table, a line below
+        alone = sys.stdout.isatty() and self.total + self.scripts_left == 1  # its reason is seen a line below
         self.step(what, f"{line}: {result.row.reason}" if result.row.reason and not alone else line)
 
     def _end(self, what: str, text: str) -> None:
