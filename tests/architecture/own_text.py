@@ -25,6 +25,7 @@ STRANGERS = {
     "cli/benchit/__init__.py": (1, "arguments for users' scripts"),
     "cli/verbs/__init__.py": (1, "the verbs' files, read without importing them"),
     "cli/verbs/models.py": (1, "docstrings of users' scripts"),
+    "coding.py": (1, "strangers' JSON: numbers and characters that nothing of ours could keep"),
     "compiler/lower.py": (3, "Dynamo's names of modules, and Python's stack traces"),
     "engine/backend.py": (1, "paths in Dynamo's messages"),
     "folders.py": (1, "users' names, made fit for a file"),

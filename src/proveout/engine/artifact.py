@@ -205,6 +205,11 @@ class Saved:
         self.modelled_ns = result.modelled_ns
         return tree_unflatten(outputs, self._results)
 
+    @property
+    def has_host_part(self) -> bool:
+        """Whether a call leaves anything to the host."""
+        return any(step.on_host for step in self.program.body)
+
     def _check_input(self, name: str, value: Any) -> None:
         spec = self.program.specs[name]
         if not isinstance(value, torch.Tensor):

@@ -298,6 +298,13 @@ class Compiled:
         return tuple(g.plan for g in self.graphs if g.plan)
 
     @property
+    def has_host_part(self) -> bool:
+        """Whether a call leaves anything to the host, as far as what was compiled says."""
+        if self.coverage.graph_breaks or len(self.plans) < len(self.graphs):
+            return True
+        return any(step.on_host for program in self.programs for step in program.body)
+
+    @property
     def plan(self) -> Plan | None:
         """Modelled cost of the largest Program; None on devices that are not modelled."""
         return max(self.plans, key=lambda p: p.total_ns, default=None)

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 from proveout.devices.execute import run_step
-from proveout.engine.artifact import Saved
 from proveout.engine.compiled import Compiled
 from proveout.engine.graph import GraphFunction, Variant
 from proveout.errors import CaptureError
@@ -22,13 +21,9 @@ from proveout.program import DEALLOCATE, Step
 Work = Callable[[], Any]
 
 
-def has_host_part(compiled: Compiled | Saved) -> bool:
+def has_host_part(compiled: Compiled) -> bool:
     """Whether a call leaves anything to the host, as far as what was compiled says."""
-    if isinstance(compiled, Saved):
-        return any(step.on_host for step in compiled.program.body)
-    if compiled.coverage.graph_breaks or len(compiled.plans) < len(compiled.graphs):
-        return True
-    return any(step.on_host for program in compiled.programs for step in program.body)
+    return compiled.has_host_part
 
 
 def host_part(compiled: Compiled, call: Work) -> Work | None:

@@ -229,9 +229,7 @@ HOST_PART = "host_part"
 
 
 def _host_part(parts: Sequence[Any]) -> dict[str, str]:
-    from proveout.engine.host_part import has_host_part
-
-    return {HOST_PART: "in no modelled time"} if any(map(has_host_part, parts)) else {}
+    return {HOST_PART: "in no modelled time"} if any(getattr(p, "has_host_part", False) for p in parts) else {}
 
 
 def _prediction(compiled: Any) -> dict[str, str]:
