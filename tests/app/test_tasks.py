@@ -13,7 +13,7 @@ import torch
 from quick_runs import experts, quick
 
 from proveout import isolate
-from proveout.app import data, weights
+from proveout.app import data, results, weights
 from proveout.app import prepare as prepared
 from proveout.app.evidence import EVIDENCE, Candidate
 from proveout.app.prepare import prepare
@@ -23,7 +23,7 @@ from proveout.app.tasks import STAGES, TASKS, Inputs
 from proveout.errors import UsageError
 from proveout.generation.cached import Cached, prompt_call, token_call
 from proveout.store import Store
-from proveout.types import Settings
+from proveout.types import Settings, Timing
 
 
 def eager(prepared):
@@ -362,3 +362,8 @@ def test_a_span_is_completed_as_a_person_would_mark_it(passage, part, whole):
 
 def plain(text: str) -> str:
     return text.lower().removeprefix("the ").removeprefix("about ").strip(" .,")
+
+
+def test_a_long_time_is_told_in_whole_numbers():
+    slow = Timing("eager", "measured", "cpu", (861_000_000,) * 3, interval_ns=(483e6, 1310e6), verdict="too few")
+    assert results._note(slow) == "measured, median of 3, 483 to 1,310 ms; too few"

@@ -12,6 +12,8 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[2] / "src" / "proveout"
 
 STRANGERS = {
+    "app/evidence.py": (8, "passages and questions that users type"),
+    "app/spans.py": (1, "passages that users type"),
     "cli/output.py": (1, "names and errors of scripts, before a terminal has them"),
     "app/results.py": (1, "paths in Python's tracebacks"),
     "bringup/testing.py": (2, "what pytest prints"),

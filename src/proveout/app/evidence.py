@@ -124,63 +124,63 @@ def has_number(text: str) -> bool:
     return any(word[0].isdigit() or word.lower() in NUMBERS for word in words_of(text))
 
 
-def _fits_kind(found: Candidate) -> float:
+def _fits_kind(candidate: Candidate) -> float:
     """Whether the span is what the question asks for: 1 for yes, -1 for no, 0 where it could be."""
-    number, lower = has_number(found.text), [word.lower() for word in found.words]
-    if found.kind == "when":
+    number, lower = has_number(candidate.text), [word.lower() for word in candidate.words]
+    if candidate.kind == "when":
         return 1.0 if number or any(word in TIMES for word in lower) else -1.0
-    if found.kind == "number":
+    if candidate.kind == "number":
         return 1.0 if number else -1.0
     if number or all(word in TIMES | UNITS for word in lower):
         return -1.0
-    if found.kind == "who":
-        named = any(word[0].isupper() for word in found.words)
+    if candidate.kind == "who":
+        named = any(word[0].isupper() for word in candidate.words)
         return 1.0 if named else 0.0 if lower[0] in (*ARTICLES, "her", "his", "its", "their", "our") else -1.0
     return 0.0
 
 
-def _says_it(found: Candidate) -> float:
+def _says_it(candidate: Candidate) -> float:
     """The share of the question's own words that stand beside the span, in its sentence."""
-    return len(found.asked & found.around) / max(1, len(found.asked))
+    return len(candidate.asked & candidate.around) / max(1, len(candidate.asked))
 
 
-def _says_all(found: Candidate) -> float:
-    return float(found.asked <= found.around)
+def _says_all(candidate: Candidate) -> float:
+    return float(candidate.asked <= candidate.around)
 
 
-def _said_before(found: Candidate) -> float:
+def _said_before(candidate: Candidate) -> float:
     """The share that only the sentence before it has, which it may refer to with a pronoun."""
-    begin = found.sentence[0]
+    begin = candidate.sentence[0]
     if not begin:
         return 0.0
-    before = stems(found.passage[slice(*sentence_around(found.passage, begin - 1))])
-    return len(found.asked & (before - found.around)) / max(1, len(found.asked))
+    before = stems(candidate.passage[slice(*sentence_around(candidate.passage, begin - 1))])
+    return len(candidate.asked & (before - candidate.around)) / max(1, len(candidate.asked))
 
 
-def _led_up(found: Candidate) -> float:
+def _led_up(candidate: Candidate) -> float:
     """Whether a preposition of place or time stands before it, as the question wants."""
-    wanted = {"where": PLACE_WORDS, "when": TIME_WORDS}.get(found.kind, frozenset())
-    return float(found.before in wanted)
+    wanted = {"where": PLACE_WORDS, "when": TIME_WORDS}.get(candidate.kind, frozenset())
+    return float(candidate.before in wanted)
 
 
-def _ragged(found: Candidate) -> float:
+def _ragged(candidate: Candidate) -> float:
     """What an answer does not look like: a clause, a pronoun, an end in the middle of a phrase."""
-    lower = [word.lower() for word in found.words]
+    lower = [word.lower() for word in candidate.words]
     clipped = lower[-1] in LOOSE_ENDS or lower[0] in LOOSE_ENDS - ARTICLES
     empty = all(word in SMALL_WORDS for word in lower) or lower[0] in PRONOUNS
-    return clipped + bool(VERBS.search(found.text)) + 2.0 * empty
+    return clipped + bool(VERBS.search(candidate.text)) + 2.0 * empty
 
 
-def _cut(found: Candidate) -> float:
+def _cut(candidate: Candidate) -> float:
     """Whether the phrase goes on behind the span."""
-    behind = re.match(r" ([^\W\d_]+)", found.passage[found.span[1] :])
-    if behind is None or found.kind == "when" or has_number(found.text):
+    behind = re.match(r" ([^\W\d_]+)", candidate.passage[candidate.span[1] :])
+    if behind is None or candidate.kind == "when" or has_number(candidate.text):
         return 0.0
     return float(behind[1] == "of" or behind[1].lower() not in SMALL_WORDS)
 
 
-def _long(found: Candidate) -> float:
-    return min(len(found.words), 10) / 5
+def _long(candidate: Candidate) -> float:
+    return min(len(candidate.words), 10) / 5
 
 
 EVIDENCE: Mapping[str, Callable[[Candidate], float]] = {
@@ -197,5 +197,5 @@ EVIDENCE: Mapping[str, Callable[[Candidate], float]] = {
 
 def evidence(passage: str, question: str, span: tuple[int, int]) -> list[float]:
     """Every feature of a span, in the table's order."""
-    found = Candidate(passage, question, span)
-    return [feature(found) for feature in EVIDENCE.values()]
+    candidate = Candidate(passage, question, span)
+    return [feature(candidate) for feature in EVIDENCE.values()]

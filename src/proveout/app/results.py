@@ -240,7 +240,7 @@ def _note(timing: Timing) -> str:
     count = len(timing.samples_ns)
     said = f"{timing.source}, median of {count}" if count > 1 else timing.source
     if timing.interval_ns is not None:
-        said += f", {timing.interval_ns[0] / 1e6:.3g} to {timing.interval_ns[1] / 1e6:.3g} ms"
+        said += f", {_number(timing.interval_ns[0] / 1e6)} to {_number(timing.interval_ns[1] / 1e6)} ms"
     return said + (f"; {timing.verdict}" if timing.verdict in ("unsteady", "too few") else "")
 
 
