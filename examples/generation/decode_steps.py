@@ -175,7 +175,7 @@ def page(rows: list[dict[str, Any]]) -> str:
         "Published are tokens per second of a loop by hand-written models: the step, its scores brought home, and what",
         f"the host does with them. Predicted are the step, the scores' way home and {HOST_CALLS} calls on the host, as",
         "in [whole models](whole-models.md). What the host computes is not modelled: that it makes the scores of",
-        "128,256 words float32 and chooses among them, and for 32 users 32 times as many. Published figures alone show",
+        "128,256 words float32 and chooses among them, and for 32 users 32 times as many. Published figures alone hint",
         "that it is much: with 32 users Llama 3.2 1B's loop takes 18.3 ms, while another compiler's Program with",
         "larger weights keeps the device busy for 10.4 ms (below). The smaller the model, the larger that part: so 1B",
         "is predicted too fast. A cache of 65,792 positions does not fit beside the weights of Llama 3.1 8B or 3.2 3B",

@@ -40,12 +40,13 @@ def to_json(value: Any) -> Any:
     return value
 
 
-def json_value(data: bytes) -> Any:
-    """The one JSON value in some bytes; ValueError where there is none, or one that cannot be written again."""
+def json_value(data: bytes, bits: int | None = 64) -> Any:
+    """The one JSON value in some bytes; ValueError where there is none, or one that cannot be written again, in tables
+    too, whose numbers have 64 bits."""
     try:
         value = json.loads(data)
         if _SUSPECT.search(data):
-            _check_kept(value)
+            _check_kept(value, bits)
         return value
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
@@ -53,26 +54,26 @@ def json_value(data: bytes) -> Any:
         raise ValueError("it is not text") from None
 
 
-def _check_kept(value: Any) -> None:
+def _check_kept(value: Any, bits: int | None) -> None:
     if isinstance(value, dict):
         for key, inner in value.items():
-            _check_kept(key)
-            _check_kept(inner)
+            _check_kept(key, bits)
+            _check_kept(inner, bits)
     elif isinstance(value, list):
         for inner in value:
-            _check_kept(inner)
+            _check_kept(inner, bits)
     elif isinstance(value, str):
         if not value.isascii() and value.encode(errors="replace").decode() != value:
             raise ValueError("a text in it has half of a character")
     elif isinstance(value, float) and not math.isfinite(value):
         raise ValueError("a number in it is none (NaN or Infinity)")
-    elif type(value) is int and not -(1 << 63) <= value < 1 << 63:
-        raise ValueError("a number in it has more than 64 bits")
+    elif type(value) is int and bits is not None and not -(1 << bits - 1) <= value < 1 << bits - 1:
+        raise ValueError(f"a number in it has more than {bits} bits")
 
 
-def read_json(path: str | Path, most: int = JSON_BYTES) -> Any:
+def read_json(path: str | Path, most: int = JSON_BYTES, bits: int | None = 64) -> Any:
     """The one JSON value in a file; ValueError says what is wrong with it, OSError that it cannot be read."""
-    return json_value(plain_bytes(path, most))
+    return json_value(plain_bytes(path, most), bits)
 
 
 def plain_bytes(path: str | Path, most: int = FILE_BYTES) -> bytes:

@@ -229,7 +229,7 @@ class Program:
         """Read what `save` wrote. That its Steps make sense is `kernels.accept`'s to say."""
         path = Path(folder) / "program.json"
         try:
-            data = read_json(path)
+            data = read_json(path, bits=None)
             read: Any = safetensors.deserialize
             raw = {name: bytes(value["data"]) for name, value in read(plain_bytes(_constants_of(path)))}
         except (OSError, ValueError, safetensors.SafetensorError) as error:

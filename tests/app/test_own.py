@@ -114,7 +114,8 @@ def test_an_uploaded_script_stays_while_other_things_are_looked_at(page):
 @pytest.mark.slow
 @pytest.mark.e2e
 def test_a_script_goes_all_the_way_to_the_explorer(page, tmp_path):
-    named(page, script(tmp_path))
+    (tmp_path / "mine").mkdir()
+    named(page, script(tmp_path / "mine"))
     next(n for n in page.number_input if n.label.startswith("Timed")).set_value(0.1)
     page.run()
     click(page, "Find models")

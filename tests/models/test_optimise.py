@@ -1,4 +1,5 @@
-"""What the optimiser finds for BERT-Base is worth a third as much speed again, on inputs that it has not seen.
+"""What is chosen and found for BERT-Base is worth a third as much speed again as ttnn's own choices, on inputs that
+were not seen.
 
 It was half as much by the time model of before, which held for none but the products' own tables.
 """
@@ -13,10 +14,8 @@ import proveout
 from proveout.check import compare_outputs
 from proveout.types import Settings
 
-BASE = Settings(precision="bfloat16", memory="dram", trace=True)
-FOUND = Settings(
-    precision="bfloat16", trace=True, products="configured", sharding="norms", math_fidelity="LoFi", weights="bfloat8_b"
-)
+BASE = Settings(precision="bfloat16", memory="dram", products="default", sharding="interleaved", trace=True)
+FOUND = Settings(precision="bfloat16", trace=True, sharding="norms", math_fidelity="LoFi", weights="bfloat8_b")
 
 
 @pytest.mark.slow

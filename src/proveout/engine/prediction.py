@@ -15,12 +15,12 @@ def with_host(device: Timing, host: Timing) -> Timing:
     """The time of a whole call: what the chip is predicted to take, and what its host was measured to take after it.
 
     Nothing of the two is taken to overlap, and their intervals are added. Of ENOUGH samples the least and the greatest
-    hold the median between them in 97 of 100 cases."""
-    assert len(host.samples_ns) >= ENOUGH
+    hold the median between them in 97 of 100 cases; of fewer there is no interval."""
     total = round(device.median_ns + host.median_ns)
     of_host = host.interval_ns or (min(host.samples_ns), max(host.samples_ns))
     chip_low, chip_high = device.interval_ns or (device.median_ns, device.median_ns)
-    interval = (chip_low + of_host[0], chip_high + of_host[1])
+    known = host.interval_ns is not None or len(host.samples_ns) >= ENOUGH
+    interval = (chip_low + of_host[0], chip_high + of_host[1]) if known else None
     conditions = (*device.conditions, ("host threads", dict(host.conditions).get("threads", "")))
     parts = (device.what, host.what)
     return Timing("compiled", "modelled", device.device, (total,), conditions, interval, "predicted", parts=parts)

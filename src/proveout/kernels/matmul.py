@@ -101,13 +101,13 @@ def told_config(config: Any) -> Params:
     if kind is None:
         return ()
     fields = config.by_name
-    sizes = {field: int(fields.get(name) or 0) for field, name in SIZES.items()}
+    sizes = {field: _whole(fields.get(name)) for field, name in SIZES.items()}
     grid: tuple[Any, ...] = next((g.by_place for g in config.inside("ttnn.CoreCoord")), ())
     columns, rows = grid[:2] if len(grid) > 1 else (0, 0)
     cut = ProductConfig(
         kind,
         **sizes,
-        grid=(int(columns), int(rows)),
+        grid=(_whole(columns), _whole(rows)),
         mcast_in0=bool(fields.get("mcast_in0", True)),
         fuse_batch=bool(fields.get("fuse_batch", True)),
     )
@@ -116,12 +116,19 @@ def told_config(config: Any) -> Params:
     return (("config", cut), ("fused", activations)) if activations else (("config", cut),)
 
 
+def _whole(value: Any) -> int:
+    """A number of a config; what a forged Program may have in its place counts as not told."""
+    return value if isinstance(value, int) else 0
+
+
 def _on_grid(call: Call, factors: tuple[TensorSpec, ...]) -> Params:
     """Without a program config a `core_grid` says over which cores ttnn cuts the product."""
     grid = call.specs.get("core_grid")
     if not isinstance(grid, Construct) or not grid.by_name:
         return ()
-    columns, rows = (int(str(grid.by_name[side])) for side in "xy")
+    columns, rows = (_whole(grid.by_name.get(side)) for side in "xy")
+    if not (columns and rows):
+        return ()
     config = grid_config(product_in_tiles(call, factors), columns, rows)
     activation = str(call.specs.get("activation") or "").upper().removesuffix("_TANH")
     return (("config", config), *((("fused", (("fused", activation),)),) if activation else ()))

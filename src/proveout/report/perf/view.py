@@ -167,11 +167,11 @@ def _advice(sheet: Sheet, advice: Sequence[Advice], width: int, colour: bool) ->
     return text
 
 
-def _notes(found: Sequence[Note], width: int, colour: bool) -> list[str]:
-    if not found:
+def _notes(listed: Sequence[Note], width: int, colour: bool) -> list[str]:
+    if not listed:
         return []
     text = ["", "What takes time that no setting saves:", _styled(f"{'at most':>12}  what, and why", "1", colour)]
-    for note in found:
+    for note in listed:
         why = f": {note.why}" if note.why else ""
         what, *more = [*_wrapped(f"{note.what}{why}.", width - 14), *_wrapped(_listed(note.places), width - 14)]
         text += [f"{time(note.takes_ns):>12}  {what}", *(" " * 14 + line for line in more)]
