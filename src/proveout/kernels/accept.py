@@ -39,6 +39,9 @@ PLAIN_CONSTRUCTORS = frozenset(
     }
 )
 """ttnn's value classes that `constructors` does not list; like those, they hold their arguments and do nothing."""
+PAIRS: dict[str, type] = {"CoreCoord": int, "CoreGrid": int, "CoreRange": Construct}
+MAX_CORES = 1 << 10
+"""In a row or a column; no chip has nearly as many."""
 TTNN_NAMES = frozenset(
     {
         *("bfloat16", "float32", "uint32", "int32", "uint16", "uint8", "bfloat8_b", "bfloat4_b"),
@@ -203,12 +206,21 @@ def why_not(arg: Arg) -> str:
 def _why_no_config(config: Construct) -> str:
     if config.name not in _classes():
         return f"makes {config.name[:80]!r}, which is no constant or config of ttnn or torch"
+    if (takes := PAIRS.get(config.name.removeprefix("ttnn."))) and not _is_pair(config, takes):
+        return f"makes {config.name} of other than two {'corners' if takes is Construct else 'numbers of cores'}"
     names = [name for name, _ in config.args]
     by_name = names[len(config.by_place) :]
     plain = all(name.isidentifier() and not keyword.iskeyword(name) for name in by_name)
     return (
         "" if plain and len(set(by_name)) == len(by_name) else f"makes {config.name} with arguments that have no names"
     )
+
+
+def _is_pair(config: Construct, kind: type) -> bool:
+    values = [value for _, value in config.args]
+    if len(values) != 2 or any(type(value) is not kind for value in values):
+        return False
+    return all(v.name == "ttnn.CoreCoord" if isinstance(v, Construct) else v in range(MAX_CORES) for v in values)
 
 
 def _known_constant(text: str) -> bool:
