@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import logging
+import logging
 import os
 import pickle
 import sys
@@ -458,6 +459,11 @@ def test_verbosity(file, capfd):
         )
     with pytest.raises(UsageError, match="verbosity is 3"):
         npf.set_verbosity(3)
+    to_stderr = logging.StreamHandler(sys.stderr)
+    logging.getLogger().addHandler(to_stderr)  # as basicConfig does
+    npf.torch.benchmark(file, rows(2), **(QUICK | {"verbosity": 1}))
+    logging.getLogger().removeHandler(to_stderr)
+    assert capfd.readouterr().err.count("Benchmarking 'net.pt', ~0 seconds remaining.") == 1
 
 
 def test_pairs_unpack_and_make_reports(file):
