@@ -375,6 +375,22 @@ def test_export_only_and_build_only_run_nothing(bench, monkeypatch):
 
 
 @needs_onnx
+def test_a_model_that_takes_a_dict_is_exported_by_both_of_pytorchs_exporters(bench):
+    """A script that hands on a batch as its loader gives it; a last dict means keywords to `torch.onnx.export`."""
+    Path("batch.py").write_text(
+        "import torch\n\nclass Net(torch.nn.Module):\n    def forward(self, batch):\n"
+        "        return batch['x'] * 2\n\nNet()({'x': torch.ones(1, 4)})\n"
+    )
+    bench("batch.py", "--iterations", "2", "-d", "new")
+    bench("batch.py", "--iterations", "2", "--onnx-opset", "15", "-d", "old")
+    bench("batch.py", "--sequence-file", "sequence.py", "--build-only", "-d", "own")
+    bench("report", "-d", "new", "-r", "reports")
+    (row,) = csv.DictReader(next(Path("reports").glob("*.csv")).open())
+    assert float(row["x86_latency"]) > 0
+    assert row["groq_chips_used"] == "-"
+
+
+@needs_onnx
 @pytest.mark.parametrize("option", ["--sequence-file", "--sequence"])
 def test_a_sequence_file_says_how_the_model_is_built(bench, option):
     bench("benchmark", "scripts/hello_world.py", option, "sequence.py", "--build-only", "-d", "out")
