@@ -29,7 +29,7 @@ def test_no_cell_begins_a_formula(text):
     assert cell(text) == f"'{text}"
 
 
-@pytest.mark.parametrize("value", ["-1.5", "+2", "-inf", -3, 0.5, None, "aten.add", "a=b"])
+@pytest.mark.parametrize("value", ["-1.5", "+2", "-inf", -3, 0.5, None, "aten.add", "a=b", "-"])
 def test_numbers_and_plain_words_stay_as_they_are(value):
     assert cell(value) == value
 
