@@ -115,10 +115,17 @@ class DeviceSpec:
     trace_region: int = 24 << 20
     """DRAM bytes per bank set aside for recorded commands where Programs are traced: our default, of the order that
     published models reserve."""
+    l1_small: int = 16_384
+    """What convolutions and pools of ttnn keep of each core's L1 for themselves: chips are opened with it."""
 
     @property
     def cores(self) -> int:
         return self.grid[0] * self.grid[1]
+
+    @property
+    def l1_room(self) -> int:
+        """What the other buffers may take of each core's L1."""
+        return self.l1_allocatable - self.l1_small
 
 
 @dataclass(frozen=True)

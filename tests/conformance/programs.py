@@ -1,5 +1,5 @@
 """Compiles the test models and every sample of the op table, and saves their Programs, for `replay.py`:
-`programs.py -o FOLDER [--chip n150] [MODEL … | samples | decoders]`."""
+`programs.py -o FOLDER [--chip n150] [MODEL … | samples | decoders | wide]`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import argparse
 import itertools
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import transformers
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "models"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
@@ -30,11 +31,32 @@ WAYS: tuple[dict[str, object], ...] = (
     {"precision": "bfloat16", "trace": True},
 )
 """Of compiling a model. Where dispatch hides kernels little is worth cutting over the cores: in a trace it is."""
-SAMPLES, DECODERS = "samples", "decoders"
+SAMPLES, DECODERS, WIDE_DECODERS = "samples", "decoders", "wide"
 USERS = (4, 1)
+WIDE_WAYS = ((32, 0), (1, 32))
+"""Users and the size of a page."""
 PAGE_SIZES = (0, 32)
 """Of a decoder's cache; 0: it lies in one piece for each user."""
 DRAWN = Sampling(0.8, top_k=32, top_p=0.9)
+ONE_LAYER = {"num_hidden_layers": 1, "max_position_embeddings": 2048}
+NAMES = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size")
+
+
+def sizes(*numbers: int) -> dict[str, int]:
+    return {**ONE_LAYER, **dict(zip(NAMES, numbers))}
+
+
+WIDE = {
+    "llama-3.1-8b": lambda: transformers.LlamaConfig(**sizes(4096, 14336, 32, 8, 128, 128256)),
+    "llama-3.2-1b": lambda: transformers.LlamaConfig(**sizes(2048, 8192, 32, 8, 64, 128256), tie_word_embeddings=True),
+    "qwen-3-8b": lambda: transformers.Qwen3Config(**sizes(4096, 12288, 32, 8, 128, 151936)),
+    "mistral-7b": lambda: transformers.MistralConfig(**sizes(4096, 14336, 32, 8, 128, 32768), sliding_window=None),
+    "phi-3-mini": lambda: transformers.Phi3Config(**sizes(3072, 8192, 32, 32, 96, 32064)),
+    "gemma-3-1b": lambda: transformers.Gemma3TextConfig(**sizes(1152, 6912, 4, 1, 256, 262144), sliding_window=512),
+    "gpt-2": lambda: transformers.GPT2Config(n_layer=1),
+    "falcon-7b": lambda: transformers.FalconConfig(num_hidden_layers=1),
+    "mixtral-8x7b": lambda: transformers.MixtralConfig(**sizes(4096, 14336, 32, 8, 128, 32000)),
+}
 
 
 def save_model(name: str, folder: Path, device: str) -> int:
@@ -71,33 +93,52 @@ class Decoder:
     precision: str
     page_size: int = 0
     sampling: Sampling | None = None
-    more: dict[str, object] = field(default_factory=dict)
+    trace: bool = False
+    weights: str = ""
+    wide: bool = False
+    """Of its published widths: what is cut over many cores, and with which configs, is only seen there."""
+
+    @property
+    def settings(self) -> dict[str, object]:
+        return {"precision": self.precision, "trace": self.trace} | ({"weights": self.weights} if self.weights else {})
 
     @property
     def stem(self) -> str:
-        how = "sampled" if self.sampling == DRAWN else "tuned" if self.more else "paged" if self.page_size else "static"
-        return f"{self.name}-{self.precision}-{self.users}-{how}"
+        how = "sampled" if self.sampling == DRAWN else "paged" if self.page_size else "static"
+        trace = "-trace" if self.trace else ""
+        return f"{self.name}-{self.weights or self.precision}{trace}-{self.users}-{how}"
+
+    def model(self) -> torch.nn.Module:
+        if not self.wide:
+            return small(self.name)
+        with torch.device("meta"):
+            return transformers.AutoModelForCausalLM.from_config(WIDE[self.name]())
 
 
-def decoders(device: str) -> Iterator[Decoder]:
-    for users, precision, page_size, name in itertools.product(USERS, reversed(PRECISIONS), PAGE_SIZES, CONFIGS):
-        yield Decoder(name, users, precision, page_size, GREEDY if page_size else None)
+def small_decoders() -> Iterator[Decoder]:
+    for users, way, page_size, name in itertools.product(USERS, WAYS, PAGE_SIZES, CONFIGS):
+        yield Decoder(name, users, page_size=page_size, sampling=GREEDY if page_size else None, **way)
     for users in USERS:
         yield Decoder("llama", users, "bfloat16", sampling=DRAWN)
-        yield Decoder("llama", users, "bfloat16", more={"weights": "bfloat8_b", "trace": True})
+        yield Decoder("llama", users, "bfloat16", trace=True, weights="bfloat8_b")
 
 
-def save_decoders(folder: Path, device: str) -> int:
-    """Prefill and decode of every small decoder. A Program that is there already is not made again."""
+def wide_decoders() -> Iterator[Decoder]:
+    for (users, page_size), name in itertools.product(WIDE_WAYS, WIDE):
+        yield Decoder(name, users, "bfloat16", page_size, trace=True, weights="bfloat8_b", wide=True)
+
+
+def save_decoders(decoders: Iterator[Decoder], folder: Path, device: str) -> int:
+    """Prefill and decode of every decoder. A Program that is there already is not made again."""
     saved = 0
-    for decoder in decoders(device):
+    for decoder in decoders:
         if (folder / f"{decoder.stem}-decode").exists():
             continue
         torch._dynamo.reset()
         generator = Generator.compile(
-            small(decoder.name),
+            decoder.model(),
             device=device,
-            settings={"precision": decoder.precision, **decoder.more},
+            settings=decoder.settings,
             max_length=128,
             batch=decoder.users,
             prompt_lengths=(32,),
@@ -113,15 +154,16 @@ def save_decoders(folder: Path, device: str) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", nargs="*", default=[*MODELS, SAMPLES, DECODERS])
+    parser.add_argument("what", nargs="*", default=[*MODELS, SAMPLES, DECODERS, WIDE_DECODERS])
     parser.add_argument("--chip", default="n150")
     parser.add_argument("-o", "--output", type=Path, required=True)
     arguments = parser.parse_args()
     CHIPS.update(MOCKED)
     folder, device = arguments.output / arguments.chip, f"sim:{arguments.chip}"
     for name in arguments.what:
-        if name == DECODERS:
-            saved = save_decoders(folder / DECODERS, device)
+        if name in (DECODERS, WIDE_DECODERS):
+            decoders = small_decoders() if name == DECODERS else wide_decoders()
+            saved = save_decoders(decoders, folder / name, device)
         else:
             saved = save_samples(folder / SAMPLES, device) if name == SAMPLES else save_model(name, folder, device)
         print(f"{name}: {saved} Programs", flush=True)

@@ -18,7 +18,8 @@ from proveout.compiler.program_passes.configure_products import config_of
 from proveout.engine.snapshot import save_calls
 from proveout.kernels.accept import load_program
 from proveout.kernels.cost import step_device_ops, step_time
-from proveout.program import Construct
+from proveout.kernels.table import kernels, refusal, specs_of
+from proveout.program import Construct, Ref
 from proveout.report.script import write_script
 from proveout.types import Settings
 
@@ -111,10 +112,10 @@ def test_a_core_makes_whole_blocks_of_a_head(columns):
                 assert -(-product.n // blocks.n) <= chip.grid[0]
 
 
-def normed(**settings):
+def normed(*after, **settings):
     torch.manual_seed(0)
     torch._dynamo.reset()
-    model = nn.Sequential(nn.LayerNorm(1024), nn.Linear(1024, 4096), nn.GELU()).eval()
+    model = nn.Sequential(nn.LayerNorm(1024), nn.Linear(1024, 4096), *after).eval()
     chosen = {"precision": "bfloat16", "weights": "bfloat8_b", "trace": True, **settings}
     inputs = torch.randn(512, 1024)
     return proveout.compile(model, (inputs,), settings=chosen), inputs
@@ -131,3 +132,16 @@ def test_a_product_takes_a_norms_shards_as_they_lie_where_that_is_quicker():
     assert len(moves[1]) < len(moves[0])
     assert joined.plan.total_ns < apart.plan.total_ns
     assert torch.equal(apart(inputs), joined(inputs))
+
+
+def test_a_product_with_an_activation_beside_it_leaves_the_shards():
+    """ttnn refuses `activation` where the left factor lies in shards."""
+    joined, _ = normed(nn.GELU(approximate="tanh"))
+    (product,) = [s for s in joined.program.body if s.kernel == "ttnn.linear"]
+    assert product.attr("activation") == "gelu_tanh"
+    assert refusal(kernels()["ttnn.linear"], specs_of(product, joined.program.specs)) is None
+    (norm,) = [s for s in joined.program.body if s.kernel == "ttnn.layer_norm"]
+    sharded = replace(
+        product, attrs=tuple((k, Ref(norm.outputs[0]) if k == "input_tensor_a" else v) for k, v in product.attrs)
+    )
+    assert refusal(kernels()["ttnn.linear"], specs_of(sharded, joined.program.specs)).kind == "activation-beside-shards"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import selectors
 import signal
+import socket
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -263,6 +266,7 @@ STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encodi
         (STREAM + chunk(token()) + b"0\r\n\r\n", "the stream ended after 1 tokens without"),
         (STREAM + END, "holds no token"),
         (STREAM + chunk(b"x" * (EVENT_BYTES + 1)), "longer than 1 MiB"),
+        (STREAM + chunk(b"data: x\n" * (EVENT_BYTES // 2)), "longer than 1 MiB"),
     ],
 )  # fmt: skip
 def test_what_is_malformed_is_told_in_a_sentence(data, sentence):
@@ -298,7 +302,51 @@ def test_an_address_may_be_the_server_its_v1_or_a_path():
             endpoint(base, headers={"X": "a\r\nHost: b"})
 
 
-@pytest.mark.parametrize("url", ["https://127.0.0.1:1", "ftp://x", "http://:80", "http://127.0.0.1:99999", ""])
+@pytest.mark.parametrize(
+    "url", ["https://127.0.0.1:1", "ftp://x", "http://:80", "http://127.0.0.1:99999", "", "http://[::1"]
+)
 def test_an_address_that_is_none_is_refused(url):
     with pytest.raises(UsageError, match=r"http://127\.0\.0\.1:8000"):
         endpoint(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("127.0.0.1:1/a b", "cannot be sent"),
+        ("127.0.0.1:1/中", "cannot be sent"),
+        ("127.0.0.1:1/v1?key=secret", "without what follows"),
+        ("http://me:secret@127.0.0.1:1", "password as --header"),
+    ],
+)
+def test_what_would_be_lost_of_an_address_is_refused(url, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        endpoint(url)
+
+
+def test_a_prompt_that_is_no_text_is_sent_all_the_same():
+    target = client.Endpoint("", "h", "/v1/completions", "completions", socket.AF_INET, ())
+    assert target.request({"prompt": "caf\udce9"}).endswith(rb'{"prompt": "caf\udce9"}')
+
+
+def test_a_list_of_models_that_comes_a_byte_at_a_time_is_given_up(monkeypatch):
+    monkeypatch.setattr("proveout.load.endpoint.REACH_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        target = endpoint(f"127.0.0.1:{server.getsockname()[1]}")
+        server.accept()[0].close()  # whether anyone listens
+        stopped = threading.Event()
+
+        def drip() -> None:
+            with server.accept()[0] as connection, contextlib.suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+                while not stopped.wait(0.05):
+                    connection.sendall(b"y")
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        try:
+            with pytest.raises(UsageError, match="does not list its models"):
+                served_model(target)
+        finally:
+            stopped.set()
+            thread.join()

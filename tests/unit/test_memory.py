@@ -40,7 +40,7 @@ SETTINGS = Settings()
 def chip(dram_tiles, l1_tiles=0):
     """One core and one bank, so that a bfloat16 tile is 2 KiB of either."""
     l1 = l1_tiles * TILE_BYTES + CIRCULAR_BYTES
-    sizes = {"l1_allocatable": l1, "dram_bank_bytes": dram_tiles * TILE_BYTES}
+    sizes = {"l1_allocatable": l1, "l1_small": 0, "dram_bank_bytes": dram_tiles * TILE_BYTES}
     return replace(N150, name="tiny", grid=(1, 1), dram_banks=1, trace_region=0, **sizes)
 
 
@@ -131,7 +131,7 @@ def test_a_grid_that_takes_every_shard_holds_the_whole_tensor(tall, wide, column
 
 # ---- L1 to DRAM --------------------------------------------------------------------------------------------------
 
-SMALL_L1 = replace(N150, l1_allocatable=24_576 + CIRCULAR_BYTES)
+SMALL_L1 = replace(N150, l1_allocatable=24_576 + CIRCULAR_BYTES, l1_small=0)
 """Beside the circular buffers, 12 tiles on each of 64 cores."""
 
 

@@ -22,8 +22,6 @@ from proveout.kernels.table import constant_tensor, kernels
 from proveout.program import DEALLOCATE, Arg, Construct, Name, Program, Ref, Result, Step
 from proveout.types import DeviceSpec, Settings
 
-L1_SMALL_BYTES = 16_384
-"""What convolutions and pools of ttnn keep of each core's L1 for themselves."""
 CHIP_OF_ARCH = {"wormhole_b0": "n150", "blackhole": "p150"}
 
 
@@ -32,7 +30,7 @@ class Ttnn:
 
     def __init__(self, mock: str | None = None) -> None:
         self.ttnn = importlib.import_module("ttnn")
-        self.handle = self.ttnn.open_device(device_id=0, l1_small_size=L1_SMALL_BYTES)
+        self.handle = self.ttnn.open_device(device_id=0, l1_small_size=CHIPS[mock or "n150"].l1_small)
         chip = mock or CHIP_OF_ARCH.get(str(self.ttnn.get_arch_name()), "n150")
         self.name = f"ttnn:mock-{mock}" if mock else "ttnn"
         grid = self.handle.compute_with_storage_grid_size()

@@ -199,7 +199,7 @@ def _call_circular(
 def arenas(chip: DeviceSpec, settings: Settings = DEFAULTS) -> dict[str, Arena]:
     """The memories that Programs allocate from; the trace region sits at the top of DRAM."""
     region = chip.trace_region if settings.trace else 0
-    return {"l1": Arena("L1", chip.l1_allocatable), "dram": Arena("DRAM", max(0, chip.dram_bank_bytes - region))}
+    return {"l1": Arena("L1", chip.l1_room), "dram": Arena("DRAM", max(0, chip.dram_bank_bytes - region))}
 
 
 def prepared(program: Program) -> dict[str, TensorSpec]:
@@ -230,6 +230,21 @@ class MemoryAt:
     """Why something of it does not fit."""
 
 
+def names_again(step: Step, specs: Mapping[str, TensorSpec]) -> bool:
+    """Whether a Step only gives another name to what lies on the chip already: a piece, or a view of a whole buffer."""
+    kind = kind_of(step)
+    if kind != "view" or specs[step.uses[0]].memory != specs[step.outputs[0]].memory:
+        return kind == "piece"
+    outputs = tuple(specs[n] for n in step.outputs)
+    return _is_view(step.kernel, tuple(specs_of(step, specs).items()), outputs)
+
+
+@functools.lru_cache(maxsize=65536)
+def _is_view(kernel: str, attrs: tuple[tuple[str, Any], ...], outputs: tuple[TensorSpec, ...]) -> bool:
+    specs, row = dict(attrs), kernels()[kernel]
+    return row.shares_buffer and not device_ops(row, specs, outputs, row.work(specs, outputs), "HiFi2")
+
+
 def memory_over_time(program: Program, chip: DeviceSpec, settings: Settings = DEFAULTS) -> Iterator[MemoryAt]:
     """Simulate the allocator over a Program, Step by Step, setup first: setup results stay, body values live until
     they are deallocated, and every Step's circular buffers must fit below the L1 buffers that lie there then."""
@@ -241,7 +256,7 @@ def memory_over_time(program: Program, chip: DeviceSpec, settings: Settings = DE
             for name in step.uses:
                 for arena in memories.values():
                     arena.free(name)
-        elif kind_of(step) != "piece":  # that one is another name for a piece that lies there already
+        elif not names_again(step, program.specs):
             for name in step.outputs:
                 spec = moved.get(name, program.specs[name])
                 if spec.memory == HOST:
@@ -298,7 +313,7 @@ def _weight_bytes(program: Program) -> int:
         if step.kernel == DEALLOCATE:
             for name in step.uses:
                 kept.pop(name, None)
-        elif number < len(program.setup) and kind_of(step) != "piece":
+        elif number < len(program.setup) and not names_again(step, program.specs):
             specs = {name: moved.get(name, program.specs[name]) for name in step.outputs}
             kept |= {name: spec.nbytes for name, spec in specs.items() if spec.memory != HOST}
     return sum(kept.values())

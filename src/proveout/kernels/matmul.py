@@ -20,7 +20,13 @@ from proveout.kernels.faithful.products import product
 from proveout.kernels.faithful.settings import for_product
 from proveout.kernels.row import FLOAT, Call, Faithful, Kernel, Params, Specs, Weight
 from proveout.program import Construct
+from proveout.reasons import Kind, Reason
 from proveout.types import DRAM, TensorSpec
+
+BESIDE_SHARDS = Kind(
+    "activation-beside-shards",
+    "ttnn takes the activation of a product whose left factor lies in shards ({activation}) inside its program config",
+)
 
 Tensor = torch.Tensor
 
@@ -152,6 +158,11 @@ SIZES = {
 FUSED = ("SILU", "SIGMOID", "GELU", "RELU")
 
 
+def product_refuses(specs: Specs) -> Reason | None:
+    left, activation = specs["input_tensor_a"], specs.get("activation")
+    return BESIDE_SHARDS(activation=str(activation)) if activation and left.memory.sharding != "interleaved" else None
+
+
 def _product(name: str, meaning: Callable[..., Tensor]) -> Kernel:
     return Kernel(
         name,
@@ -164,6 +175,7 @@ def _product(name: str, meaning: Callable[..., Tensor]) -> Kernel:
         weight=Weight("input_tensor_b"),
         cut=cuts.product,
         faithful=Faithful(product, for_product),
+        refuse=product_refuses,
     )
 
 

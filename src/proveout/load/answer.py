@@ -13,6 +13,7 @@ from proveout.load.exchange import Exchange
 HEAD_BYTES = 64 << 10
 EVENT_BYTES = 1 << 20
 ANSWER_BYTES = 64 << 20
+LONG_EVENT = f"an event of the stream is longer than {EVENT_BYTES >> 20} MiB"
 SHOWN = 200
 """Characters of a stranger's text that a sentence quotes."""
 
@@ -36,7 +37,7 @@ class Answer:
         """Bytes that are not read yet."""
         self._events = bytearray()
         """The body, from the start of the line that has not ended."""
-        self._body: list[bytes] = []
+        self._body = bytearray()
         """The `data` lines of the event that has not ended."""
         self._chunked, self._left, self._read = False, -1, 0
         self._finished = False
@@ -181,15 +182,17 @@ class Answer:
     def _lines(self, now_ns: int) -> None:
         """Each line that has ended; a blank one ends an event."""
         if len(self._events) > EVENT_BYTES and b"\n" not in self._events:
-            raise Malformed(f"an event of the stream is longer than {EVENT_BYTES >> 20} MiB")
+            raise Malformed(LONG_EVENT)
         *lines, rest = bytes(self._events).split(b"\n")
         self._events = bytearray(rest)
         for line in lines:
             line = line.removesuffix(b"\r")
             if line.startswith(b"data:"):
-                self._body.append(line[5:])
+                self._body += line[5:] + b"\n"
+                if len(self._body) > EVENT_BYTES:
+                    raise Malformed(LONG_EVENT)
             elif not line and self._body:
-                text, self._body = b"\n".join(self._body).strip(), []
+                text, self._body = bytes(self._body).strip(), bytearray()
                 self._event(text, now_ns)
             elif line and not line.startswith((b":", b"event", b"id", b"retry")):
                 raise Malformed(f"a line of the stream is no field of an event: {quoted(line)}")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import random
 import socket
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,6 +19,7 @@ from proveout.load.answer import quoted
 Api = Literal["completions", "chat"]
 PATHS: dict[Api, str] = {"completions": "/completions", "chat": "/chat/completions"}
 REACH_S = 5.0
+GIVE_ADDRESS = "Give an address such as http://127.0.0.1:8000."
 MODELS_BYTES = 1 << 20
 WORDS = """
 time year people way day man thing woman life child world school state family student group country problem hand part
@@ -40,7 +43,7 @@ class Endpoint:
 
     def request(self, body: Mapping[str, Any]) -> bytes:
         """The whole request."""
-        data = json.dumps(body, ensure_ascii=False).encode()
+        data = json.dumps(body).encode()
         lines = [
             f"POST {self.path} HTTP/1.1",
             f"Host: {self.host}",
@@ -60,18 +63,23 @@ class Endpoint:
 
 def endpoint(url: str, api: Api | None = None, headers: Mapping[str, str] | None = None) -> Endpoint:
     """The endpoint at an address: of a server, its `/v1`, or one of the two paths. Asks whether anyone listens."""
-    parts = urlsplit(url if "://" in url else f"http://{url}")
-    if parts.scheme != "http":
-        raise UsageError(
-            f"{quoted(url)}: this client speaks plain HTTP. Give an address such as http://127.0.0.1:8000."
-        )
     try:
-        host, port = parts.hostname, parts.port or 80
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        scheme, host, port = parts.scheme, parts.hostname, parts.port or 80
     except ValueError:
-        host, port = None, 0
+        raise UsageError(f"{quoted(url)} names no host and port. {GIVE_ADDRESS}") from None
+    if scheme != "http":
+        raise UsageError(f"{quoted(url)}: this client speaks plain HTTP. {GIVE_ADDRESS}")
     if not host:
-        raise UsageError(f"{quoted(url)} names no host and port. Give an address such as http://127.0.0.1:8000.")
+        raise UsageError(f"{quoted(url)} names no host and port. {GIVE_ADDRESS}")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise UsageError(
+            f"{quoted(url)} has more than a host, a port and a path. Give a password as --header, and the address"
+            " without what follows ? and #."
+        )
     base = parts.path.rstrip("/")
+    if not (base.isascii() and base.isprintable()) or " " in base:
+        raise UsageError(f"the path of {quoted(url)} cannot be sent. Write spaces and letters outside ASCII as %20.")
     named: Api | None = next((name for name in ("chat", "completions") if base.endswith(PATHS[name])), None)
     if named and api and named != api:
         raise UsageError(f"{quoted(url)} is the path of {named}, and --api says {api}. Leave out one of them.")
@@ -108,20 +116,31 @@ def _reached(host: str, port: int, url: str) -> tuple[int, tuple[Any, ...]]:
 
 
 def served_model(target: Endpoint) -> str:
-    """The first model that the endpoint lists."""
+    """The first model that the endpoint lists; one that does not within `REACH_S` lists none."""
     path = target.path.removesuffix(PATHS[target.api]) + "/models"
     host, port = target.address[:2]
     connection = http.client.HTTPConnection(host, port, timeout=REACH_S)
+    given_up: threading.Timer | None = None
     try:
+        connection.connect()
+        given_up = threading.Timer(REACH_S, _shut, (connection.sock,))  # the timeout begins anew with every byte
+        given_up.start()
         connection.request("GET", path, headers={"Host": target.host, **dict(target.headers)})
         listed = json.loads(connection.getresponse().read(MODELS_BYTES))["data"][0]["id"]
     except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError, RecursionError):
         listed = None
     finally:
+        if given_up is not None:
+            given_up.cancel()
         connection.close()
     if not isinstance(listed, str) or not listed or len(listed) > 200 or not listed.isprintable():
         raise UsageError(f"{target.host} does not list its models at {path}. Name the one to ask for with --model.")
     return listed
+
+
+def _shut(connected: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it was closed meanwhile
+        connected.shutdown(socket.SHUT_RDWR)
 
 
 def made_up_prompt(num_words: int, rng: random.Random) -> str:

@@ -102,7 +102,7 @@ class _Split:
         return sum(map(self._bytes, (*step.uses, *step.outputs))) <= self.chip.dram_bank_bytes
 
     def fits_a_core(self, step: Step) -> bool:
-        return circular_bytes(step, self.specs, self.chip) <= self.chip.l1_allocatable
+        return circular_bytes(step, self.specs, self.chip) <= self.chip.l1_room
 
     def _bytes(self, name: str) -> int:
         return _in_dram(self.specs[name], self.chip)
@@ -191,7 +191,7 @@ class _Split:
         shorter = {n: _shorter(self.specs[n], dim, length) for n, dim in cut_along.items()}
         shorter |= {n: _shorter(self.specs[n], cut.output, size) for n, size in outputs.items()}
         piece = replace(step, attrs=tuple({**dict(step.attrs), **cut.attrs(length)}.items()))
-        return circular_bytes(piece, ChainMap(shorter, self.specs), self.chip) <= self.chip.l1_allocatable
+        return circular_bytes(piece, ChainMap(shorter, self.specs), self.chip) <= self.chip.l1_room
 
     def _longest(self, step: Step, cut: Cut, near: bool) -> _Division | None:
         lengths = range(cut.granule, cut.extent, cut.granule)

@@ -24,5 +24,5 @@ def too_large(program: Program, chip: DeviceSpec, settings: Settings) -> dict[st
             continue
         needed = circular_bytes(step, program.specs, chip)
         if empty.refusal(step.kernel, needed):
-            reasons[step.origin.node] = TOO_LARGE(kernel=step.kernel, needed=needed, free=chip.l1_allocatable)
+            reasons[step.origin.node] = TOO_LARGE(kernel=step.kernel, needed=needed, free=chip.l1_room)
     return reasons

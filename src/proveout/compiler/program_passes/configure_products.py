@@ -20,7 +20,7 @@ from proveout.compiler.program_passes.deallocate import deallocate
 from proveout.compiler.program_passes.gain import pays, with_attrs
 from proveout.kernels.cost import USUAL, circular_bytes, memory_over_time, step_device_ops, step_time
 from proveout.kernels.memory_config import core
-from proveout.kernels.table import kind_of, specs_of
+from proveout.kernels.table import kernels, kind_of, refusal, specs_of
 from proveout.program import Arg, Construct, Name, Program, Ref, Step
 from proveout.types import DeviceSpec, Settings, TensorSpec
 
@@ -110,6 +110,8 @@ class _Choice:
         best_ns = own_ns
         for changed, saved in tried:
             one = with_attrs(bare, **changed)
+            if refusal(kernels()[one.kernel], specs_of(one, specs)):
+                continue
             ns = step_time(one, specs, chip, self.settings).ns - saved
             if ns < best_ns and pays(own_ns, ns) and circular_bytes(one, specs, chip) <= room:
                 best, best_ns = changed, ns

@@ -15,7 +15,7 @@ from dataclasses import replace
 from proveout.chip.memory import Arena, bytes_per_bank
 from proveout.compiler.program_passes.configure_products import takes_config
 from proveout.compiler.program_passes.deallocate import freed_after, sharing
-from proveout.kernels.cost import CIRCULAR_BYTES, circular_bytes, program_ns, step_times
+from proveout.kernels.cost import CIRCULAR_BYTES, circular_bytes, names_again, program_ns, step_times
 from proveout.kernels.row import MATRIX_UNIT
 from proveout.kernels.signatures import parameters
 from proveout.kernels.table import MEMORY_NAMES, infer, kernels, kind_of
@@ -59,7 +59,7 @@ class _Placement:
     def __init__(self, program: Program, chip: DeviceSpec, settings: Settings) -> None:
         self.program, self.chip, self.settings = program, chip, settings
         self.specs: dict[str, TensorSpec] = dict(program.specs)
-        self.arena = Arena("L1", chip.l1_allocatable)
+        self.arena = Arena("L1", chip.l1_room)
         self.held = [self._held(step) for step in program.body]
         self.last: dict[str, int] = {}
         """Where in the body a value is freed."""
@@ -91,7 +91,7 @@ class _Placement:
     def _limit(self, index: int, name: str) -> int:
         """Where a value's buffer must end: before the circular buffers of all Steps that run while it lives."""
         alive = self.held[index : self.last.get(name, len(self.held)) + 1]
-        return self.chip.l1_allocatable - max(CIRCULAR_BYTES, *alive)
+        return self.arena.capacity - max(CIRCULAR_BYTES, *alive)
 
     def add(self, index: int, original: Step) -> None:
         step = with_refs(original, lambda r: Ref(self.moved.get(r.name, r.name)))
@@ -106,8 +106,10 @@ class _Placement:
         in_l1 = self.to_dram.isdisjoint(step.outputs) if movable else default[0].memory.buffer == "l1"
         if in_l1 and movable and self._near_products(index, step):
             in_l1 = sum(self._gain(index, name, step) for name in step.outputs) >= 0
-        for name, spec in zip(step.outputs, default):
-            size, limit = bytes_per_bank(replace(spec, memory=L1), self.chip), self._limit(index, name)
+        there = {name: replace(spec, memory=L1) for name, spec in zip(step.outputs, default)}
+        again = in_l1 and names_again(step, ChainMap(there, self.specs))
+        for name, spec in there.items() if not again else ():
+            size, limit = bytes_per_bank(spec, self.chip), self._limit(index, name)
             if in_l1 and self.arena.largest_below(limit) < size:
                 self._make_room(index, step, size, limit, busy)
             in_l1 = in_l1 and self.arena.largest_below(limit) >= size
