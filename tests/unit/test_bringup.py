@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -33,7 +34,7 @@ from proveout.capture.identity import workload_of
 from proveout.chip.specs import CHIPS
 from proveout.cli import main
 from proveout.coding import to_json
-from proveout.errors import CompileError
+from proveout.errors import CompileError, EnvironmentFault
 from proveout.program import Ref, Step
 from proveout.reasons import RANDOM
 from proveout.store import Store
@@ -428,6 +429,21 @@ def test_a_worker_that_dies_costs_one_stage_and_the_report_is_still_written(tmp_
     assert "exited with code 9" in found["graph"].headline
     assert found["summary"].status == "skipped"
     assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_a_full_disk_is_no_bring_up_that_is_done(tmp_path):
+    """It once ended at once with 0, and named a report that was not there."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", disk], capture_output=True).returncode:
+        pytest.skip("a small disk cannot be mounted here")
+    try:
+        with contextlib.suppress(OSError):
+            (disk / "others").write_bytes(bytes(1 << 16))
+        with pytest.raises(EnvironmentFault, match=r"cannot write to .*out: No space left on device.*Free some space"):
+            bring_up(asked_for(tmp_path, SCRIPT), disk / "out", timeout_s=300)
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
 
 
 def test_the_graph_page_holds_ten_thousand_ops_in_a_few_megabytes():

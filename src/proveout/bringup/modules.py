@@ -38,6 +38,7 @@ from proveout.kernels.table import constant_tensor, kind_of
 from proveout.program import Name, Program, Ref, Step
 from proveout.report.script import GIVEN
 from proveout.types import Settings, TensorSpec
+from proveout.words import counted
 
 MULTIPLIES: tuple[Kind, ...] = ("product", "convolution", "attention", "norm")
 """Kinds of kernels that take a math fidelity."""
@@ -81,9 +82,9 @@ def run(subject: Subject, files: Files) -> StageResult:
     test.write_text(TESTS.format(name=subject.bringup.workload.name, least=least, rows=rows, memories=MEMORIES))
     tests = run_tests(test, subject.bringup.tests)
     hosted = sum(len(g.parts.off_device) for g in graphs)
-    classes = len(written.order)
+    classes = counted(len(written.order), "class", "classes")
     findings = [
-        f"{classes} classes for {len(tested)} visited modules; alike layers share a class",
+        f"{classes} for {counted(len(tested), 'visited module')}; alike layers share a class",
         f"ttnn_model.py by itself: {own}",
         f"module tests: {tests}",
         *(f"{path}: {why}" for path, why in list(off.items())[:5]),
@@ -95,12 +96,12 @@ def run(subject: Subject, files: Files) -> StageResult:
     wrong = bool(off) or tests.failed > 0 or (bool(tests.why) and subject.bringup.tests)
     step = "Look at the first module that is off: pytest tests/test_modules.py -k isolated"
     return StageResult(
-        f"{classes} classes; {tests}",
+        f"{classes}; {tests}",
         tuple(findings),
         step if wrong else ON_HOST if hosted else "",
         attention=wrong or bool(hosted),
         data=ModulesData(
-            classes, len(tested), tests, hosted, own, tuple(exactness), own_least,
+            len(written.order), len(tested), tests, hosted, own, tuple(exactness), own_least,
             against_torch=sum(t.against == "torch" for t in tested),
         ),
     )  # fmt: skip
