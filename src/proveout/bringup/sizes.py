@@ -9,21 +9,15 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 
 from proveout.arguments import Arg, Construct, Name, Ref, code, map_refs
+from proveout.kernels.row import Kind
+from proveout.kernels.table import kind_of
 from proveout.program import Program, Step
 from proveout.types import TensorSpec
 
-RESHAPES = {"ttnn.reshape": "shape", "aten.view.default": "size", "aten.reshape.default": "shape"}
-"""The argument that holds the new shape."""
 WINDOWS = (("input_height", "input_width"), ("input_h", "input_w"))
 """How convolutions and pools are told the size of an image."""
-MEETS = frozenset(
-    f"ttnn.{name}"
-    for name in (
-        *("add", "subtract", "multiply", "divide", "where", "concat"),
-        "transformer.scaled_dot_product_attention",
-    )
-)
-"""Calls in which a constant may have been made for the example's batch."""
+MEETS: tuple[Kind, ...] = ("binary", "ternary", "join", "attention")
+"""Kinds of calls in which a constant may have been made for the example's batch."""
 DRAM = "ttnn.DRAM_MEMORY_CONFIG"
 
 
@@ -42,11 +36,10 @@ def sized(
         return step
     tensor, shape = names[first], specs[first].shape
     attrs: dict[str, Arg] = {key: _placed(arg, tensor, shape) for key, arg in step.attrs}
-    if step.kernel in MEETS:
+    if kind_of(step) in MEETS:
         attrs = {key: map_refs(arg, _meeting(step, specs, names, batch, stable)) for key, arg in attrs.items()}
-    if step.kernel in RESHAPES:
-        key = RESHAPES[step.kernel]
-        attrs[key] = _reshaped(attrs.get(key), batch)
+    if kind_of(step) == "view" or step.kernel in ("aten.view.default", "aten.reshape.default"):
+        attrs |= {key: _reshaped(attrs[key], batch) for key in ("shape", "size") if key in attrs}
     elif step.kernel == "ttnn.slice":
         attrs |= _sliced(step, tensor, shape)
     elif attrs.get("batch_size") == batch:
@@ -92,7 +85,7 @@ def _meeting(
         own = specs[ref.name].shape
         if ref.name not in stable or place is None or len(own) != len(shape) or own[place] != shape[place]:
             return ref
-        broadcasts = own[place] == 1 and step.kernel != "ttnn.concat"
+        broadcasts = own[place] == 1 and kind_of(step) != "join"
         return ref if broadcasts else Name(f"at_batch({names[ref.name]}, {names[value]}, {place})")
 
     return met
