@@ -417,12 +417,12 @@ def _query_error(error: Exception, sql: str) -> UsageError:
     asked = {name: columns for name, columns in TABLES.items() if _names(name, sql)}
     sentence = _first_line(error).partition(" Error: ")[2] or _first_line(error)
     unknown = _UNKNOWN.search(sentence)
-    near = _similar(*unknown.groups(), asked) if unknown else []
+    near = _similar(unknown["column"], unknown["table"], asked) if unknown else []
     hint = f" Similar: {', '.join(near)}." if near else ""
     return UsageError(f"{sentence.rstrip('.!')}.{hint} {_what_there_is(*list(asked)[:1])}")
 
 
-_UNKNOWN = re.compile(r'column (?:named )?"([^"]+)"|Table with name (\S+) does not exist')
+_UNKNOWN = re.compile(r'column (?:named )?"(?P<column>[^"]+)"|Table with name (?P<table>\S+) does not exist')
 
 
 def _similar(column: str | None, table: str | None, asked: dict[str, dict[str, str]]) -> list[str]:

@@ -55,8 +55,8 @@ def main(argv: Sequence[str] | None = None, program: str = "") -> int:
         message = " ".join(error.format_message().split()).rstrip(".").replace(": Value error, ", ": ")
         return fail(f"{message}{'' if message.endswith('?') else '.'} See: {where} --help", 2)
     except OSError as error:
-        words = of_a_disk(error)
-        said, code = (words, EnvironmentFault.exit_code) if words else (_own_fault(error), OWN_FAULT)
+        disk = of_a_disk(error)
+        said, code = (disk, EnvironmentFault.exit_code) if disk else (_own_fault(error), OWN_FAULT)
         return fail(f"{said} What was already written is kept.", code)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED

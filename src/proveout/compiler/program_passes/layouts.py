@@ -13,8 +13,8 @@ from proveout.chip.time import HOST_NS, TRACED_GAP_NS
 from proveout.compiler.mincut import PriceGraph
 from proveout.kernels.cost import step_time
 from proveout.kernels.table import LAYOUT_NAMES, infer, kernels, kind_of, refusal, specs_of
-from proveout.program import FROM_TORCH, TO_TORCH, Origin, Program, Ref, Step, with_refs
-from proveout.types import DeviceSpec, Layout, Settings
+from proveout.program import FROM_TORCH, TO_TORCH, Program, Ref, Step, with_refs
+from proveout.types import DeviceSpec, Layout, Origin, Settings
 
 LAYOUTS: tuple[Layout, Layout] = ("row_major", "tile")
 
