@@ -1,7 +1,7 @@
 """Marks sines and cosines of what is counted: steps of diffusion, positions of words.
 
-Models compute these angles in float32 whatever their weights are in; an angle of hundreds, rounded to bfloat16, is off by
-whole radians.
+Models compute these angles in float32 whatever their weights are in; an angle of hundreds, rounded to bfloat16, is off
+by whole radians.
 """
 
 from __future__ import annotations
