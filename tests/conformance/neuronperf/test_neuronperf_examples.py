@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import logging
-import logging
 import os
 import pickle
 import sys

@@ -13,6 +13,7 @@ from proveout.compiler.graph_passes.fold_empty import fold_empty
 from proveout.compiler.graph_passes.share_repeated import share_repeated
 from proveout.compiler.graph_passes.simplify_index import simplify_index
 from proveout.compiler.graph_passes.strided_views import strided_views
+from proveout.compiler.graph_passes.wide_angles import wide_angles
 from proveout.compiler.graph_passes.wide_attention import wide_attention
 
 GRAPH_PASSES = (
@@ -26,4 +27,5 @@ GRAPH_PASSES = (
     share_repeated,
     fold_batch_norm,
     wide_attention,
+    wide_angles,
 )

@@ -71,7 +71,7 @@ def _reached(
         node = rest.pop()
         if node.target in to:
             ends[node] = None
-        elif node.target in through and node not in way and _is_float(node):
+        elif node.target in through and node not in way and is_float(node):
             way[node] = None
             rest.extend(steps(node))
     return list(way), list(ends)
@@ -89,7 +89,7 @@ def _is_scale(node: Node) -> bool:
     return len(node.args) == 2 and isinstance(node.args[1], float)
 
 
-def _is_float(node: Node) -> bool:
+def is_float(node: Node) -> bool:
     value = node.meta.get("val")
     return isinstance(value, torch.Tensor) and value.is_floating_point()
 
