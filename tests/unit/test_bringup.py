@@ -458,6 +458,7 @@ def test_a_module_of_any_name_is_written_as_code(name):
     text = f'class A:\n    """As in {in_words(name)}."""\n    def f(self):\n' + "\n".join(indented([line]))
     compile(text, "model.py", "exec")
     assert attribute_of(name) not in ("device", "path")
+    assert not attribute_of(name).startswith("__")
 
 
 def test_the_graph_page_holds_ten_thousand_ops_in_a_few_megabytes():

@@ -23,7 +23,9 @@ OWN = frozenset({"device", "path", "forward", "compute", "send", "receive"})
 def attribute_of(path: str) -> str:
     """A module's path as the name of an attribute: torch lets a module be called almost anything."""
     name = identifier(path)
-    return f"m_{name}" if name[:1].isdigit() or keyword.iskeyword(name) or name in OWN else name
+    # Inside a class Python gives another name to what begins with two underscores.
+    odd = name[:1].isdigit() or name.startswith("__") or keyword.iskeyword(name) or name in OWN
+    return f"m_{name}" if odd else name
 
 
 @dataclass
