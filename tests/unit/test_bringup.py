@@ -24,12 +24,13 @@ from proveout.bringup.exactness import own_thresholds
 from proveout.bringup.flow import bring_up, run_stages
 from proveout.bringup.graph import GraphOp, _boxes
 from proveout.bringup.graph_page import render
+from proveout.bringup.method_text import at, indented
 from proveout.bringup.modules import _graph
 from proveout.bringup.report import figures
 from proveout.bringup.sizes import sized
 from proveout.bringup.stages import NUMBERS, with_needs
 from proveout.bringup.subject import Subject
-from proveout.bringup.tree import tree_of
+from proveout.bringup.tree import attribute_of, tree_of
 from proveout.capture import discover
 from proveout.capture.identity import workload_of
 from proveout.chip.specs import CHIPS
@@ -38,7 +39,7 @@ from proveout.coding import to_json
 from proveout.errors import CompileError, EnvironmentFault
 from proveout.program import Construct, Ref, Step
 from proveout.reasons import RANDOM
-from proveout.report.script import call_line
+from proveout.report.script import call_line, in_words
 from proveout.store import Store
 from proveout.types import Fallback, Origin, Settings, TensorSpec
 
@@ -497,6 +498,19 @@ def test_a_full_disk_is_no_bring_up_that_is_done(tmp_path):
             bring_up(asked_for(tmp_path, SCRIPT), disk / "out", timeout_s=300)
     finally:
         subprocess.run(["umount", "-l", disk], check=True)
+
+
+@pytest.mark.parametrize("name", ["<!--<script>", "a'b\"c\n", "import", "=1+1", "device", "0", "{x}%s", "fc1"])
+def test_a_module_of_any_name_is_written_as_code(name):
+    """torch lets a module be called almost anything; the class that is written for it has to be Python."""
+    assert name != "fc1" or attribute_of(name) == name
+    line = (
+        f"self.{attribute_of(name)} = Linear(device, tensors, {at(f'block.{name}', 'block')}, {('x' * 90)!r}, (1, 2))"
+    )
+    text = f'class A:\n    """As in {in_words(name)}."""\n    def f(self):\n' + "\n".join(indented([line]))
+    compile(text, "model.py", "exec")
+    assert attribute_of(name) not in ("device", "path")
+    assert not attribute_of(name).startswith("__")
 
 
 def test_the_graph_page_holds_ten_thousand_ops_in_a_few_megabytes():

@@ -155,21 +155,6 @@ def test_a_full_disk_is_told_in_our_words(monkeypatch, capsys):
     assert "No space left on device (results.json). Free some space and run it again." in said
 
 
-def test_a_full_disk_is_told_in_our_words_in_a_record(tmp_path, monkeypatch):
-    from proveout import stages
-    from proveout.prove import prove_here
-    from proveout.types import Job, Workload
-
-    def full(*args):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "program.json")
-
-    (tmp_path / "small.py").write_text("import torch\ntorch.nn.Linear(2, 2)(torch.ones(1, 2))\n")
-    monkeypatch.setitem(stages.STAGES, "compile", full)
-    record = prove_here(Job(Workload("m", str(tmp_path / "small.py"), "0"), do=("compile",)))
-    assert (record.status, record.failure) == ("failed", "environment")
-    assert record.reason == "compile: No space left on device (program.json). Free some space and run it again."
-
-
 def test_what_sqlite_says_of_a_full_disk_is_the_systems(tmp_path):
     import sqlite3
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +13,7 @@ from textwrap import dedent
 import pytest
 import torch
 
-from proveout import isolate, runtimes
+from proveout import isolate, runtimes, stages
 from proveout.capture import watch
 from proveout.coding import from_json, to_json
 from proveout.devices.sim import Sim
@@ -83,6 +85,16 @@ def there_and_back(record):
 
 
 # ---- in this process ---------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_is_told_in_our_words(script, monkeypatch):
+    def full(*args):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "program.json")
+
+    monkeypatch.setitem(stages.STAGES, "compile", full)
+    record = prove_here(Job(script(LINEAR), **QUICK))
+    assert (record.status, record.failure) == ("failed", "environment")
+    assert record.reason == "compile: No space left on device (program.json). Free some space and run it again."
 
 
 @pytest.mark.slow

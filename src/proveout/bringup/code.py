@@ -12,7 +12,7 @@ from proveout.bringup.sizes import sized
 from proveout.bringup.tree import Parts, Visit, parts_of, tree_of
 from proveout.kernels.table import kind_of
 from proveout.program import DEALLOCATE, FROM_TORCH, Construct, Name, Program, Ref, Step, refs
-from proveout.report.script import arg_text, call_line, gives_none, identifier
+from proveout.report.script import arg_text, call_line, gives_none, identifier, in_words
 
 DEVICE = Name("device")
 ROLES = {"input_tensor_b": "weight", "weight_tensor": "weight", "bias_tensor": "bias", "tensor": "table"}
@@ -95,7 +95,7 @@ class WrittenClasses:
                 count += 1
                 name = f"{torch_class}{count}"
             self.texts[torch_class, body] = name
-            docstring = f'    """torch\'s {torch_class}, as in {example}."""\n\n' if example else ""
+            docstring = f'    """torch\'s {torch_class}, as in {in_words(example)}."""\n\n' if example else ""
             self.order.append(f"class {name}({base}):\n{docstring}{body}")
         return self.texts[torch_class, body]
 

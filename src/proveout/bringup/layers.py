@@ -73,7 +73,9 @@ class LayerLoop:
         inside = self.layers[0].path.removeprefix(f"{path}." if path else "").rpartition(".")[0]
         first = int(self.layers[0].path.rpartition(".")[2])
         numbers = f"{first}, {first + len(self.layers)}" if first else f"{len(self.layers)}"
-        layer = f"{torch_class}(device, tensors, at(path, f'{inside}.{{i}}'))"
+        plain = inside.replace(".", "").isidentifier()
+        where = f"f'{inside}.{{i}}'" if plain else f"{inside!r} + f'.{{i}}'"
+        layer = f"{torch_class}(device, tensors, at(path, {where}))"
         return f"        self.{self.attribute} = [{layer} for i in range({numbers})]"
 
 

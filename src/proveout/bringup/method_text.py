@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import re
 from collections.abc import Iterable
 
 from proveout.report.script import identifier
@@ -85,13 +86,17 @@ def indented(lines: Iterable[str]) -> list[str]:
     return out
 
 
+_TEXTS = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+
+
 def _call_parts(line: str) -> tuple[str, list[str], str]:
     """A line as `… = function(`, its arguments, and `)` with what follows; no arguments where it is no call."""
-    start = line.find("(", line.find(" = ") + 1)
+    bare = _TEXTS.sub(lambda text: "'" * len(text[0]), line)  # a module's name may hold brackets and commas
+    start = bare.find("(", bare.find(" = ") + 1)
     depth, arguments, begin = 0, [], start + 1
-    for index in range(start, len(line)) if start >= 0 else ():
-        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(line[index], 0)
-        if (line[index] == "," and depth == 1) or depth == 0:
+    for index in range(start, len(bare)) if start >= 0 else ():
+        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(bare[index], 0)
+        if (bare[index] == "," and depth == 1) or depth == 0:
             arguments.append(line[begin:index].strip())
             begin = index + 1
         if depth == 0:

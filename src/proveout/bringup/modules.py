@@ -48,7 +48,7 @@ from proveout.kernels.row import Kind
 from proveout.kernels.signatures import parameters
 from proveout.kernels.table import constant_tensor, kind_of
 from proveout.program import Name, Program, Ref, Step
-from proveout.report.script import GIVEN
+from proveout.report.script import GIVEN, in_words
 from proveout.types import Settings, TensorSpec
 from proveout.words import counted
 
@@ -89,7 +89,7 @@ def run(subject: Subject, files: Files) -> StageResult:
     off = {attribute: why for attribute, why in low.items() if attribute not in own_least}
     rows = "\n".join(_row(t, graphs, off.get(t.attribute), own_least.get(t.attribute)) for t in tested)
     test = files.path("tests/test_modules.py")
-    test.write_text(TESTS.format(name=subject.bringup.workload.name, least=least, rows=rows, memories=MEMORIES))
+    test.write_text(TESTS.format(name=name, least=least, rows=rows, memories=MEMORIES))
     tests = run_tests(test, subject.bringup.tests)
     hosted = sum(len(g.parts.off_device) for g in graphs)
     classes = counted(len(written.order), "class", "classes")
@@ -235,7 +235,7 @@ def _write(
     names, roots = zip(*(write_graph(graph, written) for graph in graphs))
     chip = subject.bringup.device.partition(":")[2]
     text = HEAD.format(
-        name=subject.bringup.workload.name,
+        name=in_words(subject.bringup.workload.name),
         options=f', chip="{chip}"' if chip not in ("", "n150") else "",
         given=GIVEN if needs_given(g.program for g in graphs) else "",
         optimised=_optimised(subject, settings),

@@ -27,6 +27,7 @@ from proveout.kernels.pieces import Pieces
 from proveout.kernels.row import MATRIX_UNIT
 from proveout.kernels.table import kernels
 from proveout.program import Arg, Construct, Name, Program, Ref, Step
+from proveout.report.script import in_words
 from proveout.types import TensorSpec
 
 KNOBS: tuple[tuple[str, dict[str, str]], ...] = (
@@ -63,7 +64,7 @@ class Case:
 
 def run(subject: Subject, files: Files) -> StageResult:
     cases = _cases(subject)
-    text = HEAD.format(name=subject.bringup.workload.name, cases="\n".join(map(_case_text, cases)))
+    text = HEAD.format(name=in_words(subject.bringup.workload.name), cases="\n".join(map(_case_text, cases)))
     tried = list(_try_all(text, cases))
     kept = [t for t in tried if not t.refused]
     refused = [t for t in tried if t.refused]
@@ -184,7 +185,7 @@ def _float(value: float) -> str:
 
 def _case_text(case: Case) -> str:
     return (
-        f"    {case.name!r}: Case(  # {case.count} × {case.where}\n"
+        f"    {case.name!r}: Case(  # {case.count} × {in_words(case.where)}\n"
         f"        lambda: {case.kernel},\n"
         f"        {{{case.operands}}},\n"
         f"        lambda device: {{{case.attributes}}},\n"

@@ -15,6 +15,7 @@ from proveout.bringup.tree import parts_of
 from proveout.compiler.plan import make_plan
 from proveout.program import Program
 from proveout.report.perf.view import faster, time
+from proveout.report.script import in_words
 
 MODES: tuple[tuple[str, bool, int], ...] = (
     ("none", False, 1),
@@ -31,11 +32,11 @@ def run(subject: Subject, files: Files) -> StageResult:
     programs = [r.variant.compiled.program for r in subject.runs(subject.optimised)]
     blocked = [step for program in programs for step in parts_of(program).off_device]
     region = 65536 + BYTES_PER_CALL * max(len(program.body) for program in programs)
-    files.text("ttnn_trace.py", RUNNER.format(name=subject.bringup.workload.name, region=region))
+    files.text("ttnn_trace.py", RUNNER.format(name=in_words(subject.bringup.workload.name), region=region))
     script = files.path("ttnn_trace.py")
     modes = [m for m in MODES if not blocked or not m[1]]
     test = files.path("tests/test_trace.py")
-    test.write_text(TESTS.format(name=subject.bringup.workload.name, modes=[m[0] for m in modes]))
+    test.write_text(TESTS.format(name=in_words(subject.bringup.workload.name), modes=[m[0] for m in modes]))
     tests = run_tests(test, subject.bringup.tests, folder)
     measured = {} if blocked else _times(script, folder)
     plans = _plans(programs, subject)

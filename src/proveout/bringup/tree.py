@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Union
 
 from proveout.kernels.table import kernels
 from proveout.program import DEALLOCATE, TO_TORCH, Program, Step, refs
+from proveout.report.script import identifier
 from proveout.tensor_spec import innermost
 
 CONTAINERS = ("ModuleList", "ModuleDict")
 """Modules that are never called: their members count as their parent's."""
+
+
+OWN = frozenset({"device", "path", "forward", "compute", "send", "receive"})
+"""What the written classes call parts of their own."""
+
+
+def attribute_of(path: str) -> str:
+    """A module's path as the name of an attribute: torch lets a module be called almost anything."""
+    name = identifier(path)
+    # Inside a class Python gives another name to what begins with two underscores.
+    odd = name[:1].isdigit() or name.startswith("__") or keyword.iskeyword(name) or name in OWN
+    return f"m_{name}" if odd else name
 
 
 @dataclass
@@ -101,9 +115,9 @@ def tree_of(steps: Sequence[Step], types: Mapping[str, str], owners: Mapping[str
         del stack[shared + 1 :]
         for path in chain[shared:]:
             parent = stack[-1]
-            name = path.removeprefix(f"{parent.path}.").replace(".", "_")
+            name = attribute_of(path.removeprefix(f"{parent.path}."))
             count = names[id(parent), name] = names.get((id(parent), name), 0) + 1
-            visit = Visit(path, f"m_{name}" if name[:1].isdigit() else name)
+            visit = Visit(path, name)
             visit.name += f"_{count}" if count > 1 else ""
             parent.items.append(visit)
             stack.append(visit)

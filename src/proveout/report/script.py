@@ -75,7 +75,7 @@ def render(program: Program, title: str) -> str:
     counts = f"{calls}, {counted(program.num_transfers, 'transfer')} per call"
     several = program.chips > 1
     device = SEVERAL_CHIPS.format(chips=program.chips) if several else ONE_CHIP
-    head = HEAD.format(title=_one_line(title).replace("\\", "/").replace('"', "'"), counts=counts, device=device)
+    head = HEAD.format(title=in_words(title), counts=counts, device=device)
     lines = [head + (GIVEN if any(map(gives_none, program.steps)) else "")]
     lines += [f"{names[w]} = tensors[{w!r}]" for w in (*program.weights, *(c.name for c in program.constants))]
     lines.append("\n# What depends on weights alone, once.")
@@ -123,6 +123,11 @@ def arg_text(arg: Arg, names: Mapping[str, str]) -> str:
     if isinstance(arg, tuple):
         return "[" + ", ".join(arg_text(a, names) for a in arg) + "]"
     return code(arg)
+
+
+def in_words(text: str) -> str:
+    """A name inside a docstring: nothing in it ends that, or the line."""
+    return _one_line(text).replace("\\", "/").replace('"', "'")
 
 
 def _one_line(text: str) -> str:
