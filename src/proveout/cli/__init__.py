@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import os
 import sys
@@ -22,6 +23,8 @@ from proveout.errors import ProveoutError
 NAMES = ("proveout", BENCHIT := "benchit")
 INTERRUPTED = 130
 OWN_FAULT = 70
+NEAR = 0.75
+"""How alike an option is that is named for one that does not exist."""
 DISK = {
     errno.ENOSPC: "Free some space and run it again.",
     errno.EDQUOT: "Free some space and run it again.",
@@ -62,7 +65,12 @@ def main(argv: Sequence[str] | None = None, program: str = "") -> int:
         return fail(str(error), error.exit_code)
     except NotParsed as error:
         where = error.ctx.command_path if error.ctx else program
+        near: list[str] = []
+        if getattr(error, "possibilities", None):  # of its own it names --help for --html
+            near = difflib.get_close_matches(error.option_name, error.possibilities, n=1, cutoff=NEAR)
+            error.possibilities = None
         message = " ".join(error.format_message().split()).rstrip(".").replace(": Value error, ", ": ")
+        message += f". Did you mean '{near[0]}'?" if near else ""
         return fail(f"{message}{'' if message.endswith('?') else '.'} See: {where} --help", 2)
     except OSError as error:
         if error.errno not in DISK:
