@@ -49,10 +49,12 @@ MOST_LINES = 40
 def run(command: str, folder: Path) -> str:
     """What a person would see who types a command in a 100-column terminal: stdout, then stderr."""
     words = [sys.executable, "-P", "-m", "proveout", *shlex.split(command)[1:]]
-    environment = os.environ | {"COLUMNS": "100", "PROVEOUT_CACHE": str(folder / "cache")}
+    environment = os.environ | {"COLUMNS": "100", "PROVEOUT_CACHE": str(folder.parent / "cache")}
     done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     text = f"{done.stderr.rstrip()}\n{done.stdout.strip(chr(10))}".strip("\n")
-    text = re.sub(rf"{re.escape(str(folder))}/?", "", text)
+    if done.returncode == 2:
+        raise SystemExit(f"$ {command}\n{text}")
+    text = re.sub(rf"{re.escape(str(folder))}/?", "", text).replace(f"{folder.parent}/", "../")
     lines = text.splitlines()
     if len(lines) > MOST_LINES:
         lines = [*lines[:MOST_LINES], f"… and {len(lines) - MOST_LINES} more lines"]
@@ -66,8 +68,10 @@ def quickstart() -> None:
     text = page.read_text()
     script = text.partition("```python\n")[2].partition("```")[0]
     with tempfile.TemporaryDirectory(prefix="quickstart-") as scratch:
-        (Path(scratch) / "mlp.py").write_text(script)
-        output = run("proveout mlp.py", Path(scratch))
+        folder = Path(scratch, "project")  # beside the cache, which no sandboxed script may reach
+        folder.mkdir()
+        (folder / "mlp.py").write_text(script)
+        output = run("proveout mlp.py", folder)
     before, _, rest = text.partition(f"{BEGIN}\n")
     page.write_text(f"{before}{BEGIN}\n{output}\n{END}{rest.partition(END)[2]}")
     print(page)
@@ -81,7 +85,8 @@ def main() -> None:
     if sys.argv[1:] == ["quickstart"]:
         return
     with tempfile.TemporaryDirectory(prefix="walkthrough-") as scratch:
-        folder = Path(scratch)
+        folder = Path(scratch, "project")
+        folder.mkdir()
         (folder / "net.py").write_text(MODEL)
         outputs = {
             name: run(command, folder)

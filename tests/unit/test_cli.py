@@ -45,6 +45,8 @@ def run(*words: str, cache: Path | None = None, **more: Any) -> subprocess.Compl
     [
         (["benchmark", "x.py", "--device", "sin"], "unknown device 'sin'; valid: "),
         (["benchmark", "x.py", "--colour"], "No such option: --colour. See: proveout benchmark --help"),
+        (["report", "--html"], "No such option: --html. See: proveout report --help"),
+        (["report", "--tabels"], "No such option: --tabels. Did you mean '--tables'? See: proveout report --help"),
         (["juggle"], "No such command 'juggle'. See: proveout --help"),
         (["benchmark", "x.py", "--set", "math_fidelity=HiFi9"], "value for setting 'math_fidelity'"),
         (["benchmark", "x.py", "--set", "tempo=3"], "unknown setting 'tempo'"),
@@ -153,9 +155,11 @@ def test_devices_say_whether_their_times_are_measured() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", verbs.names())
-def test_the_help_of_every_verb_has_an_example(verb: str) -> None:
+def test_the_help_of_every_verb_has_an_example_and_fits_80_columns(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     done = run(verb, "--help")
     assert done.returncode == 0
+    assert [line for line in done.stdout.splitlines() if len(line) > 80 or line.endswith("-")] == []
     assert f"proveout {verb}" in done.stdout[done.stdout.index("Example") :]
 
 

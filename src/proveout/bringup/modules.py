@@ -89,6 +89,7 @@ def run(subject: Subject, files: Files) -> StageResult:
     off = {attribute: why for attribute, why in low.items() if attribute not in own_least}
     rows = "\n".join(_row(t, graphs, off.get(t.attribute), own_least.get(t.attribute)) for t in tested)
     test = files.path("tests/test_modules.py")
+    name = in_words(subject.bringup.workload.name)
     test.write_text(TESTS.format(name=name, least=least, rows=rows, memories=MEMORIES))
     tests = run_tests(test, subject.bringup.tests)
     hosted = sum(len(g.parts.off_device) for g in graphs)

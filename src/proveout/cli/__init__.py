@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
 import tempfile
@@ -21,6 +22,8 @@ from proveout.errors import EnvironmentFault, ProveoutError, of_a_disk
 NAMES = ("proveout", BENCHIT := "benchit")
 INTERRUPTED = 130
 OWN_FAULT = 70
+NEAR = 0.75
+"""How alike an option is that is named for one that does not exist."""
 # typer brings its own copy of click or uses the installed one, depending on its version; this is the
 # class either raises for a command line that cannot be parsed.
 NotParsed: Any = typer.BadParameter.__base__
@@ -52,7 +55,12 @@ def main(argv: Sequence[str] | None = None, program: str = "") -> int:
         return fail(str(error), error.exit_code)
     except NotParsed as error:
         where = error.ctx.command_path if error.ctx else program
+        near: list[str] = []
+        if getattr(error, "possibilities", None):  # of its own it names --help for --html
+            near = difflib.get_close_matches(error.option_name, error.possibilities, n=1, cutoff=NEAR)
+            error.possibilities = None
         message = " ".join(error.format_message().split()).rstrip(".").replace(": Value error, ", ": ")
+        message += f". Did you mean '{near[0]}'?" if near else ""
         return fail(f"{message}{'' if message.endswith('?') else '.'} See: {where} --help", 2)
     except OSError as error:
         disk = of_a_disk(error)

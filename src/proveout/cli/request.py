@@ -100,7 +100,7 @@ class SharedOptions:
     sandbox: Sandbox = False
     memory: MemoryLimit = None
     cache_dir: CacheDir = None
-    rebuild: Annotated[Rebuild, typer.Option("--rebuild", help="Whether to make a Record that is there already.")] = (
+    rebuild: Annotated[Rebuild, typer.Option("--rebuild", help="Whether to redo a result that is already cached.")] = (
         Rebuild.if_needed
     )
     timeout: Annotated[float, typer.Option("--timeout", min=1, metavar="S", help="Seconds for each model.")] = 600.0
@@ -119,10 +119,10 @@ class SharedOptions:
         ),
     ] = None
     warmup: Annotated[int, typer.Option("--warmup", min=0, metavar="N", help="Calls before the timed ones.")] = 3
-    jobs: Annotated[int, typer.Option("--jobs", min=1, metavar="N", help="Models at once, each on own cores.")] = 1
+    jobs: Annotated[int, typer.Option("--jobs", min=1, metavar="N", help="Models at once, each on its own cores.")] = 1
     ray: Annotated[
         str | None,
-        typer.Option("--ray", metavar="ADDRESS", help="On a Ray cluster: its address, or `auto`.", show_default=False),
+        typer.Option("--ray", metavar="ADDRESS", help="The Ray cluster to run on, or `auto`.", show_default=False),
     ] = None
     as_json: Json = False
 

@@ -31,7 +31,7 @@ AnalyzeOnly = Annotated[bool, typer.Option("--analyze-only", help="Find the mode
 BuildOnly = Annotated[bool, typer.Option("--build-only", help="Compile the models; run nothing on the device.")]
 Output = Annotated[
     Path | None,
-    typer.Option("-o", "--output", metavar="DIR", help="Leave the Programs here.", show_default=False),
+    typer.Option("-o", "--output", metavar="DIR", help="Save the Programs here.", show_default=False),
 ]
 LeanCache = Annotated[bool, typer.Option("--lean-cache", help="Keep the Records only, no compiled Programs.")]
 

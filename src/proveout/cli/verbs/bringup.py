@@ -44,7 +44,7 @@ StageName = Annotated[
     str | None,
     typer.Option("--stage", metavar="NAME", help="This stage, what it needs, and the report.", show_default=False),
 ]
-Float64 = Annotated[bool, typer.Option("--float64", help="Hold outputs against a float64 reference as well.")]
+Float64 = Annotated[bool, typer.Option("--float64", help="Also compare outputs with a float64 reference.")]
 NoTests = Annotated[bool, typer.Option("--no-tests", help="Write the generated tests without running them.")]
 Timeout = Annotated[float, typer.Option("--timeout", min=1, metavar="S", help="Seconds for all stages.")]
 

@@ -16,12 +16,12 @@ from proveout.report.tables.terminal import chips_used, ledger, modelled_time
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Compile only; run nothing on the device.")]
 Output = Annotated[
     Path | None,
-    typer.Option("-o", "--output", metavar="DIR", help="Leave the Programs here.", show_default=False),
+    typer.Option("-o", "--output", metavar="DIR", help="Save the Programs here.", show_default=False),
 ]
 
 Dump = Annotated[
     Path | None,
-    typer.Option("--dump", metavar="DIR", help="Leave each graph here as it is after every pass.", show_default=False),
+    typer.Option("--dump", metavar="DIR", help="Save each graph here after every pass.", show_default=False),
 ]
 
 
@@ -29,7 +29,8 @@ Dump = Annotated[
 def verb(request: SharedOptions, dry_run: DryRun = False, output: Output = None, dump: Dump = None) -> int:
     """Say which ops convert, and why others stay on the host.
 
-    Compiles the models of scripts and runs each once, or not at all with --dry-run.
+    Compiles the models of scripts and runs each once; with
+    --dry-run it runs nothing.
 
     \b
     Examples:

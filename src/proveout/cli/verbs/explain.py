@@ -26,7 +26,7 @@ Against = Annotated[
     typer.Option(
         "--against",
         metavar="DEVICE|KEY=VALUE",
-        help="Tell the difference to this instead of the error: another device, other settings; may be repeated.",
+        help="Explain the difference from another device or setting instead of the error; may be repeated.",
         show_default=False,
     ),
 ]
@@ -44,8 +44,8 @@ def verb(
     \b
     Examples:
       proveout explain attention.py --search-dir selftest --set numerics=faithful
-      proveout explain linear.py --search-dir selftest --set weights=bfloat4_b --against weights=same
-      proveout explain linear.py --search-dir selftest --device sim:n150 --against cuda
+      proveout explain net.py --set weights=bfloat4_b --against weights=same
+      proveout explain net.py --device sim:n150 --against cuda
     """
     question = _asked(request, against or [], every_op)
     chosen = dataclasses.replace(request, rebuild=Rebuild.always)  # a Record says nothing about the files

@@ -60,7 +60,7 @@ Recipe = Annotated[
     typer.Option(
         "--recipe",
         metavar="NAME",
-        help="Weights' formats: performance (attention bfp8, feed-forward bfp4), accuracy (bfp8), same, or auto.",
+        help="Formats of the weights: performance (bfp8, MLPs in bfp4), accuracy (bfp8), same, or auto.",
         show_default=False,
     ),
 ]
@@ -102,7 +102,7 @@ def verb(
     \b
     Examples:
       proveout generate llm/gpt2 --small --new-tokens 64
-      proveout generate llm/llama_3_1_8b --dry-run --recipe performance --set trace=true
+      proveout generate llm/llama_3_1_8b --dry-run --recipe performance
       proveout generate llm/llama_3_2_1b --small --batch 4 --device cpu
       proveout generate llm/qwen_3_8b --small --batch 4 --paged --page-size 64
     """

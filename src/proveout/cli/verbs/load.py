@@ -130,10 +130,10 @@ def verb(
     \b
     Examples:
       proveout load http://127.0.0.1:8000 --rate 5 --slo ttft=200ms,tpot=50ms
-      proveout load 127.0.0.1:8000 --api chat --arrivals constant --rate 20 --duration 60
+      proveout load 127.0.0.1:8000 --api chat --arrivals constant --rate 20
       proveout load 127.0.0.1:8000 --replay trace.csv --speed 2
-      proveout load 127.0.0.1:8000 --capacity --slo ttft=200ms,tpot=50ms --attain 0.95
-      proveout load popular_on_huggingface/qwen3_0_6b --device sim --slots 32 --rate 2 --slo ttft=2s,tpot=200ms
+      proveout load 127.0.0.1:8000 --capacity --slo ttft=200ms --attain 0.95
+      proveout load popular_on_huggingface/qwen3_0_6b --slots 32 --rate 2
 
     \b
     Exit codes: 0 every request was answered; 1 some were not; 2 usage;

@@ -36,7 +36,7 @@ def verb(request: SharedOptions, slower_than: SlowerThan = None, output: Output 
 
     \b
     Examples:
-      proveout minimize attention.py --search-dir selftest --set weights=bfloat4_b --pcc 0.9999
+      proveout minimize net.py --set weights=bfloat4_b --pcc 0.9999
       proveout minimize linear.py --search-dir selftest --slower-than 0.01
     """
     chosen = dataclasses.replace(request, rebuild=Rebuild.always)

@@ -33,7 +33,7 @@ Command = Annotated[
         "-c",
         "--command",
         metavar="COMMAND",
-        help="Any command; the Programs it runs.",
+        help="Profile the Programs that this command runs.",
         show_default=False,
     ),
 ]
@@ -56,12 +56,12 @@ def verb(
 ) -> int:
     """Show where the time of a call goes, op by op.
 
-    Ranks what would save time. All times are modelled. Leaves sheets for tt-perf-report and ttnn-visualizer:
-    performance/ and memory/.
+    Ranks what would save time. All times are modelled. Leaves performance/ for
+    tt-perf-report and memory/ for ttnn-visualizer.
 
     \b
     Examples:
-      proveout perf linear.py --search-dir selftest --device sim:n150 --trace -o perf
+      proveout perf linear.py --search-dir selftest --trace -o perf
       proveout perf linear.py --search-dir selftest --apply 1
       proveout perf -n bert -c "pytest tests/test_bert.py" -o perf
     """

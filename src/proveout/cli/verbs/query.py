@@ -28,7 +28,7 @@ def verb(
 
     \b
     Examples:
-      proveout query "describe records"                      the columns of a table
+      proveout query "describe records"                    the columns of a table
       proveout query "select model, compiled_ms, compiled_kind from records"
       proveout query "select aten, reason from ops where state = 'host'" --csv
     """

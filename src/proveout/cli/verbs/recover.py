@@ -28,7 +28,7 @@ def verb(
     ] = None,
     out: Annotated[
         Path,
-        typer.Option("-o", "--out", metavar="DIR", help="Where to write the reports as JSON."),
+        typer.Option("-o", "--output", metavar="DIR", help="Where to write the reports as JSON."),
     ] = Path("."),
     cache_dir: CacheDir = None,
     as_json: Json = False,

@@ -17,7 +17,7 @@ from proveout.report.tables.readme import default_output, write_readme
 from proveout.store import Store
 from proveout.words import counted
 
-Output = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Where the report's files go.")]
+Output = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Where its files go.")]
 
 
 Readme = Annotated[

@@ -61,7 +61,7 @@ def verb(
     \b
     Examples:
       proveout run --model linear --backend proveout
-      proveout run --model bert --backend torch_stat --script-args "num_hidden_layers=2"
+      proveout run --model bert --backend stat --script-args "num_hidden_layers=2"
     """
     store = Store(cache_dir)
     store.check_writable()

@@ -62,8 +62,8 @@ def verb(
 
     \b
     Examples:
-      proveout tokens transformers/llama --small --device sim,cpu --batch 1,4 --prompt-length 64
-      proveout tokens llm/llama_3_1_8b --batch 1,32 --prompt-length 128,1024 --set trace=true
+      proveout tokens transformers/llama --small --device sim,cpu --batch 1,4
+      proveout tokens llm/llama_3_1_8b --prompt-length 128,1024 --set trace=true
       proveout tokens llm/qwen_3_8b --device sim:n150,sim:n300
     """
     places = [find(device.strip()).name for device in devices.split(",")]

@@ -57,7 +57,7 @@ def verb(
     \b
     Examples:
       proveout tune attention.py --search-dir selftest --pcc 0.999
-      proveout tune attention.py --search-dir selftest --check tuned/attention/certificate.json
+      proveout tune net.py --check tuned/net/certificate.json
     """
     if find_spec("ortools") is None:
         raise EnvironmentFault("the search needs OR-Tools. Install it with: pip install 'proveout[tune]'")
