@@ -225,8 +225,8 @@ not what the host then computes.
 ## What our compiler makes of them
 
 The same architectures from our corpora, compiled with the default choices (`products=configured`, `sharding=auto`) and
-`weights=bfloat8_b`, `precision=bfloat16` and a trace: kernels alone, without transfers. Where our Program is slower than
-the hand-written one this is the compiler's next work.
+`weights=bfloat8_b`, `precision=bfloat16` and a trace: kernels alone, without transfers. Where our Program is slower
+than the hand-written one this is the compiler's next work.
 
 {chr(10).join(compiler)}
 
