@@ -224,15 +224,16 @@ not what the host then computes.
 
 ## What our compiler makes of them
 
-The same architectures from our corpora, compiled with `weights=bfloat8_b`, `precision=bfloat16` and a trace: kernels
-alone, without transfers. Where our Program is slower than the hand-written one this is the compiler's next work.
+The same architectures from our corpora, compiled with the default choices (`products=configured`, `sharding=auto`) and
+`weights=bfloat8_b`, `precision=bfloat16` and a trace: kernels alone, without transfers. Where our Program is slower
+than the hand-written one this is the compiler's next work.
 
 {chr(10).join(compiler)}
 
-What each spends most on is why. Heads are cut and joined by the same calls as in hand-written models; but attention and
-products read and write interleaved memory where theirs stay in shards, an activation is an operation of its own unless
-`products=configured` is set, convolutions bring their input into shards and their result back, and our activations are
-bfloat16, theirs bfloat8_b. Decode steps have no compiled counterpart here.
+What each spends most on is why. Heads are cut and joined by the same calls as in hand-written models, and convolutions,
+norms and products take shards and program configs where predicted times say so; but attention reads and writes
+interleaved memory where theirs stays in shards, GELU is an operation of its own, images are turned to channels-last and
+back, and our activations are bfloat16, theirs bfloat8_b. Decode steps have no compiled counterpart here.
 """
 
 

@@ -343,3 +343,10 @@ def test_a_recording_is_read_after_its_block():
             _ = recording.program
         with pytest.raises(RuntimeError, match="a recording is running already"), ttnn.record():
             pass
+
+
+def test_torch_tensors_made_on_the_way_are_inputs_of_their_own():
+    with ttnn.record("temporaries") as recording:
+        for size in (64, 256, 64, 256, 64):  # each ends before the next is made, which may get its id
+            ttnn.from_torch(torch.ones(1, size).reshape(1, 1, 1, size))
+    assert len(recording.inputs) == 5

@@ -257,7 +257,7 @@ def _record(step: Step, operands: Sequence[Any], writes: Sequence[tuple[Any, Ten
         key, spec = (operand.key, operand.spec) if isinstance(operand, Tensor) else (id(operand), _spec(operand))
         if isinstance(operand, Tensor) and operand.buffer.alias is not None:
             key, spec = operand.buffer.alias
-        values.append((key, spec, _value(operand)))
+        values.append((key, spec, operand if isinstance(operand, torch.Tensor) else _value(operand)))
     recording.called(step.kernel, step.attrs, values, writes)
 
 

@@ -177,7 +177,7 @@ class Recording:
     def _kept_copy(self, data: torch.Tensor) -> torch.Tensor:
         """The numbers of something given; it stays, so that its id stays its own."""
         self._kept.append(data)
-        return data.clone()
+        return data.detach().clone()
 
     def _fresh(self, stem: str, spec: TensorSpec) -> str:
         name = f"{stem}_{len(self._specs)}"
