@@ -224,12 +224,11 @@ def export_onnx(captured: LiveModel, folder: Path, opset: int | None = None, bui
     the model's, in their order: those of a cache are among them."""
     import torch
 
-    from proveout.compat.onnxflow.flat import export_arguments, exportable
+    from proveout.compat.onnxflow.flat import exported_call
 
     folder.mkdir(parents=True, exist_ok=True)
     name = build or file_name(captured.workload.build_name)
-    model = exportable(captured.module, captured.args, captured.kwargs)
-    arguments = export_arguments(captured.args, captured.kwargs)
+    model, arguments = exported_call(captured.module, captured.args, captured.kwargs)
     with torch.no_grad():
         if opset is None or opset >= OLDEST_OPSET:
             try:

@@ -425,11 +425,11 @@ def _query_error(error: Exception, sql: str) -> UsageError:
 _UNKNOWN = re.compile(r'column (?:named )?"(?P<column>[^"]+)"|Table with name (?P<table>\S+) does not exist')
 
 
-def _similar(column: str | None, table: str | None, asked: dict[str, dict[str, str]]) -> list[str]:
+def _similar(column: str | None, table: str | None, tables: dict[str, dict[str, str]]) -> list[str]:
     """Names like one that is not there: of the query's own tables, else of any."""
     if column is None:
         return difflib.get_close_matches(str(table), TABLES, n=1)
-    own = list(dict.fromkeys(name for columns in asked.values() for name in columns))
+    own = list(dict.fromkeys(name for columns in tables.values() for name in columns))
     return difflib.get_close_matches(column, own, n=3) or [
         f"{name}.{near}" for name, columns in TABLES.items() for near in difflib.get_close_matches(column, columns, n=1)
     ]

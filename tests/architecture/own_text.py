@@ -34,7 +34,7 @@ STRANGERS = {
     "measure/runs.py": (1, "Python's tracebacks, of users' models"),
     "report/tables/readme.py": (1, "READMEs, of which we fill in marked parts"),
     "report/tables/text.py": (1, "any text, escaped for Markdown"),
-    "store.py": (3, "this machine's name, and users' SQL"),
+    "store.py": (4, "this machine's name, users' SQL, and what DuckDB says of it"),
     "sweep/tasks.py": (2, "users' scripts"),
     "ttnn/calls.py": (1, "defaults in ttnn's own signatures"),
 }

@@ -107,9 +107,9 @@ def test_buffers_that_calls_write_to_stay_there():
 
 
 def test_names_are_looked_up_and_configurations_are_made():
-    scope = {"ttnn": types.SimpleNamespace(bfloat16="b", CoreGrid=lambda *a, **k: (a, k)), "device": "d"}
+    scope = {"ttnn": types.SimpleNamespace(bfloat16="b", ShardSpec=lambda *a, **k: (a, k)), "device": "d"}
     assert made(Name("ttnn.bfloat16"), scope) == "b"
-    assert made(Construct.of("ttnn.CoreGrid", Name("device"), dim=-1, on=True, grid=(8, 8)), scope) == (
+    assert made(Construct.of("ttnn.ShardSpec", Name("device"), dim=-1, on=True, grid=(8, 8)), scope) == (
         ("d",),
         {"dim": -1, "on": True, "grid": [8, 8]},
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import keyword
-import re
 from collections.abc import Iterable
 
 from proveout.report.script import identifier
@@ -86,12 +85,23 @@ def indented(lines: Iterable[str]) -> list[str]:
     return out
 
 
-_TEXTS = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+def _without_texts(line: str) -> str:
+    """The line with dots for what stands in quotes: a module's name may hold brackets and commas."""
+    plain, quote, escaped = "", "", False
+    for char in line:
+        plain += "." if quote else char
+        if escaped or (quote and char == "\\"):
+            escaped = not escaped
+        elif char == quote:
+            quote = ""
+        elif not quote and char in "'\"":
+            quote = char
+    return plain
 
 
 def _call_parts(line: str) -> tuple[str, list[str], str]:
     """A line as `… = function(`, its arguments, and `)` with what follows; no arguments where it is no call."""
-    bare = _TEXTS.sub(lambda text: "'" * len(text[0]), line)  # a module's name may hold brackets and commas
+    bare = _without_texts(line)
     start = bare.find("(", bare.find(" = ") + 1)
     depth, arguments, begin = 0, [], start + 1
     for index in range(start, len(bare)) if start >= 0 else ():

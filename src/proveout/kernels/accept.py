@@ -175,7 +175,7 @@ def _infer_host(name: str, attrs: tuple[tuple[str, Any], ...]) -> tuple[tuple[tu
             return None
     tensors = out if isinstance(out, (tuple, list)) else (out,)
     operands = [t for t in tensors if isinstance(t, torch.Tensor)]
-    elsewhere = [t for t in operands if t.device.type != "cpu" or t.layout != torch.strided]
+    elsewhere = [t for t in operands if not t.is_cpu or t.layout != torch.strided]
     _check(not elsewhere, f"{name} gives what is no plain tensor of the host")
     if any(not isinstance(n, int) for t in operands for n in t.shape):
         return None

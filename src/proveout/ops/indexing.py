@@ -19,6 +19,9 @@ MASK_INDEX = Kind("index-mask", "a {dtype} mask gives as many rows as it has one
 INDEX_INTO_NOTHING = Kind("index-into-nothing", "an index into a dimension of no element", NO_ELEMENTS.fix)
 INDEX_OUTSIDE = Kind("index-outside", "an index outside a dimension of {size}")
 
+MOST_SLICES = 2
+"""That are put together instead of looked up row by row."""
+
 Ints = Sequence[int]
 Indices = Sequence[Value | None]
 
@@ -105,7 +108,8 @@ def lookup(b: Builder, x: Value, index: Value) -> Value:
 
 
 def take(b: Builder, x: Value, dim: int, positions: Ints) -> Value:
-    """x at positions along one dimension that are known now: a slice, a repetition, or a lookup."""
+    """x at positions along one dimension that are known now: a slice or two put together (`torch.roll`), a
+    repetition, or a lookup."""
     where, size = list(positions), x.shape[dim]
     num = len(where)
     step = where[1] - where[0] if num > 1 else 1
@@ -116,6 +120,11 @@ def take(b: Builder, x: Value, dim: int, positions: Ints) -> Value:
     if num and where == [i // times for i in range(size * times)]:
         apart = b.reshape(x, (*x.shape[: dim + 1], 1, *x.shape[dim + 1 :]))
         return b.reshape(b.expand(apart, (*x.shape[: dim + 1], times, *x.shape[dim + 1 :])), shape)
+    starts = [i for i in range(num) if i == 0 or where[i] != where[i - 1] + 1]
+    if x.is_float and 0 < len(starts) <= MOST_SLICES:
+        ends = [where[i - 1] + 1 for i in [*starts[1:], num]]
+        slices = tuple(cut(b, x, dim, where[i], end) for i, end in zip(starts, ends))
+        return b.call("ttnn.concat", tensors=slices, dim=dim, range=x.range)
     flat = b.reshape(x, (math.prod(x.shape[:dim]), size, math.prod(x.shape[dim + 1 :])))
     return b.reshape(lookup(b, flat, b.constant(torch.tensor(where))), shape)
 
@@ -249,6 +258,7 @@ def index_samples() -> Iterator[Sample]:
 def select_samples() -> Iterator[Sample]:
     yield Sample((X(*ODD), 1, at(2, 0, 2)))
     yield Sample((X(*ODD), -1, at(6, 5)), name="negative dim")
+    yield Sample((X(*ODD), -1, at(*range(5, 7), *range(5))), name="rolled")
     yield Sample((X(9, 4, dtype=BF16), 0, at(8, 1, 1)), name="bfloat16")
     yield Sample((X(), 0, at(0)), name="0-d")
     yield Sample((X(5), 0, torch.tensor(3)), name="0-d index")

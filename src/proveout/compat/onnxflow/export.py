@@ -44,7 +44,7 @@ class ExportPytorchModel(Stage):
         import torch
 
         from proveout.compat.onnxflow.arrays import save_inputs
-        from proveout.compat.onnxflow.flat import export_arguments, exportable
+        from proveout.compat.onnxflow.flat import exported_call
 
         if not isinstance(state.model, torch.nn.Module):
             raise StageError(f"export_pytorch takes a torch.nn.Module, not {type(state.model).__name__}.")
@@ -52,8 +52,7 @@ class ExportPytorchModel(Stage):
         args = tuple(inputs.pop(name) for name in sorted(n for n in inputs if n.startswith("Positional Arg ")))
         with torch.no_grad():
             torch.onnx.export(
-                exportable(state.model, args, inputs),
-                export_arguments(args, inputs),
+                *exported_call(state.model, args, inputs),
                 state.base_onnx_file,
                 opset_version=state.config.onnx_opset,
                 dynamo=False,

@@ -28,14 +28,16 @@ class FlatOutputs(torch.nn.Module):
         return tensor_leaves(self.model(*args, **kwargs))
 
 
-def export_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What `torch.onnx.export` takes: keywords are a last dict, so a last argument that is a dict has an empty one
-    behind it."""
+def exported_call(
+    model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[torch.nn.Module, tuple[Any, ...]]:
+    """What `torch.onnx.export` takes: the model, and its arguments. Keywords are a last dict, so a last argument that
+    is a dict has an empty one behind it."""
     last_is_dict = bool(args) and isinstance(args[-1], dict)
-    return (*args, dict(kwargs)) if kwargs or last_is_dict else tuple(args)
+    return _opened(model, args, kwargs), (*args, dict(kwargs)) if kwargs or last_is_dict else tuple(args)
 
 
-def exportable(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.nn.Module:
+def _opened(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.nn.Module:
     """The model itself, or with flat outputs where PyTorch does not know how to open what it gives."""
     with torch.no_grad():
         output = tree_leaves(model(*args, **kwargs))

@@ -14,7 +14,7 @@ from proveout.chip.time import transfer_time
 from proveout.compiler.program_passes.deallocate import deallocate, sharing
 from proveout.compiler.program_passes.settle_state import without_state
 from proveout.errors import OutOfMemory
-from proveout.kernels.cost import arenas, memory_use, prepared, program_ns, step_times
+from proveout.kernels.cost import arenas, memory_use, names_again, prepared, program_ns, step_times
 from proveout.kernels.memory_config import memory_arg
 from proveout.kernels.table import MEMORY_NAMES, infer
 from proveout.program import (
@@ -173,6 +173,9 @@ class _Eviction:
         while True:
             if not moved.on_host:
                 self.specs.update(zip(moved.outputs, infer(moved, self.specs, chips=self.program.chips)))
+                if names_again(moved, self.specs):
+                    self.at |= {value: value for value in moved.outputs}
+                    return moved
             try:
                 for value in moved.outputs:
                     self._allocate(value, value)
