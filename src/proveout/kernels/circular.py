@@ -30,7 +30,7 @@ HALF = 2048
 def held_by(op: DeviceOp, chip: DeviceSpec) -> L1Use:
     """What one device operation holds: by its own rule, else by its family's, else two pages for every operand and
     result."""
-    rule = op.buffers or RULES.get(op.family, _pages)
+    rule = op.buffers or RULES.get(op.family, held_pages)
     held = rule(op, chip)
     return held if isinstance(held, L1Use) else L1Use(held)
 
@@ -51,12 +51,22 @@ def call_peak(ops: Sequence[DeviceOp], results: Sequence[TensorSpec], chip: Devi
     return peak
 
 
+def held_before_results(ops: Sequence[DeviceOp], chip: DeviceSpec) -> list[int]:
+    """L1 per core of each tensor of a call's own that is there when its last operation allocates the results: they lie
+    behind it."""
+    *earlier, last = ops
+    made = [t for op in earlier for t in op.outputs if t.memory.buffer == "l1" and _same(t, last.inputs)]
+    sizes = [bytes_per_bank(t, chip) for t in made if not _same(t, last.outputs)]
+    only_its = held_by(last, chip).tensors
+    return [*sizes, only_its] if only_its else sizes
+
+
 def _same(tensor: TensorSpec, others: Sequence[TensorSpec]) -> bool:
     """Whether it is one of these itself: others may have its spec."""
     return any(tensor is other for other in others)
 
 
-def _pages(op: DeviceOp, chip: DeviceSpec) -> int:
+def held_pages(op: DeviceOp, chip: DeviceSpec) -> int:
     return sum(2 * _part(t) for t in (*op.inputs, *op.outputs))
 
 
@@ -84,7 +94,7 @@ def _binary(op: DeviceOp, chip: DeviceSpec) -> int:
     tile."""
     number = _tile(op.first) if len(op.inputs) == 1 else 0
     stretched = any(_matrix(t) != _matrix(op.out) for t in op.inputs)
-    return _pages(op, chip) + number + (2 * _part(op.inputs[-1]) * (len(op.inputs) - 1) if stretched else 0)
+    return held_pages(op, chip) + number + (2 * _part(op.inputs[-1]) * (len(op.inputs) - 1) if stretched else 0)
 
 
 def _matrix(spec: TensorSpec) -> tuple[int, ...]:
@@ -178,7 +188,7 @@ def fill_pad(op: DeviceOp, chip: DeviceSpec) -> int:
 def _transpose(op: DeviceOp, chip: DeviceSpec) -> int:
     """Rows with columns tile by tile; other dimensions by way of one buffer, and a row of faces for their padding."""
     if "h" in op.param("swaps", "hw") and "w" in op.param("swaps", "hw"):
-        return _pages(op, chip)
+        return held_pages(op, chip)
     ragged = "c" in op.param("swaps", "hw") and op.first.shape[-3] % TILE
     return 2 * _page(op.first) + (512 if ragged else 0)
 
