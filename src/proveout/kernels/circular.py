@@ -57,8 +57,8 @@ def held_before_results(ops: Sequence[DeviceOp], chip: DeviceSpec) -> list[int]:
     *earlier, last = ops
     made = [t for op in earlier for t in op.outputs if t.memory.buffer == "l1" and _same(t, last.inputs)]
     sizes = [bytes_per_bank(t, chip) for t in made if not _same(t, last.outputs)]
-    only_its = held_by(last, chip).tensors
-    return [*sizes, only_its] if only_its else sizes
+    held = held_by(last, chip)
+    return [*sizes, *(held.each or filter(None, [held.tensors]))]
 
 
 def _same(tensor: TensorSpec, others: Sequence[TensorSpec]) -> bool:

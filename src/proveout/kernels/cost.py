@@ -269,7 +269,7 @@ def memory_over_time(program: Program, chip: DeviceSpec, settings: Settings = DE
     memories, moved = arenas(chip, settings), prepared(program)
     l1, dram = memories["l1"], memories["dram"]
     for step in program.steps:
-        refused = ""
+        refused, before = "", dict[str, int]()
         if step.kernel == DEALLOCATE:
             for name in step.uses:
                 for arena in memories.values():
@@ -290,7 +290,8 @@ def memory_over_time(program: Program, chip: DeviceSpec, settings: Settings = DE
             for name in before:
                 l1.free(name)
         circular = circular_bytes(step, program.specs, chip) if kind_of(step) != "piece" else 0
-        if not refused and (reason := l1.refusal(step.kernel, circular)):
+        below = circular - sum(before.values())  # its own tensors lie above its results
+        if not refused and (reason := l1.refusal(step.kernel, below)):
             refused = f"{reason}{_live(l1)}"
         yield MemoryAt(step, l1.used, circular, dram.used, l1.capacity - l1.edge, refused)
 

@@ -67,8 +67,8 @@ def _along_last(specs: Specs) -> bool:
 def gather_buffers(op: DeviceOp, chip: DeviceSpec) -> L1Use:
     """Where it turns, both operands and the result before it is turned back lie in L1 if the operands do."""
     turned = (*op.inputs, *op.outputs) if dict(op.params).get("turned") else ()
-    tensors = sum(bytes_per_bank(t, chip) for t in turned if t.memory.buffer == "l1")
-    return L1Use(held_pages(op, chip), tensors)
+    each = tuple(bytes_per_bank(t, chip) for t in turned if t.memory.buffer == "l1")
+    return L1Use(held_pages(op, chip), sum(each), each)
 
 
 def scatter_refuses(specs: Specs) -> Reason | None:
