@@ -18,6 +18,8 @@ Each message says what was found, what was expected and what to do next.
 from __future__ import annotations
 
 import difflib
+import errno
+import os
 from collections.abc import Iterable
 
 
@@ -77,3 +79,22 @@ def unknown(what: str, name: object, valid: Iterable[str]) -> UsageError:
     near = difflib.get_close_matches(str(name), names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return UsageError(f"unknown {what} {str(name)!r}; valid: {', '.join(names)}.{hint}")
+
+
+_OF_A_DISK = {
+    errno.ENOSPC: "Free some space and run it again.",
+    errno.EDQUOT: "Free some space and run it again.",
+    errno.EROFS: "Choose a folder that can be written.",
+    errno.EACCES: "Choose a folder that can be written.",
+    errno.ENAMETOOLONG: "Choose a shorter name.",
+    errno.EIO: "The disk may be damaged: choose another.",
+}
+"""What the system says about its disks, and what to do then."""
+
+
+def of_a_disk(error: BaseException) -> str:
+    """What the system says about a disk in two sentences; empty for all other errors."""
+    if not isinstance(error, OSError) or error.errno not in _OF_A_DISK:
+        return ""
+    where = f" ({error.filename})" if error.filename else ""
+    return f"{os.strerror(error.errno)}{where}. {_OF_A_DISK[error.errno]}"

@@ -260,6 +260,8 @@ def confine(parent: int, memory_bytes: int | None) -> None:
 
 
 ANSWER_BYTES = 256 << 20
+ANSWER_VALUES = 20_000_000
+"""Of which each takes tens of bytes of memory, and three in the file."""
 
 
 def read_answer(path: Path) -> Any:
@@ -272,6 +274,8 @@ def read_answer(path: Path) -> Any:
             data = file.read(ANSWER_BYTES + 1)
         if len(data) > ANSWER_BYTES:
             raise ValueError(f"the worker left more than {ANSWER_BYTES >> 20} MiB")
+        if sum(map(data.count, (b",", b"[", b"{"))) > ANSWER_VALUES:
+            raise ValueError(f"the worker left more than {ANSWER_VALUES:,} values")
         return json_value(data)
     except OSError as error:
         raise ValueError(f"the worker's answer cannot be read: {error.strerror}") from None

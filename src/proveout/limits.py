@@ -43,6 +43,12 @@ def impose(limits: Limits, *, scratch: str, stopping: Callable[[str], None], out
         _thread.start_new_thread(_watch_processes, (limits.processes, stopping))
 
 
+def sandbox_reaches(cache: Path, folder: Path) -> bool:
+    """Whether a sandboxed script that runs in a folder could write to the cache, where Records would not be safe."""
+    cache, folder = cache.resolve(), folder.resolve()
+    return cache.is_relative_to(folder) or folder.parent == cache
+
+
 def machine_memory() -> int:
     """Bytes of memory in this machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

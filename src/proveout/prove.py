@@ -21,7 +21,7 @@ from proveout.capture.discovery import discover
 from proveout.capture.named import Named
 from proveout.capture.running import failure_of
 from proveout.coding import from_json, to_json
-from proveout.errors import ProveoutError
+from proveout.errors import ProveoutError, of_a_disk
 from proveout.types import META, Job, Record, Workload
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ def prove_here(job: Job, live: LiveModel | None = None, wanted: Any = None, watc
     except Exception as error:
         traceback.print_exc()
         cause = getattr(error, "inner_exception", None) or error  # Dynamo's own sentence only says that there is one
+        if words := of_a_disk(cause):
+            return settle(failed(job, "environment", f"{stage}: {words}"))
         first = (str(cause).strip().splitlines() or [""])[0]
         if job.workload.weights == META and isinstance(cause, (NotImplementedError, RuntimeError)) and "meta" in first:
             return settle(failed(job, "capture", f"{NEEDS_VALUES} ({first.partition(',')[0][:120]})"))

@@ -224,17 +224,16 @@ def export_onnx(captured: LiveModel, folder: Path, opset: int | None = None, bui
     the model's, in their order: those of a cache are among them."""
     import torch
 
-    from proveout.compat.onnxflow.flat import exportable
+    from proveout.compat.onnxflow.flat import export_arguments, exportable
 
     folder.mkdir(parents=True, exist_ok=True)
     name = build or file_name(captured.workload.build_name)
     model = exportable(captured.module, captured.args, captured.kwargs)
+    arguments = export_arguments(captured.args, captured.kwargs)
     with torch.no_grad():
         if opset is None or opset >= OLDEST_OPSET:
             try:
-                exported = torch.onnx.export(
-                    model, captured.args, kwargs=captured.kwargs, opset_version=opset, dynamo=True, verbose=False
-                )
+                exported = torch.onnx.export(model, arguments, opset_version=opset, dynamo=True, verbose=False)
             except torch.onnx.OnnxExporterError as error:  # its own text is a page of advice; the cause is the sentence
                 reason = str(error.__cause__ or error).strip().partition("\n")[0]
                 raise CaptureError(f"PyTorch cannot export the model to ONNX: {reason}") from error
@@ -243,9 +242,6 @@ def export_onnx(captured: LiveModel, folder: Path, opset: int | None = None, bui
             exported.save(str(path))
         else:  # PyTorch's older exporter writes the versions that its newer one no longer can
             path = folder / f"{name}-op{opset}-base.onnx"
-            arguments = (
-                (*captured.args, dict(captured.kwargs)) if captured.kwargs else captured.args
-            )  # keywords as a last dict
             torch.onnx.export(model, arguments, str(path), opset_version=opset, dynamo=False, verbose=False)
     return path
 

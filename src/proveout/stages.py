@@ -139,8 +139,7 @@ def explained(subject: Subject, record: Record) -> Record:
             subject.model, device=options.device or job.device, settings=options.settings, call=subject.call
         )
     why = explain(compiled_model, subject.call, other, options.every)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(to_json(why), indent=1, allow_nan=False) + "\n")
+    write_whole(path, json.dumps(to_json(why), indent=1, allow_nan=False) + "\n")
     return record
 
 
@@ -154,9 +153,8 @@ def minimized(subject: Subject, record: Record) -> Record:
     small = minimize(subject.model, args, kwargs, Conditions(job.device, job.settings, job.slower_than_ns))
     if small is None:
         return replace(record, reason="it does not fail: it compiles, runs and gives what eager mode gives")
-    folder.mkdir(parents=True, exist_ok=True)
-    figures.write_text(json.dumps(to_json(small), indent=1, allow_nan=False) + "\n")
-    file.write_text(small.text)
+    write_whole(file, small.text)
+    write_whole(figures, json.dumps(to_json(small), indent=1, allow_nan=False) + "\n")
     return record
 
 

@@ -416,11 +416,23 @@ def _query_error(error: Exception, sql: str) -> UsageError:
     """DuckDB's sentence without its class, the columns that are meant, and where all of them are listed."""
     asked = {name: columns for name, columns in TABLES.items() if _names(name, sql)}
     sentence = _first_line(error).partition(" Error: ")[2] or _first_line(error)
-    wrong = sentence.partition(' column "')[2].partition('"')[0]
-    columns = list(dict.fromkeys(column for names in asked.values() for column in names))
-    near = difflib.get_close_matches(wrong, columns, n=3)
-    hint = f" Similar columns: {', '.join(near)}." if near else ""
+    unknown = _UNKNOWN.search(sentence)
+    near = _similar(unknown["column"], unknown["table"], asked) if unknown else []
+    hint = f" Similar: {', '.join(near)}." if near else ""
     return UsageError(f"{sentence.rstrip('.!')}.{hint} {_what_there_is(*list(asked)[:1])}")
+
+
+_UNKNOWN = re.compile(r'column (?:named )?"(?P<column>[^"]+)"|Table with name (?P<table>\S+) does not exist')
+
+
+def _similar(column: str | None, table: str | None, asked: dict[str, dict[str, str]]) -> list[str]:
+    """Names like one that is not there: of the query's own tables, else of any."""
+    if column is None:
+        return difflib.get_close_matches(str(table), TABLES, n=1)
+    own = list(dict.fromkeys(name for columns in asked.values() for name in columns))
+    return difflib.get_close_matches(column, own, n=3) or [
+        f"{name}.{near}" for name, columns in TABLES.items() for near in difflib.get_close_matches(column, columns, n=1)
+    ]
 
 
 def _what_there_is(table: str = "records") -> str:

@@ -70,6 +70,28 @@ def test_a_pickle_that_is_no_batch_calls_nothing(tmp_path, capsys):
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize(
+    ("batch", "told"),
+    [
+        (pickle.dumps({b"data": "x", b"labels": [0]}), "has no attribute"),
+        (pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": [77]}), "out of range"),
+        (pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": [-1]}), "negative"),
+        (pickle.dumps({b"data": np.zeros((1, 3072)), b"labels": [0]}), "an array of f8, and not of bytes"),
+        (pickle.dumps(np.array([None])), "and not of bytes"),
+        (b"cnumpy.nosuch\nndarray\n.", "not subscriptable"),
+        (b"\x80\x04\x8e" + (1 << 60).to_bytes(8, "little") + b".", "MemoryError|truncated"),
+        (b"c_codecs\nencode\n(Vx\nVantigravity\ntR.", "indices"),
+    ],
+    ids=["text", "label", "negative label", "floats", "objects", "module", "size", "codec"],
+)
+def test_whatever_a_pickle_holds_is_bytes_or_a_sentence(tmp_path, batch, told):
+    """numpy's own arrays would take a dtype's word for where pointers lie."""
+    write_cifar(tmp_path, 0)
+    (tmp_path / "cifar-10-batches-py" / "test_batch").write_bytes(batch)
+    with pytest.raises(UsageError, match=told):
+        datasets.read_test_set("pictures", tmp_path)
+
+
 def test_a_broken_or_absent_test_set_is_told(tmp_path):
     assert datasets.test_set_name("digits", tmp_path) is None
     assert datasets.test_set_name("text", tmp_path) is None

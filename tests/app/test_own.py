@@ -75,10 +75,21 @@ def test_what_is_no_script_is_told_before_anything_runs(page, tmp_path):
         assert not [b for b in page.button if b.label == "Find models"]
 
 
+def test_a_script_whose_sandbox_would_reach_the_results_is_told_before_anything_runs(page, tmp_path):
+    """As one in the home folder, where the cache is."""
+    named(page, script(tmp_path))
+    assert "Move it into a folder of its own, or switch the sandbox off" in said(page)
+    assert not page.code
+    next(t for t in page.toggle if t.label == "Sandbox").set_value(False)
+    page.run()
+    assert page.code
+
+
 def test_the_limits_are_on_shown_and_part_of_each_command(page, tmp_path):
-    path = script(tmp_path)
+    (tmp_path / "mine").mkdir()
+    path = script(tmp_path / "mine")
     named(page, path)
-    assert f"writes below {tmp_path} only, has no network" in said(page)
+    assert f"writes below {path.parent} only, has no network" in said(page)
     (line,) = [c.value for c in page.code]
     assert line.startswith(f"proveout discover {path} --sandbox --no-network --memory ")
     next(t for t in page.toggle if t.label == "Network").set_value(True)
@@ -158,6 +169,24 @@ def test_stop_ends_a_command_and_a_bad_one_is_told_in_a_sentence(tmp_path):
     bad = Command(CommandLine(("discover", "gone.py", "--json"), str(tmp_path), 60))
     bad.wait(60)
     assert "gone.py" in bad.error()
+
+
+def test_a_script_with_a_syntax_error_is_told_by_its_name_and_a_reload_finds_the_run_again(page, tmp_path):
+    (tmp_path / "mine").mkdir()
+    path = tmp_path / "mine" / "mine.py"
+    path.write_text("model = torch.nn.Linear(4, 4\n")
+    named(page, path)
+    next(n for n in page.number_input if n.label.startswith("Time limit")).set_value(77)
+    page.run()
+    click(page, "Find models")
+    _, page = finished(page, "find")
+    (error,) = [e.value for e in page.error]
+    assert error.startswith("mine.py:1 is not valid Python: '(' was never closed")
+    again = testing.AppTest.from_string("from proveout.app.own import page\npage()", default_timeout=60)
+    again.query_params["find"] = page.query_params["find"]
+    again.run()
+    assert [e.value for e in again.error] == [error]
+    assert "--timeout 77" in again.code[0].value
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,11 @@ def test_a_new_server_s_board_of_a_thousand_records_is_ready_in_three_seconds(st
 def test_a_click_on_a_name_opens_that_model(visit):
     page = visit("some", "models?newest=false")
     page.wait_for_selector("[data-testid=stDataFrame] canvas", timeout=30_000)
+    page.locator("[data-testid=stDataFrame] canvas").first.hover(force=True)
+    names = page.get_by_test_id("stElementToolbarButton").filter(visible=True).locator("button")
+    labels = names.evaluate_all("buttons => buttons.map(b => b.ariaLabel)")
+    assert any(label.startswith("Search") for label in labels)
+    assert not any(label.startswith("Download") for label in labels)  # the CSV of ours is kept from formulas
     page.wait_for_timeout(500)  # the grid has drawn its rows
     page.locator("[data-testid=stDataFrame] .dvn-scroller").first.click(position={"x": 120, "y": 52})
     page.wait_for_url("**/model?record=lab*", timeout=20_000)

@@ -8,6 +8,7 @@ import os
 import pickle
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,10 @@ from proveout.devices.registry import open_device
 from proveout.engine import cache
 from proveout.engine.artifact import load_compiled
 from proveout.errors import DeviceError, ProveoutError, UsageError
-from proveout.kernels.accept import load_program
+from proveout.kernels.accept import load_program, shortened
 from proveout.kernels.signatures import parameters
-from proveout.program import Constant, Name, Program, Ref, Step
+from proveout.kernels.table import kernels
+from proveout.program import Constant, Construct, Name, Program, Ref, Step
 from proveout.report.script import render
 from proveout.types import DRAM, Settings, TensorSpec
 
@@ -70,6 +72,14 @@ def damage_one_file(folder: Path, rng: random.Random) -> None:
         path.write_bytes(damaged(path.read_bytes(), rng))
 
 
+def take_for_its_own(folder: Path) -> None:
+    """Let a saved model name the Program that lies beside it now, as whoever forges one would."""
+    with contextlib.suppress(Exception):
+        head = json.loads((folder / "compiled.json").read_text())
+        head["program"] = Program.load(folder / "program").fingerprint
+        (folder / "compiled.json").write_text(json.dumps(head))
+
+
 def _with_other_header(data: bytes, rng: random.Random) -> bytes:
     """The same tensors under another description."""
     size = int.from_bytes(data[:8], "little")
@@ -103,7 +113,10 @@ def test_a_damaged_saved_model_is_refused_or_gives_the_same(saved, tmp_path, can
     for seed in range(number):
         folder = tmp_path / "model"
         shutil.copytree(saved, folder)
-        damage_one_file(folder, random.Random(seed))
+        rng = random.Random(seed)
+        damage_one_file(folder, rng)
+        if rng.random() < 0.7:
+            take_for_its_own(folder)
         try:
             loaded = load_compiled(folder)
         except UsageError:
@@ -208,6 +221,45 @@ def test_a_setup_step_names_an_op_or_nothing(tmp_path):
 def test_ops_that_do_more_than_compute_are_refused(tmp_path, op):
     with pytest.raises(UsageError, match=r"does more than compute|no op|not trusted|takes no"):
         load_program(one_step(op, (("self", Ref("x")),)).save(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "attrs", "told"),
+    [
+        ("ttnn.relu", (("input_tensor", Ref("x")), ("memory_config", Name("device"))), "memory_config of ttnn.relu is"),
+        ("aten._to_copy.default", (("self", Ref("x")), ("device", "meta")), "no plain tensor of the host"),
+        ("aten.to_sparse.default", (("self", Ref("x")),), "no plain tensor of the host"),
+    ],
+    ids=["the device anywhere", "another device", "sparse"],
+)
+def test_what_a_program_may_not_hold_is_a_sentence(tmp_path, capfd, kernel, attrs, told):
+    with pytest.raises(UsageError, match=told):
+        load_program(one_step(kernel, attrs).save(tmp_path))
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("grid", [Construct.of("ttnn.CoreCoord", "eight", 8), Construct.of("ttnn.CoreCoord", ())])
+def test_a_grid_that_counts_no_cores_is_refused_before_anybody_plans_with_it(tmp_path, grid):
+    program = proveout.compile(torch.nn.Linear(8, 8), X, device="sim").program
+    config = Construct.of("ttnn.MatmulMultiCoreReuseProgramConfig", compute_with_storage_grid_size=grid)
+
+    def changed(step):
+        attrs = tuple((k, v) for k, v in step.attrs if k != "program_config")
+        return replace(step, attrs=(*attrs, ("program_config", config))) if "linear" in step.kernel else step
+
+    with pytest.raises(UsageError, match="its Steps do not fit each other"):
+        load_program(replace(program, body=tuple(map(changed, program.body))).save(tmp_path))
+
+
+def test_a_long_quotation_is_one_short_line():
+    assert shortened("a\n" * 9000) == "a " * 200 + "…"
+
+
+@pytest.mark.parametrize("activation", ["relu", Name("device"), Name("ttnn.UnaryOpType.EXP"), 3])
+def test_an_activation_that_no_kernel_runs_inside_is_not_left_out(activation):
+    add = kernels()["ttnn.add"].meaning
+    with pytest.raises(ValueError, match="is no activation that runs inside a kernel"):
+        add(torch.ones(2), input_tensor_b=torch.ones(2), activations=(activation,))
 
 
 def test_a_constant_has_as_many_bytes_as_its_spec_says(tmp_path):

@@ -69,7 +69,7 @@ def test_weights_on_the_banks_wait_on_the_host_where_others_need_the_room():
     spec = find("sim:n150").spec
     assert spec is not None
     assert len(products_on_banks(program)) == 2
-    small, settings = replace(spec, dram_bank_bytes=22 * 2**20), Settings.of(CONFIGURED)
+    small, settings = replace(spec, dram_bank_bytes=22 * 2**20, trace_region=0), Settings.of(CONFIGURED)
     assert not memory_use(program, small, settings).fits
     evicted = evict(program, small, settings)
     assert memory_use(evicted, small, settings).fits

@@ -111,7 +111,7 @@ class TestMeasuredPhase:
         seen = itertools.count()
 
         def stalls(x):
-            time.sleep(0.4 if next(seen) == 20 else 0.002)
+            time.sleep(0.4 if next(seen) == 4 else 0.002)
 
         (outcome,) = run(stalls, 1, duration=0.3)
         took = outcome.workers[0].ends_ns - outcome.workers[0].starts_ns
@@ -126,13 +126,13 @@ class TestMeasuredPhase:
         ends = []
 
         def stalls(x):
-            time.sleep(0.5 if len(ends) == 50 else 0.002)
+            time.sleep(0.5 if len(ends) == 10 else 0.002)
             ends.append(time.perf_counter())
 
         (report,) = run(lambda: stalls, 1, duration=0.7, warmup=0, return_timers=False)
         assert report["total_calls"] == len(ends)
         truth = (len(ends) - 1) / (ends[-1] - ends[0])
-        assert report["throughput_avg"] == pytest.approx(truth, rel=0.02)
+        assert report["throughput_avg"] == pytest.approx(truth, rel=0.1)
         assert report["latency_ms_p100"] > 500
 
     def test_a_duration_shorter_than_a_call_still_gives_a_right_throughput(self):

@@ -137,7 +137,9 @@ def test_what_a_model_detaches_ends_with_its_worker(tmp_path, how):
             if not told.exists() and os.fork() == 0:
                 os.setsid()
                 if os.fork() == 0:
-                    told.write_text(str(os.getpid()))
+                    written = told.with_suffix(".written")
+                    written.write_text(str(os.getpid()))
+                    written.rename(told)
                     time.sleep(60)
                 os._exit(0)
             time.sleep(PAUSE_S)

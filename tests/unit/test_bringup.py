@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -18,13 +19,14 @@ import torch
 import proveout
 from proveout.bringup import STAGES, BringupJob, Folder, flow, missing, summary, trace
 from proveout.bringup.code import WrittenClasses, write_graph
-from proveout.bringup.data import DATA, EndToEndData, Exactness, MissingData, OptimiseData
+from proveout.bringup.data import DATA, EndToEndData, Exactness, MissingData, ModulesData, OptimiseData
 from proveout.bringup.exactness import own_thresholds
 from proveout.bringup.flow import bring_up, run_stages
 from proveout.bringup.graph import GraphOp, _boxes
 from proveout.bringup.graph_page import render
 from proveout.bringup.modules import _graph
 from proveout.bringup.report import figures
+from proveout.bringup.sizes import sized
 from proveout.bringup.stages import NUMBERS, with_needs
 from proveout.bringup.subject import Subject
 from proveout.bringup.tree import tree_of
@@ -33,11 +35,12 @@ from proveout.capture.identity import workload_of
 from proveout.chip.specs import CHIPS
 from proveout.cli import main
 from proveout.coding import to_json
-from proveout.errors import CompileError
-from proveout.program import Ref, Step
+from proveout.errors import CompileError, EnvironmentFault
+from proveout.program import Construct, Ref, Step
 from proveout.reasons import RANDOM
+from proveout.report.script import call_line
 from proveout.store import Store
-from proveout.types import Fallback, Origin, Settings
+from proveout.types import Fallback, Origin, Settings, TensorSpec
 
 SCRIPT = """# labels: name::small licence::apache-2.0 task::testing
 import torch
@@ -219,6 +222,57 @@ def test_the_written_model_has_torchs_names(made):
     assert "def send(self, x, kept)" in text
     assert "arg0_1" not in text
     assert "weight_2" not in text
+
+
+@pytest.mark.slow
+def test_the_written_model_runs_on_twice_the_batch(made):
+    """The stage tries it, and the code says it."""
+    assert Folder(made[1]).data(ModulesData).any_batch
+    assert "`python ttnn_model.py --copies 2` runs it on twice the batch" in (made[1] / "ttnn_model.py").read_text()
+
+
+CONFIG = Construct.of("ttnn.MatmulMultiCoreReuseMultiCastProgramConfig", per_core_M=2)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "attrs", "written"),
+    [
+        ("ttnn.reshape", {"shape": (4, 32, 8)}, "x, shape=[-1, 32, 8])"),
+        ("ttnn.reshape", {"shape": (1, 1, 128, 8)}, "x, shape=[1, 1, -1, 8])"),
+        ("ttnn.reshape", {"shape": (1, 3, 8)}, "x, shape=[1, 3, 8])"),
+        ("ttnn.slice", {"slice_start": (0, 0, 2), "slice_end": (4, 32, 6)}, "slice_end=[x.shape[0], x.shape[1], 6])"),
+        ("ttnn.add", {"other": Ref("table")}, "x, other=at_batch(self.table, x, 0))"),
+        ("ttnn.add", {"other": Ref("row")}, "x, other=self.row)"),
+        (
+            "ttnn.max_pool2d",
+            {"batch_size": 4, "input_h": 1, "input_w": 1},
+            "batch_size=x.shape[0], input_h=1, input_w=1)",
+        ),
+        ("ttnn.linear", {"program_config": CONFIG}, f"program_config=at_shape(x, [4, 32, 8], {CONFIG}))"),
+    ],
+)
+def test_sizes_are_read_from_the_tensors_where_the_batch_decides_them(kernel, attrs, written):
+    shapes = {"x": (4, 32, 8), "table": (4, 32, 8), "row": (1, 32, 8)}
+    if kernel == "ttnn.max_pool2d":
+        shapes["x"] = (4, 1, 1, 8)
+    specs = {name: TensorSpec(shape, "bfloat16") for name, shape in shapes.items()}
+    names = {"x": "x", "table": "self.table", "row": "self.row", "y": "y"}
+    step = Step(kernel, (("input_tensor", Ref("x")), *attrs.items()), ("y",))
+    assert call_line(sized(step, specs, names, 4, {"table", "row"}), names).endswith(written)
+
+
+@pytest.mark.slow
+def test_a_model_whose_batch_matters_keeps_its_numbers_and_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("PROVEOUT_CACHE", str(tmp_path / "cache"))
+    script = "import torch\nfrom torch import nn\n\n\nclass Sums(nn.Linear):\n"
+    script += "    def forward(self, x):\n        return super().forward(x).cumsum(0)\n\n\n"
+    job = asked_for(tmp_path, f"{script}Sums(32, 32)(torch.randn(2, 32))\n")
+    folder = Folder(tmp_path / "out")
+    run_stages(job, folder, [stage for stage in STAGES if stage.name in with_needs("modules")])
+    assert not folder.data(ModulesData).any_batch
+    assert "another batch needs another bring-up" in (folder.path / "ttnn_model.py").read_text()
+    (sentence,) = [f for o in folder.outcomes() if o.name == "modules" for f in o.findings if "twice the batch" in f]
+    assert sentence.startswith("its sizes are the example's")
 
 
 def test_every_mode_times_the_same_programs():
@@ -428,6 +482,21 @@ def test_a_worker_that_dies_costs_one_stage_and_the_report_is_still_written(tmp_
     assert "exited with code 9" in found["graph"].headline
     assert found["summary"].status == "skipped"
     assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_a_full_disk_is_no_bring_up_that_is_done(tmp_path):
+    """It once ended at once with 0, and named a report that was not there."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", disk], capture_output=True).returncode:
+        pytest.skip("a small disk cannot be mounted here")
+    try:
+        with contextlib.suppress(OSError):
+            (disk / "others").write_bytes(bytes(1 << 16))
+        with pytest.raises(EnvironmentFault, match=r"cannot write to .*out: No space left on device.*Free some space"):
+            bring_up(asked_for(tmp_path, SCRIPT), disk / "out", timeout_s=300)
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
 
 
 def test_the_graph_page_holds_ten_thousand_ops_in_a_few_megabytes():

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from proveout.cli import main
+from proveout.cli.verbs.compat import text
+
 SRC = Path(__file__).parents[2] / "src"
 
 SCRIPT = """
@@ -80,6 +83,24 @@ def test_on_is_refused_beside_a_real_package(environment):
         assert not (packages / "proveout-compat.pth").exists()
     finally:
         real.unlink()
+
+
+def test_where_the_environment_cannot_be_written_it_says_what_to_use(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path / "nowhere"))
+    assert main(["compat", "on"]) == 3
+    assert "Use an environment of your own." in capsys.readouterr().err
+
+
+def test_python_starts_silently_once_proveout_is_uninstalled_while_it_was_on(environment):
+    """Uninstalling leaves the file that `on` wrote."""
+    (packages,) = environment.glob("lib/python*/site-packages")
+    left = packages / "proveout-compat.pth"
+    left.write_text(text(environment / "gone"))
+    try:
+        started = python(environment, "-c", "print('started')")
+        assert (started.stdout, started.stderr) == ("started\n", "")
+    finally:
+        left.unlink()
 
 
 def test_a_folder_named_mlagility_beside_a_script_is_not_the_package(tmp_path, monkeypatch):

@@ -67,6 +67,16 @@ def test_scores_are_classes_by_their_largest_and_probabilities_by_the_threshold(
         assert value("topk", scores, wanted, k=k).value == pytest.approx(expected)
 
 
+def test_classes_may_stand_at_the_end_as_transformers_give_them():
+    """Scores (batch, word, class) for a class of each word; behind the batch they are taken first, as by a loss."""
+    scores, wanted = RNG.normal(size=(6, 5, 7)), RNG.integers(0, 7, (6, 5))
+    for given in (scores, np.moveaxis(scores, -1, 1)):
+        assert value("accuracy", given, wanted).value == pytest.approx((scores.argmax(-1) == wanted).mean())
+        assert value("topk", given, wanted, k=1).value == pytest.approx((scores.argmax(-1) == wanted).mean())
+    with pytest.raises(UsageError, match=r"outputs of shape \(6, 5, 7\) for targets of shape \(6, 4\)"):
+        value("accuracy", scores, wanted[:, :4])
+
+
 def test_errors_are_scikit_learns():
     found, wanted = RNG.normal(size=(50, 3)), RNG.normal(size=(50, 3))
     assert value("mae", found, wanted).value == pytest.approx(sk.mean_absolute_error(wanted.ravel(), found.ravel()))

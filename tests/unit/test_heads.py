@@ -185,6 +185,25 @@ def test_small_heads_whose_weights_are_in_a_block_format_are_filled_at_every_cal
         torch.testing.assert_close(made(x), model(x), rtol=0, atol=0.05 * model(x).abs().max().item())
 
 
+class ShorterValues(Attention):
+    """Values of half the queries' length, as latent attention has them: results are cut from longer heads."""
+
+    def __init__(self, width=128, heads=2):
+        super().__init__("three products", width, heads)
+        self.v, self.o = nn.Linear(width, width // 2), nn.Linear(width // 2, width)
+
+    def forward(self, x):
+        apart = (*x.shape[:2], self.heads, -1)
+        q, k, v = (p(x).view(apart).transpose(1, 2) for p in (self.q, self.k, self.v))
+        out = nn.functional.scaled_dot_product_attention(q, k, v)
+        return self.o(out.transpose(1, 2).reshape(*x.shape[:2], -1))
+
+
+def test_heads_cut_from_longer_ones_are_right():
+    torch.manual_seed(0)
+    compiled(ShorterValues(), torch.randn(2, 40, 128))
+
+
 class Strange(Attention):
     """Nearly heads."""
 

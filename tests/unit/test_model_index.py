@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import proveout
@@ -39,6 +41,19 @@ def test_an_index_is_the_same_after_saving_and_loading(models):
     assert not model_index.is_index({"x": 1})
     unnamed = model_index.save(index, root_dir=models)
     assert model_index.load(unnamed) == index
+
+
+def test_an_index_finds_its_models_from_another_folder(tmp_path, monkeypatch):
+    """As it was written in a folder that the caller has left; a model that is nowhere keeps its name."""
+    (tmp_path / "made" / "models").mkdir(parents=True)
+    (tmp_path / "made" / "models" / "net.pt").write_text("a model")
+    index = model_index.append(model_index.create("models/net.pt"), model_index.create("gone.pt"))
+    model_index.save(index, "net", root_dir=tmp_path / "made")
+    monkeypatch.chdir(tmp_path)
+    found = model_index.load("made/net.json")["model_configs"]
+    assert [entry["filename"] for entry in found] == ["made/models/net.pt", "gone.pt"]
+    model_index.delete("made/net.json")
+    assert not Path("made/models/net.pt").exists()
 
 
 def test_append_keeps_order_drops_repeats_and_changes_no_index(models):

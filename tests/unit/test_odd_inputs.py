@@ -7,6 +7,8 @@ import json
 import os
 import re
 import socket
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -29,7 +31,7 @@ def test_no_cell_begins_a_formula(text):
     assert cell(text) == f"'{text}"
 
 
-@pytest.mark.parametrize("value", ["-1.5", "+2", "-inf", -3, 0.5, None, "aten.add", "a=b"])
+@pytest.mark.parametrize("value", ["-1.5", "+2", "-inf", -3, 0.5, None, "aten.add", "a=b", "-"])
 def test_numbers_and_plain_words_stay_as_they_are(value):
     assert cell(value) == value
 
@@ -153,6 +155,35 @@ def test_a_full_disk_is_told_in_our_words(monkeypatch, capsys):
     assert "No space left on device (results.json). Free some space and run it again." in said
 
 
+def test_a_full_disk_is_told_in_our_words_in_a_record(tmp_path, monkeypatch):
+    from proveout import stages
+    from proveout.prove import prove_here
+    from proveout.types import Job, Workload
+
+    def full(*args):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "program.json")
+
+    (tmp_path / "small.py").write_text("import torch\ntorch.nn.Linear(2, 2)(torch.ones(1, 2))\n")
+    monkeypatch.setitem(stages.STAGES, "compile", full)
+    record = prove_here(Job(Workload("m", str(tmp_path / "small.py"), "0"), do=("compile",)))
+    assert (record.status, record.failure) == ("failed", "environment")
+    assert record.reason == "compile: No space left on device (program.json). Free some space and run it again."
+
+
+def test_what_sqlite_says_of_a_full_disk_is_the_systems(tmp_path):
+    import sqlite3
+
+    from proveout.report.visualizer.database import _told_as_the_systems
+
+    def fill():
+        with _told_as_the_systems(tmp_path / "db"), sqlite3.connect(tmp_path / "db") as connection:
+            connection.execute("pragma max_page_count = 1")
+            connection.execute("create table t (a)")
+
+    with pytest.raises(OSError, match="No space left on device"):
+        fill()
+
+
 @pytest.mark.parametrize("error", [TypeError("no such thing\nat all"), OSError(errno.ECHILD, "No child"), KeyError(3)])
 def test_a_fault_of_ours_is_a_sentence_with_its_traceback_in_a_file(monkeypatch, capsys, error):
     """Whatever a command runs into, also when it goes on after a kill: no traceback is its last word."""
@@ -198,7 +229,11 @@ def test_the_app_answers_no_page_whose_name_only_points_here(tmp_path):
     with serving(tmp_path) as address:
         assert handshake(address, "127.0.0.1") == 101
         assert handshake(address, "localhost") == 101
-        assert handshake(address, "evil.example") == 403
+        assert handshake(address, "evil.example") == 400
+        for path in ("/", "/models", "/media/x.csv", "/_stcore/health", "/_stcore/host-config"):
+            request = urllib.request.Request(f"{address}{path}", headers={"Host": "evil.example"})
+            with pytest.raises(urllib.error.HTTPError, match="HTTP Error 400"):
+                urllib.request.urlopen(request, timeout=10)
 
 
 @pytest.mark.parametrize("letter", ["n", "字", "🔥", "é", "<"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import gzip
 import io
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ import pytest
 import torch
 from times import fit
 
-from proveout.chip import profile_text
+from proveout.chip import profile_text, tables
 from proveout.chip.forms.layout import row_pieces
 from proveout.chip.predict import predict_table
 from proveout.chip.specs import CHIPS
@@ -345,3 +346,10 @@ def test_an_operation_that_no_table_times_is_predicted_as_its_kin_and_called_unc
     (known,) = csv.DictReader(io.StringIO(predict_table(written([row], tmp_path / "known.csv")).text))
     assert told["predicted_ns"] == known["predicted_ns"]
     assert (told["calibrated"], known["calibrated"]) == ("False", "True")
+
+
+def test_a_table_that_would_unpack_to_too_much_is_not_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "MOST_BYTES", 1 << 20)
+    (tmp_path / "bomb.csv.gz").write_bytes(gzip.compress(b"a,b\n" + b"0" * (2 << 20)))
+    with pytest.raises(UsageError, match="Split it"):
+        tables.read(tmp_path / "bomb.csv.gz")

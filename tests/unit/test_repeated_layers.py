@@ -25,13 +25,20 @@ class Layer(nn.Module):
         return x + self.linear(self.norm(x)).relu()
 
 
+class Masked(Layer):
+    """With a constant of its own in each layer's graph, as GPT-Neo's mask."""
+
+    def forward(self, x):
+        return torch.where(x > 0, super().forward(x), torch.tensor(-3.0, device="cpu"))
+
+
 class Stack(nn.Module):
     """`rescale` after every so many layers; with `hidden`, all layers' results as well."""
 
-    def __init__(self, num=6, rescale=0, hidden=False):
+    def __init__(self, num=6, rescale=0, hidden=False, layer=Layer):
         super().__init__()
         self.rescale, self.hidden = rescale, hidden
-        self.layers, self.head = nn.ModuleList(map(Layer, range(num))), nn.Linear(32, 5)
+        self.layers, self.head = nn.ModuleList(map(layer, range(num))), nn.Linear(32, 5)
 
     def forward(self, x):
         states = []
@@ -54,8 +61,9 @@ def planned(model):
     return texts, [plan.total_ns for plan in planned.plans], planned.coverage.ops
 
 
-def test_a_plan_by_a_few_layers_is_the_plan_of_all(monkeypatch):
-    model = on_meta()
+@pytest.mark.parametrize("layer", [Layer, Masked])
+def test_a_plan_by_a_few_layers_is_the_plan_of_all(layer, monkeypatch):
+    model = on_meta(layer=layer)
     assert repeated_layers(model, ((X,), {})).repeat == Repeat("layers", 1, 3)
     by_few = planned(model)
     assert len(model.layers) == 6, "the model is as it was"

@@ -135,6 +135,37 @@ def test_places_that_were_exchanged_are_seen_whatever_the_example_held(tmp_path,
         load_compiled(tmp_path / "model")
 
 
+def changed(path, name, change):
+    """A JSON file of a saved model with something else in it."""
+    document = json.loads((path / name).read_text())
+    change(document)
+    (path / name).write_text(json.dumps(document))
+
+
+def test_a_program_that_was_changed_is_not_taken_for_the_saved_one(tmp_path):
+    """Where few numbers are negative, a model without its relu is the same to the reference."""
+    path = proveout.compile(nn.Sequential(nn.Linear(8, 8), nn.ReLU()).eval(), X + 9, device="sim").save(tmp_path / "m")
+
+    def without_relu(program):
+        for step in program["body"]:
+            step["attrs"] = [a for a in step["attrs"] if a[0] not in ("activations", "activation", "program_config")]
+
+    changed(path, "program/program.json", without_relu)
+    with pytest.raises(UsageError, match=r"compiled\.json does not fit the Program"):
+        load_compiled(path)
+
+
+def test_a_view_of_a_size_that_was_forged_takes_no_memory(tmp_path):
+    again(lambda w, x: (y := x @ w, y.view(torch.int32)), X, path=tmp_path)
+
+    def forge(head):
+        head["outputs"][1]["view"] |= {"shape": [1 << 40], "stride": [0]}
+
+    changed(tmp_path / "model", "compiled.json", forge)
+    with pytest.raises(UsageError, match="output 1 is not what the model gave"):
+        load_compiled(tmp_path / "model")
+
+
 def test_the_containers_of_a_call_import_nothing(tmp_path):
     again(lambda w, x: {"y": x @ w}, X, path=tmp_path)
     head = json.loads((tmp_path / "model" / "compiled.json").read_text())

@@ -317,7 +317,10 @@ def test_an_answer_is_a_file_of_a_size_that_can_be(tmp_path, monkeypatch):
     (tmp_path / "link").symlink_to("/etc/passwd")
     (tmp_path / "long").write_text("1" * 100)
     monkeypatch.setattr("proveout.isolate.ANSWER_BYTES", 50)
-    for name in ("fifo", "link", "long", "missing"):
+    monkeypatch.setattr("proveout.isolate.ANSWER_VALUES", 9)
+    (tmp_path / "many").write_text("[[],[],[],[],[]]")
+    (tmp_path / "folder").mkdir()
+    for name in ("fifo", "link", "long", "missing", "many", "folder"):
         with pytest.raises(ValueError, match="the worker"):
             read_answer(tmp_path / name)
 

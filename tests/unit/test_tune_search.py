@@ -221,7 +221,7 @@ def test_convolutions_left_in_shards_need_fewer_moves_and_change_no_number():
 
 @functools.cache
 def certificate() -> Certificate:
-    found = tune(model_of("residual", dataclasses.replace(START, pcc=0.999)), Options())
+    found = tune(model_of("recurrent", dataclasses.replace(START, pcc=0.999)), Options())
     return from_json(Certificate, json.loads(json.dumps(to_json(found))))
 
 
@@ -233,7 +233,7 @@ def test_a_certificate_is_never_slower_than_greedy_and_holds():
     assert found.floor_ns <= found.bound_ns <= found.verified_ns <= found.greedy_ns <= found.start_ns
     assert found.predicted_ns == found.verified_ns
     assert all(r.reason == "gain too small" or "PCC" in r.reason for r in found.rejected)
-    assert check(found, model_of("residual", found.start)) == ()
+    assert check(found, model_of("recurrent", found.start)) == ()
 
 
 @pytest.mark.slow
@@ -350,7 +350,7 @@ def test_a_tampered_certificate_is_rejected_even_where_its_seal_is_made_again(wh
 @functools.cache
 def _replayed(start: Settings, first: Settings) -> Model:
     """As a replay has it: compiled once for all that start alike."""
-    return model_of("residual", start if start.seed != first.seed else first)
+    return model_of("recurrent", start if start.seed != first.seed else first)
 
 
 @pytest.mark.slow
@@ -383,7 +383,7 @@ def _halved(c: Certificate):
 def test_a_changed_certificate_breaks_its_seal():
     found = certificate()
     other = dataclasses.replace(found, verified_ns=found.verified_ns - 1)
-    assert "changed after it was written" in check(other, model_of("residual", found.start))[0]
+    assert "changed after it was written" in check(other, model_of("recurrent", found.start))[0]
 
 
 def test_a_file_that_is_no_certificate_is_refused(tmp_path):

@@ -95,6 +95,28 @@ def test_a_file_that_would_unpack_to_too_much_is_not_unpacked(tmp_path, monkeypa
         check_file(path)
 
 
+def npy(header: str) -> bytes:
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1 << 50,)}".replace("1 << 50", str(1 << 50))),
+        npy("(" * 9000),
+        npy("-" * 9000 + "1"),
+        b"no array",
+    ],
+    ids=["a size", "brackets", "signs", "text"],
+)
+def test_an_array_that_cannot_be_is_told(tmp_path, member):
+    with zipfile.ZipFile(tmp_path / "odd.npz", "w") as archive:
+        archive.writestr("../c00_x.npy", member)
+    with pytest.raises(UsageError, match=r"no array of numbers|no case that is known"):
+        check_file(tmp_path / "odd.npz")
+    assert [p.name for p in tmp_path.iterdir()] == ["odd.npz"]
+
+
 def product(**arrays) -> dict[str, np.ndarray]:
     """A 2 x 32 by 32 x 3 product of ones, HiFi4 alone, by another case name, and what its arrays are changed to."""
     ones = np.full((2, 32), 0x3F80, "u2")

@@ -62,7 +62,7 @@ class Command(Child):
 
     def now(self) -> str:
         """The last thing that it said."""
-        return (self.log().strip().splitlines() or ["starting"])[-1]
+        return (self.log().strip().splitlines() or ["running"])[-1]
 
     def error(self) -> str:
         """Why there is no answer, in a sentence; empty where there is one or it still runs."""

@@ -28,7 +28,7 @@ from proveout.columns.words import count, status_words
 from proveout.devices.registry import devices, find
 from proveout.errors import EnvironmentFault
 from proveout.folders import file_name
-from proveout.limits import machine_memory
+from proveout.limits import machine_memory, sandbox_reaches
 from proveout.types import Limits
 from proveout.words import counted
 
@@ -87,13 +87,22 @@ class ScriptRequest:
         return CommandLine((*words, "--json"), self.folder, 3600.0, limits, (str(folder),))
 
 
+class Step(Command):
+    """A command of this page, with what its widgets said when it was started."""
+
+    def __init__(self, line: CommandLine, settings: dict[str, Any]) -> None:
+        self.settings = settings
+        super().__init__(line)
+
+
 @st.cache_resource(show_spinner=False)
-def _commands() -> Children[Command]:
+def _commands() -> Children[Step]:
     return Children()
 
 
 def page() -> None:
     theme.head("Your model", "Name a script that calls your model: compile it, check it, time it, bring it up.")
+    _follow_address()
     busy = next((c for step in STEPS if (c := _command(step)) is not None and c.running), None)
     request = _form()
     if request is None:
@@ -130,7 +139,8 @@ def page() -> None:
 def _form() -> ScriptRequest | None:
     """The script, what it may use, and the device; None while there is no script, with the reason on the page."""
     with st.container(border=True):
-        way = st.segmented_control("Script", ["Path", "Upload"], default="Path", required=True, key="own-way")
+        st.session_state.setdefault("own-way", "Path")
+        way = st.segmented_control("Script", ["Path", "Upload"], required=True, key="own-way")
         script = _uploaded() if way == "Upload" else _named()
         arguments = st.text_input("Arguments for the script", key="own-arguments", placeholder="--batch-size 8")
         usable = {name: info for name, info in devices().items() if info.available}
@@ -147,6 +157,13 @@ def _form() -> ScriptRequest | None:
             )
             timed = left.number_input("Timed calls (s)", 0.1, 60.0, 2.0, 1.0, key="own-timed", help="Of each kind.")
     if script is None:
+        return None
+    if sandbox and way == "Path" and sandbox_reaches(store().folder, script.parent):
+        st.warning(
+            f"A sandboxed script may write below {script.parent}, where the results are kept ({store().folder}). Move "
+            "it into a folder of its own, or switch the sandbox off under Limits.",
+            icon=":material/edit:",
+        )
         return None
     return ScriptRequest(
         str(script), arguments.strip(), device, sandbox, network, float(memory), int(timeout), float(timed)
@@ -192,7 +209,10 @@ def _example() -> None:
 
 def _uploaded() -> Path | None:
     """An uploaded script, kept beside the store in a folder of its own, where it also runs."""
-    file = st.file_uploader("Python script", type=["py"], key="own-file", on_change=_forget_upload)
+    most = LARGEST_SCRIPT >> 20
+    file = st.file_uploader(
+        "Python script", type=["py"], key="own-file", on_change=_forget_upload, max_upload_size=most
+    )
     if file is None:
         kept: Path | None = st.session_state.get(UPLOADED)
         if kept is None or not kept.exists():
@@ -201,7 +221,7 @@ def _uploaded() -> Path | None:
         return kept
     text = file.getvalue()
     if len(text) > LARGEST_SCRIPT:
-        st.warning(f"{file.name} is larger than {LARGEST_SCRIPT >> 20} MiB.", icon=":material/edit:")
+        st.warning(f"{file.name} is larger than {most} MiB.", icon=":material/edit:")
         return None
     folder = store().folder.absolute() / "own" / hashlib.sha256(text).hexdigest()[:12] / "uploads"
     path = folder / f"{file_name(file.name.removesuffix('.py')) or 'script'}.py"
@@ -236,12 +256,34 @@ def _limits_line(request: ScriptRequest) -> None:
 STEPS = ("find", "prove", "bringup")
 
 
-def _command(step: str) -> Command | None:
+def _command(step: str) -> Step | None:
     """This tab's command of a step."""
     return _commands().get(st.session_state.get(f"own-{step}-id", ""))
 
 
-def _button(step: str, label: str, line: CommandLine, busy: Command | None) -> None:
+def _follow_address() -> None:
+    """The address names this tab's commands, so that a reload finds them again, and the settings they ran with."""
+    for step in STEPS:
+        key = f"own-{step}-id"
+        named = _commands().get(links.given(step))
+        if key not in st.session_state and named is not None:
+            st.session_state.update({**named.settings, key: named.id})
+        if command := _command(step):
+            st.query_params[step] = command.id
+
+
+def _settings() -> dict[str, Any]:
+    """What the page's widgets say; buttons and files say nothing that can be set again."""
+    kinds = (str, bool, int, float, list, Path)
+    return {
+        key: value
+        for key, value in st.session_state.items()
+        if isinstance(key, str) and key.startswith("own-") and not key.endswith(("-start", "-stop", "-id", "-file"))
+        if isinstance(value, kinds)
+    }
+
+
+def _button(step: str, label: str, line: CommandLine, busy: Step | None) -> None:
     """One button: it starts a step, and stops it while it runs."""
     running = _command(step)
     if running is not None and running.running:
@@ -262,10 +304,10 @@ def _button(step: str, label: str, line: CommandLine, busy: Command | None) -> N
 
 
 def _start(step: str, line: CommandLine) -> None:
-    st.session_state[f"own-{step}-id"] = _commands().add(Command(line)).id
+    st.session_state[f"own-{step}-id"] = _commands().add(Step(line, _settings())).id
 
 
-def _stop(command: Command) -> None:
+def _stop(command: Step) -> None:
     command.stop()
     command.wait(2.0)
 
@@ -279,10 +321,10 @@ def _live(step: str) -> None:
     else:
         st.caption(f"{command.now()} · {command.seconds:.0f} s")
         with st.expander("Log", expanded=True):
-            st.code(command.log().strip() or "starting", language=None, wrap_lines=True, height=180)
+            st.code(command.log().strip() or "Nothing printed yet", language=None, wrap_lines=True, height=180)
 
 
-def _outcome(command: Command, key: str) -> list[dict[str, Any]]:
+def _outcome(command: Step, key: str) -> list[dict[str, Any]]:
     """What a command that is over answered; why it did not, where it did not."""
     if command.running:
         return []
@@ -290,7 +332,8 @@ def _outcome(command: Command, key: str) -> list[dict[str, Any]]:
         st.info("Stopped. What was finished before is kept.", icon=":material/stop:")
         return []
     if error := command.error():
-        st.error(error[0].upper() + error[1:], icon=":material/report:")
+        # Not "Net.py": a name is written as it is.
+        st.error(error[0].upper() + error[1:] if error.split()[0].isalpha() else error, icon=":material/report:")
         if log := command.log().strip():
             with st.expander("Log"):
                 st.code(log, language=None, wrap_lines=True)
@@ -385,7 +428,7 @@ def _tiles(flat: Row) -> Iterator[theme.Tile]:
         yield theme.Tile("On the host", f"{left}", note=note, tone="warn" if left else "good")
 
 
-def _bring_up(request: ScriptRequest, workloads: list[dict[str, Any]], busy: Command | None) -> None:
+def _bring_up(request: ScriptRequest, workloads: list[dict[str, Any]], busy: Step | None) -> None:
     """The whole way of one model into a folder; the explorer's page follows it."""
     info = find(request.device)
     if info.target != "ttnn" or info.times != "modelled":

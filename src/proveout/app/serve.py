@@ -21,10 +21,28 @@ def main() -> None:
 
     for module in EARLY:
         importlib.import_module(module)
+    _refuse_foreign_hosts()
     ours = sys.argv[sys.argv.index("--") + 1 :] if "--" in sys.argv else []
     store = Store(read_options(ours).cache_dir)
     threading.Thread(target=data.board, args=(store.folder,), daemon=True).start()
     cli.main(prog_name="streamlit")
+
+
+def _refuse_foreign_hosts() -> None:
+    """Pages, downloads and uploads too answer only who calls this machine by its own names: Streamlit itself asks that
+    of a page's lasting connection alone."""
+    from starlette.middleware import Middleware
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+    from streamlit import config
+    from streamlit.web.server.starlette import starlette_app
+
+    theirs = starlette_app.create_streamlit_middleware
+
+    def with_ours() -> list[Middleware]:
+        hosts = config.get_option("server.allowedHosts")
+        return [Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False), *theirs()]
+
+    starlette_app.create_streamlit_middleware = with_ours
 
 
 if __name__ == "__main__":

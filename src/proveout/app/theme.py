@@ -74,6 +74,8 @@ _STYLE = """
   padding: .05em .2em; font-weight: 650; }
 .po-answer .given { color: color-mix(in srgb, currentColor 62%, transparent); }
 [data-testid="stStatusWidget"] { display: none; }
+/* Streamlit's own CSV of a table has formulas of strangers; each table has a button of ours below it. */
+[data-testid="stElementToolbarButton"]:has([aria-label^="Download as CSV"]) { display: none; }
 @media (max-width: 640px) {
   [data-testid="stColumn"]:has(.po-stages) { order: -1; }
   .block-container { padding-left: 1rem; padding-right: 1rem; padding-top: 4.2rem; }

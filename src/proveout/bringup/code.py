@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from proveout.bringup.layers import Face, faces_of, loops_of
 from proveout.bringup.method_text import RESERVED, Names, at, indented, unlike
+from proveout.bringup.sizes import sized
 from proveout.bringup.tree import Parts, Visit, parts_of, tree_of
 from proveout.kernels.table import kind_of
 from proveout.program import DEALLOCATE, FROM_TORCH, Construct, Name, Program, Ref, Step, refs
@@ -49,6 +50,8 @@ class GraphSource:
     """Of the class that holds all of it."""
     inputs: Mapping[str, str] = field(default_factory=dict)
     """Of each input: the argument's name in the model's forward."""
+    batch: int = 0
+    """Of the inputs, where the code reads it from them; 0 where the code says it in numbers."""
 
     @property
     def parts(self) -> Parts:
@@ -219,6 +222,8 @@ def _call(step: Step, graph: GraphSource, path: str, names: Names, kept: dict[st
     known = SHORT.get(short, ())
     for position, name in enumerate(step.outputs):
         names.local(name, known[position] if position < len(known) else short)
+    if graph.batch:
+        step = sized(step, graph.program.specs, names, graph.batch, graph.stable)
     if kind_of(step) == "convolution" and isinstance(step.attr("weight_tensor"), Ref):
         # Prepared at the first call and kept on the device, as a trace wants it.
         out, weight = names[step.outputs[0]], names.of(step.attr("weight_tensor").name)  # type: ignore[union-attr]

@@ -205,7 +205,8 @@ class ModulesData(StageData):
     modules: int
     tests: TestRun
     off_device: int
-    runs_alone: str
+    any_batch: bool
+    """Whether the written model also runs on twice the batch."""
     exactness: tuple[Exactness, ...]
     own_least: dict[str, float]
     against_torch: int

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from proveout.bringup.stage import BringupJob, Files, Folder, StageRecord, Status, key_of
 from proveout.bringup.stages import NUMBERS, STAGES, Stage, find_stage, with_needs
 from proveout.coding import from_json, to_json
-from proveout.errors import ProveoutError
+from proveout.errors import Crash, EnvironmentFault, ProveoutError, of_a_disk
 from proveout.folders import write_whole
 from proveout.sweep.tasks import libraries, wants_fresh
 from proveout.sweep.warm import WarmServer
@@ -67,8 +67,13 @@ def bring_up(
             rest_s = max(1.0, until - time.monotonic())
             outcome = warm.run("proveout.bringup.flow", [], stdin=request, timeout_s=rest_s, fresh=fresh)
             died = next((name for name in folder.running() if name in left), None)
-            if died is None:
+            if died is None and outcome.ok:
                 return
+            if died is None:  # between two stages: it could not say which is next
+                said = outcome.log.strip().rpartition("\n")[2]
+                if outcome.returncode == EnvironmentFault.exit_code:
+                    raise EnvironmentFault(f"cannot write to {path}: {said}")
+                raise Crash(f"bring-up's worker {outcome.story}: {said}")
             folder.mark_of(died).unlink()
             lines = tuple(line for line in outcome.log.strip().splitlines()[-3:] if line.strip())
             folder.write(_failed(find_stage(died), f"the worker {outcome.story}", lines))
@@ -152,6 +157,8 @@ def _sentence(error: Exception) -> tuple[str, tuple[str, ...]]:
     """An error in a sentence, and where it was raised unless it is one of ours, which says all there is."""
     if isinstance(error, ProveoutError):
         return str(error), ()
+    if words := of_a_disk(error):
+        return words, ()
     traceback.print_exc()
     first = (str(error).strip().splitlines() or ["no message"])[0]
     frame = traceback.extract_tb(error.__traceback__)[-1]
@@ -211,7 +218,14 @@ def main() -> None:
     if request["threads"]:
         _use(request["threads"])
     job, folder = from_json(BringupJob, request["job"]), Folder(Path(request["folder"]))
-    run_stages(job, folder, [find_stage(name) for name in request["wanted"]])
+    try:
+        run_stages(job, folder, [find_stage(name) for name in request["wanted"]])
+    except OSError as error:
+        words = of_a_disk(error)
+        if not words:
+            raise
+        print(words)
+        sys.exit(EnvironmentFault.exit_code)
 
 
 if __name__ == "__main__":

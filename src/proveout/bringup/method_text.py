@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from proveout.report.script import identifier
 
 WIDTH = 110
-RESERVED = {"self", "device", "tensors", "path", "torch", "ttnn", "at", "up", "given", "inf", "nan", "Module", "Model"}
+RESERVED = {"self", "device", "tensors", "path", "torch", "ttnn", "given", "inf", "nan", "Module", "Model"}
+RESERVED |= {"at", "up", "at_shape", "at_batch"}
 
 
 class Names(dict[str, str]):

@@ -24,7 +24,19 @@ from proveout import isolate
 from proveout.bringup.code import GraphSource, WrittenClasses, needs_given, write_graph
 from proveout.bringup.data import ModulesData
 from proveout.bringup.exactness import Tested, measure, own_thresholds, sentence
-from proveout.bringup.modules_text import COMPUTE, HEAD, MEMORIES, OUTPUTS, TAIL, TESTS
+from proveout.bringup.modules_text import (
+    AT_BATCH,
+    AT_SHAPE,
+    COMPUTE,
+    FIXED_SIZES,
+    HEAD,
+    MEMORIES,
+    OUTPUTS,
+    READ_SIZES,
+    TAIL,
+    TESTS,
+)
+from proveout.bringup.sizes import batch_of
 from proveout.bringup.stage import Files, StageResult
 from proveout.bringup.subject import GraphRun, Subject
 from proveout.bringup.testing import run_tests
@@ -38,6 +50,7 @@ from proveout.kernels.table import constant_tensor, kind_of
 from proveout.program import Name, Program, Ref, Step
 from proveout.report.script import GIVEN
 from proveout.types import Settings, TensorSpec
+from proveout.words import counted
 
 MULTIPLIES: tuple[Kind, ...] = ("product", "convolution", "attention", "norm")
 """Kinds of kernels that take a math fidelity."""
@@ -52,24 +65,22 @@ def run(subject: Subject, files: Files) -> StageResult:
     if not runs:
         raise CompileError("no graph of the model runs on the device; see the stage 'missing'.")
     graphs = [_graph(subject, number, run, settings) for number, run in enumerate(runs)]
-    written = WrittenClasses()
-    roots = [write_graph(graph, written) for graph in graphs]
     tensors = _tensors(subject, runs, graphs)
     save_file(tensors, files.path("ttnn_model.safetensors"))
-    helper_code = GIVEN if needs_given(g.program for g in graphs) else ""
-    chip = subject.bringup.device.partition(":")[2]
-    options = f', chip="{chip}"' if chip not in ("", "n150") else ""
-    text = HEAD.format(
-        name=subject.bringup.workload.name, options=options, given=helper_code, optimised=_optimised(subject, settings),
-        compute=COMPUTE.format(fidelity=settings.math_fidelity) if settings.math_fidelity else "",
-    )  # fmt: skip
-    outputs = _outputs(subject, runs, tensors)
-    text += "\n\n\n".join(written.order)
-    text += TAIL.format(graphs=", ".join(name for name, _ in roots), outputs=outputs)
     path = files.path("ttnn_model.py")
-    path.write_text(text)
-    own = _runs_alone(path)
-    tested, values = _tested(subject, runs, graphs, [root for _, root in roots], written)
+    free = [replace(graph, batch=batch_of(graph.program)) for graph in graphs]
+    written, roots = _write(subject, path, free, settings, _outputs(subject, runs, tensors))
+    obstacle = "the model takes no tensors" if not all(g.batch for g in free) else _obstacle(path, copies=2)
+    if obstacle:
+        written, roots = _write(subject, path, graphs, settings, _outputs(subject, runs, tensors))
+    if why := _obstacle(path):
+        raise CompileError(f"ttnn_model.py does not run: {why}")
+    sizes = (
+        f"its sizes are the example's: twice the batch fails ({obstacle})"
+        if obstacle
+        else "it also runs on twice the batch"
+    )
+    tested, values = _tested(subject, runs, graphs, roots, written)
     save_file({k: v.detach().clone().contiguous() for k, v in values.items()}, files.path("tests/modules.safetensors"))
     least = subject.bringup.settings.pcc
     exactness = measure(path, tested, values, graphs)
@@ -81,10 +92,11 @@ def run(subject: Subject, files: Files) -> StageResult:
     test.write_text(TESTS.format(name=subject.bringup.workload.name, least=least, rows=rows, memories=MEMORIES))
     tests = run_tests(test, subject.bringup.tests)
     hosted = sum(len(g.parts.off_device) for g in graphs)
-    classes = len(written.order)
+    classes = counted(len(written.order), "class", "classes")
     findings = [
-        f"{classes} classes for {len(tested)} visited modules; alike layers share a class",
-        f"ttnn_model.py by itself: {own}",
+        f"{classes} for {counted(len(tested), 'visited module')}; alike layers share a class",
+        "ttnn_model.py by itself gives the compiled model's outputs",
+        sizes,
         f"module tests: {tests}",
         *(f"{path}: {why}" for path, why in list(off.items())[:5]),
     ]
@@ -95,12 +107,12 @@ def run(subject: Subject, files: Files) -> StageResult:
     wrong = bool(off) or tests.failed > 0 or (bool(tests.why) and subject.bringup.tests)
     step = "Look at the first module that is off: pytest tests/test_modules.py -k isolated"
     return StageResult(
-        f"{classes} classes; {tests}",
+        f"{classes}; {tests}",
         tuple(findings),
         step if wrong else ON_HOST if hosted else "",
         attention=wrong or bool(hosted),
         data=ModulesData(
-            classes, len(tested), tests, hosted, own, tuple(exactness), own_least,
+            len(written.order), len(tested), tests, hosted, not obstacle, tuple(exactness), own_least,
             against_torch=sum(t.against == "torch" for t in tested),
         ),
     )  # fmt: skip
@@ -215,18 +227,40 @@ def _tensors(subject: Subject, runs: list[GraphRun], graphs: list[GraphSource]) 
     return {name: t.detach().clone(memory_format=torch.contiguous_format) for name, t in tensors.items()}
 
 
-def _runs_alone(path: Path) -> str:
-    """Run `ttnn_model.py` as a user would."""
-    command = shlex.join([sys.executable, str(path)])
+def _write(
+    subject: Subject, path: Path, graphs: list[GraphSource], settings: Settings, outputs: str
+) -> tuple[WrittenClasses, list[Visit]]:
+    """`ttnn_model.py`: its classes, and the visits of each graph as written."""
+    written = WrittenClasses()
+    names, roots = zip(*(write_graph(graph, written) for graph in graphs))
+    chip = subject.bringup.device.partition(":")[2]
+    text = HEAD.format(
+        name=subject.bringup.workload.name,
+        options=f', chip="{chip}"' if chip not in ("", "n150") else "",
+        given=GIVEN if needs_given(g.program for g in graphs) else "",
+        optimised=_optimised(subject, settings),
+        sizes=READ_SIZES if graphs[0].batch else FIXED_SIZES,
+        sized="".join(
+            text
+            for name, text in (("at_shape(", AT_SHAPE), ("at_batch(", AT_BATCH))
+            if any(name in body for body in written.order)
+        ),
+        compute=COMPUTE.format(fidelity=settings.math_fidelity) if settings.math_fidelity else "",
+    )
+    path.write_text(text + "\n\n\n".join(written.order) + TAIL.format(graphs=", ".join(names), outputs=outputs))
+    return written, list(roots)
+
+
+def _obstacle(path: Path, copies: int = 1) -> str:
+    """Run `ttnn_model.py` as a user would; the last thing it says where it fails."""
+    command = shlex.join([sys.executable, str(path), *(["--copies", str(copies)] if copies > 1 else [])])
     with tempfile.TemporaryFile("w+") as output:
         outcome = isolate.run_command(
             command, output=output, timeout_s=900, environment={"PYTHONDONTWRITEBYTECODE": "1"}
         )
         output.seek(0)
-        lines = output.read().strip().splitlines() or [""]
-    if not outcome.ok:
-        raise CompileError(f"ttnn_model.py does not run: {lines[-1]}")
-    return "gives the compiled model's outputs"
+        lines = output.read().strip().splitlines() or [outcome.story]
+    return "" if outcome.ok else lines[-1]
 
 
 def _tested(

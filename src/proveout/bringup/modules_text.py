@@ -3,12 +3,14 @@
 HEAD = '''"""{name} in ttnn: a class for each torch module, layers that are alike sharing one. Edit it as you like.
 
 {optimised}
+{sizes}
 
 Written by `proveout bringup`; the tensors beside it are the model's own, by the names that torch has for them.
 `python ttnn_model.py` runs it and compares with what the compiled model gave; `pytest tests` checks each module.
 On Tenstorrent hardware change the import to `import ttnn`.
 """
 
+import sys
 from pathlib import Path
 
 import torch
@@ -53,7 +55,7 @@ def part_of(model, path):
     return model
 
 
-def load():
+{sized}def load():
     return load_file(Path(__file__).with_name("ttnn_model.safetensors"))
 
 
@@ -61,6 +63,23 @@ def open_device(**options):
     return ttnn.open_device(device_id=0, l1_small_size=16384{options}, **options)
 
 {given}
+'''
+
+READ_SIZES = """The batch is read from the inputs: `python ttnn_model.py --copies 2` runs it on twice the batch.
+Other sizes (sequence, image) are those of the example's inputs."""
+FIXED_SIZES = "Its sizes are those of the example's inputs: another batch needs another bring-up."
+AT_SHAPE = '''def at_shape(tensor, shape, option):
+    """A placement that was chosen for one shape; tensors of another get ttnn's own choice."""
+    return option if list(tensor.shape) == shape else None
+
+
+'''
+AT_BATCH = '''def at_batch(constant, value, dim):
+    """A constant that was made for the example's batch, repeated where the value's batch is larger."""
+    times = value.shape[dim] // constant.shape[dim]
+    return ttnn.repeat(constant, [times if i == dim else 1 for i in range(len(value.shape))]) if times > 1 else constant
+
+
 '''
 
 COMPUTE = "\nCOMPUTE = ttnn.WormholeComputeKernelConfig(math_fidelity=ttnn.MathFidelity.{fidelity})\n"
@@ -84,20 +103,27 @@ GRAPHS = [{graphs}]
     return [found[i] for i in sorted(found)]
 
 
-def main():
+def repeated(tensor, batch, copies):
+    """The tensor with its batch that many times over; others as they are."""
+    return torch.cat([tensor] * copies) if copies > 1 and tensor.shape[:1] == (batch,) else tensor
+
+
+def main(copies=1):
     device, tensors = open_device(), load()
     for number, graph in enumerate(GRAPHS):
-        model = graph(device, tensors)
-        for index, value in enumerate(model(*inputs_of(number, tensors))):
+        model, inputs = graph(device, tensors), inputs_of(number, tensors)
+        batch = next((t.shape[0] for t in inputs if t.dim()), 0)
+        for index, value in enumerate(model(*(repeated(t, batch, copies) for t in inputs))):
             wanted = tensors.get(f"graph{{number}}.output.{{index}}")
             if wanted is not None:
+                wanted = repeated(wanted, batch, copies)
                 torch.testing.assert_close(value, wanted, rtol=1.6e-2, atol=1e-5, equal_nan=True)
                 print(f"graph {{number}}, output {{index}}: {{tuple(value.shape)}} {{value.dtype}} as compiled")
     ttnn.close_device(device)
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[2]) if sys.argv[1:2] == ["--copies"] else 1)
 '''
 
 MEMORIES = '{"dram": ttnn.DRAM_MEMORY_CONFIG, "l1": ttnn.L1_MEMORY_CONFIG}'

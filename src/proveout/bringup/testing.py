@@ -101,4 +101,6 @@ def run_tests(path: Path, wanted: bool = True, beside: Path | None = None) -> Te
     failed = counts.get("failed", 0) + counts.get("error", 0)
     failure = re.search(r"^FAILED \S*?::(.*)$", outcome.log, re.MULTILINE)
     why = f"first: {failure.group(1)[:200]}" if failure else "" if outcome.ok else f"pytest {outcome.story}"
+    if not counts and not why:  # the file is cut short, or what pytest said is lost
+        why = "pytest says of none that it passed"
     return TestRun(counts.get("passed", 0), failed, counts.get("xfailed", 0), why)

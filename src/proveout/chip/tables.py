@@ -10,6 +10,7 @@ import csv
 import gzip
 import io
 import math
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -81,12 +82,19 @@ class TimedRow:
         return (self.op.code, *(t.shape for t in self.op.inputs[:2]), self.op.param("called", ""))
 
 
+MOST_BYTES = 1 << 28
+"""Of a table, unpacked."""
+
+
 def read(path: Path) -> list[dict[str, str]]:
     """The rows of a CSV file, as text; of a `.gz` one too."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            return list(csv.DictReader(io.StringIO(file.read().decode("utf-8-sig"), newline="")))
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+            text = file.read(MOST_BYTES + 1)
+        if len(text) > MOST_BYTES:
+            raise UsageError(f"{path} has more than {MOST_BYTES >> 20} MiB. Split it.")
+        return list(csv.DictReader(io.StringIO(text.decode("utf-8-sig"), newline="")))
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"cannot read {path}: {error}. Give a CSV file with a header line.") from None
 
 

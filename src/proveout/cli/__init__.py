@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 import tempfile
@@ -17,20 +16,11 @@ import typer.core
 
 from proveout.cli import benchit, verbs
 from proveout.cli.output import emit, emit_json, note
-from proveout.errors import ProveoutError
+from proveout.errors import EnvironmentFault, ProveoutError, of_a_disk
 
 NAMES = ("proveout", BENCHIT := "benchit")
 INTERRUPTED = 130
 OWN_FAULT = 70
-DISK = {
-    errno.ENOSPC: "Free some space and run it again.",
-    errno.EDQUOT: "Free some space and run it again.",
-    errno.EROFS: "Choose a folder that can be written.",
-    errno.EACCES: "Choose a folder that can be written.",
-    errno.ENAMETOOLONG: "Choose a shorter name.",
-    errno.EIO: "The disk may be damaged: choose another.",
-}
-"""What the system says about its disks, and what to do then."""
 # typer brings its own copy of click or uses the installed one, depending on its version; this is the
 # class either raises for a command line that cannot be parsed.
 NotParsed: Any = typer.BadParameter.__base__
@@ -65,10 +55,9 @@ def main(argv: Sequence[str] | None = None, program: str = "") -> int:
         message = " ".join(error.format_message().split()).rstrip(".").replace(": Value error, ", ": ")
         return fail(f"{message}{'' if message.endswith('?') else '.'} See: {where} --help", 2)
     except OSError as error:
-        if error.errno not in DISK:
-            return fail(f"{_own_fault(error)} What was already written is kept.", OWN_FAULT)
-        where = f" ({error.filename})" if error.filename else ""
-        return fail(f"{os.strerror(error.errno)}{where}. {DISK[error.errno]} What was already written is kept.", 3)
+        disk = of_a_disk(error)
+        said, code = (disk, EnvironmentFault.exit_code) if disk else (_own_fault(error), OWN_FAULT)
+        return fail(f"{said} What was already written is kept.", code)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except Exception as error:  # a fault of ours, wherever it is: a sentence, and all of it in a file

@@ -35,7 +35,7 @@ from proveout.cli.options import (
 )
 from proveout.devices.registry import DEFAULT, find, settings_for
 from proveout.errors import UsageError
-from proveout.limits import machine_memory
+from proveout.limits import machine_memory, sandbox_reaches
 from proveout.store import Store
 from proveout.sweep import SweepPlan
 from proveout.types import META, Do, Job, Limits, Runtime, Workload
@@ -169,19 +169,14 @@ def checked_weights(weights: str) -> str:
 
 def limits_of(request: SharedOptions) -> Limits:
     if request.sandbox:
-        _check_apart(Store(request.cache_dir).folder)
+        cache = Store(request.cache_dir).folder
+        if sandbox_reaches(cache, here := Path.cwd()):
+            raise UsageError(
+                f"--sandbox: its scripts may write below {here}, where the cache {cache} lies. Choose another with "
+                "--cache-dir DIR, or another working folder."
+            )
     most = round(request.memory * 2**30) if request.memory else round(0.9 * machine_memory())
     return Limits(most, PROCESSES, network=not request.no_network, sandbox=request.sandbox)
-
-
-def _check_apart(cache: Path) -> None:
-    """A sandbox's scripts write below the working folder: Records are not safe there."""
-    folder, here = cache.resolve(), Path.cwd().resolve()
-    if folder.is_relative_to(here) or here.parent == folder:
-        raise UsageError(
-            f"--sandbox: its scripts may write below {here}, where the cache {cache} lies. Choose another with "
-            "--cache-dir DIR, or another working folder."
-        )
 
 
 def chosen_scripts(

@@ -30,11 +30,11 @@ from proveout.engine.compiled import Compiled, undisturbed
 from proveout.engine.graph import Variant
 from proveout.engine.views import seen_as, with_strides
 from proveout.errors import DeviceError, ProveoutError, UsageError
-from proveout.kernels.accept import NAMESPACES, load_program
+from proveout.kernels.accept import NAMESPACES, load_program, shortened
 from proveout.kernels.table import torch_dtype
 from proveout.types import Settings
 
-SCHEMA = 2
+SCHEMA = 3
 HEAD, WEIGHTS, PROGRAM, REFERENCE = "compiled.json", "weights.safetensors", "program", "reference.safetensors"
 FILES = frozenset({HEAD, WEIGHTS, PROGRAM, REFERENCE})
 TOLERANCE = 0.01
@@ -110,6 +110,7 @@ def _described(compiled: Compiled, args: Sequence[Any], kwargs: Any) -> tuple[tu
     }
     head = Head(
         schema=SCHEMA,
+        program=program.fingerprint,
         device=compiled.device,
         settings=compiled.settings,
         arguments=structure.encode(arguments),
@@ -237,7 +238,8 @@ class Saved:
         sizes = {"argument": num_leaves, "program": len(self.program.outputs)}
         places = [*head.inputs, *(index for index, _ in head.constants)]
         fits = (
-            len(head.inputs) == len(self.program.inputs)
+            head.program == self.program.fingerprint
+            and len(head.inputs) == len(self.program.inputs)
             and len(head.outputs) == self._results.num_leaves
             and len(head.strides) == len(self.program.outputs)
             and not self.program.state
@@ -270,12 +272,15 @@ class Saved:
             outputs = tree_flatten(self(*args, **kwargs))[0]
         for index, output in enumerate(outputs):
             wanted = reference.get(f"output {index}")
-            if wanted is not None and isinstance(output, torch.Tensor):
-                output, wanted = self._as_computed(index, output), self._as_computed(index, wanted)
-            if (wanted is None) != (not isinstance(output, torch.Tensor)) or (
-                wanted is not None and not alike(output, wanted)
+            if isinstance(output, torch.Tensor) != (wanted is not None) or not (
+                wanted is None or self._is_alike(index, output, wanted)
             ):
                 raise UsageError(f"output {index} is not what the model gave when it was saved.")
+
+    def _is_alike(self, index: int, output: torch.Tensor, wanted: torch.Tensor) -> bool:
+        if (output.dtype, output.shape) != (wanted.dtype, wanted.shape):  # before anything is made of their size
+            return False
+        return alike(self._as_computed(index, output), self._as_computed(index, wanted))
 
     def _as_computed(self, index: int, output: torch.Tensor) -> torch.Tensor:
         """Floats that are looked at as integers, as the floats they are: their last bits may differ from run to run."""
@@ -331,7 +336,7 @@ def load_compiled(path: str | Path, namespaces: Sequence[str] = ()) -> Saved:
     try:
         return Saved(folder, head, NAMESPACES | frozenset(namespaces))
     except (OSError, ValueError, SafetensorError, DeviceError) as error:
-        raise UsageError(f"{folder} cannot be used: {str(error).rstrip('.')}. Save the model again.") from error
+        raise UsageError(f"{folder} cannot be used: {shortened(error).rstrip('.')}. Save the model again.") from error
 
 
 def _head(folder: Path) -> Head:
@@ -346,7 +351,7 @@ def _head(folder: Path) -> Head:
     except UsageError:
         raise
     except (OSError, ValueError) as error:
-        raise UsageError(f"{folder} cannot be used: {str(error)[:300]}. Save the model again.") from error
+        raise UsageError(f"{folder} cannot be used: {shortened(error)}. Save the model again.") from error
 
 
 def device_of(path: str | Path) -> str:

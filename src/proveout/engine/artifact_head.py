@@ -27,6 +27,8 @@ class OutputSource:
 @dataclass(frozen=True)
 class Head:
     schema: int
+    program: str
+    """The fingerprint of the Program that these places belong to."""
     device: str
     settings: Settings
     arguments: object

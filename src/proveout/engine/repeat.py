@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
+from torch.utils._python_dispatch import _disable_current_modes
 
 from proveout.compiler.lower import module_of
 from proveout.errors import CompileError
@@ -171,7 +172,10 @@ class _Writer:
 
     def _equal(self, a: Node, b: Node) -> bool:
         one, other = (getattr(self.gm, str(n.target)) for n in (a, b))
-        return isinstance(one, torch.Tensor) and torch.equal(one, other)
+        if not isinstance(one, torch.Tensor) or (one.shape, one.dtype) != (other.shape, other.dtype):
+            return False
+        with _disable_current_modes():  # AOTAutograd calls us under fake tensors; constants are real
+            return one.is_meta or torch.equal(one, other)
 
 
 def _layers(nodes: list[Node], path: str) -> dict[Node, int]:

@@ -6,9 +6,11 @@ Program is planned, printed as code or run. A new kind of value is one row of `K
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import keyword
-from collections.abc import Callable, Collection, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +22,24 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 
+from proveout.chip.specs import CHIPS
 from proveout.errors import UsageError
+from proveout.kernels.cost import circular_bytes, step_times
 from proveout.kernels.memory_config import PLAIN
 from proveout.kernels.signatures import constructors, enums, parameters
 from proveout.kernels.table import constant_bytes, dtype_name, infer, kernels, kind_of, resolve, specs_of, torch_dtype
 from proveout.program import DEALLOCATE, Arg, Construct, InvalidProgram, Name, Program, Ref, Step, verify
-from proveout.types import DTYPE_BYTES, TensorSpec
+from proveout.types import DTYPE_BYTES, Settings, TensorSpec
 
 NAMESPACES = frozenset({"aten", "prims", "torchvision"})
 """Where host ops come from unless a caller trusts more: libraries of pure tensor functions."""
 MAX_ELEMENTS = 1 << 40
 MAX_DEPTH = 8
 """How deep tuples may lie in each other."""
+MAX_WORDS = 400
+"""Of a sentence about a file, which may quote what a stranger wrote there."""
+DEVICE = Name("device")
+DEVICE_PARAMETERS = frozenset({"device", "mesh_device"})
 PLAIN_CONSTRUCTORS = frozenset(
     {
         *("MemoryConfig", "ShardSpec", "CoreRangeSet", "CoreRange", "CoreCoord", "CoreGrid", "UnaryWithParam"),
@@ -39,6 +47,9 @@ PLAIN_CONSTRUCTORS = frozenset(
     }
 )
 """ttnn's value classes that `constructors` does not list; like those, they hold their arguments and do nothing."""
+PAIRS: dict[str, type] = {"CoreCoord": int, "CoreGrid": int, "CoreRange": Construct}
+MAX_CORES = 1 << 10
+"""In a row or a column; no chip has nearly as many."""
 TTNN_NAMES = frozenset(
     {
         *("bfloat16", "float32", "uint32", "int32", "uint16", "uint8", "bfloat8_b", "bfloat4_b"),
@@ -55,7 +66,14 @@ def load_program(folder: str | Path, namespaces: Collection[str] = NAMESPACES) -
     try:
         return accept(program, namespaces)
     except UsageError as error:
-        raise UsageError(f"{folder} holds no Program that can be used: {error} Compile the model again.") from None
+        why = shortened(error)
+        raise UsageError(f"{folder} holds no Program that can be used: {why} Compile the model again.") from None
+
+
+def shortened(error: object) -> str:
+    """A sentence that may quote a stranger, on one line of a length that can be read."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= MAX_WORDS else f"{text[:MAX_WORDS]}…"
 
 
 def accept(program: Program, namespaces: Collection[str] = NAMESPACES) -> Program:
@@ -81,6 +99,10 @@ def accept(program: Program, namespaces: Collection[str] = NAMESPACES) -> Progra
         for step in program.steps:
             if step.on_host:
                 _check_host_specs(step, program.specs)
+        if program.target == "ttnn":  # whoever plans it meets the same attributes, and says nothing in a sentence
+            step_times(program, CHIPS["n150"], Settings())
+            for step in program.steps:
+                circular_bytes(step, program.specs, CHIPS["n150"])
     except InvalidProgram as error:
         raise UsageError(f"{error}.") from None
     except UsageError:
@@ -130,6 +152,7 @@ def _check_step(step: Step, namespaces: Collection[str]) -> None:
     seen = set()
     for name, value in step.attrs:
         _check(name in known, f"{step.kernel} takes no {name!r}")
+        _check(value != DEVICE or name in DEVICE_PARAMETERS, f"{name} of {step.kernel} is the device")
         _check(name not in seen, f"{step.kernel} is given {name!r} twice")
         seen.add(name)
         _check_value(f"{name} of {step.kernel}", value, 0)
@@ -145,16 +168,29 @@ def _check_host_specs(step: Step, specs: Mapping[str, TensorSpec]) -> None:
 
 @functools.lru_cache(maxsize=4096)
 def _infer_host(name: str, attrs: tuple[tuple[str, Any], ...]) -> tuple[tuple[tuple[int, ...], str], ...] | None:
-    with FakeTensorMode(allow_non_fake_inputs=True):
+    with FakeTensorMode(allow_non_fake_inputs=True), _quiet():
         try:
             out = host_op(name)(**{key: _fake(value) for key, value in attrs})
         except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException):
             return None
     tensors = out if isinstance(out, (tuple, list)) else (out,)
     operands = [t for t in tensors if isinstance(t, torch.Tensor)]
+    elsewhere = [t for t in operands if t.device.type != "cpu" or t.layout != torch.strided]
+    _check(not elsewhere, f"{name} gives what is no plain tensor of the host")
     if any(not isinstance(n, int) for t in operands for n in t.shape):
         return None
     return tuple((tuple(t.shape), dtype_name(t.dtype)) for t in operands)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """PyTorch logs a traceback of its own where an op's rule raises, which is an answer here."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    was, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = was
 
 
 def _fake(value: Any) -> Any:
@@ -203,12 +239,21 @@ def why_not(arg: Arg) -> str:
 def _why_no_config(config: Construct) -> str:
     if config.name not in _classes():
         return f"makes {config.name[:80]!r}, which is no constant or config of ttnn or torch"
+    if (takes := PAIRS.get(config.name.removeprefix("ttnn."))) and not _is_pair(config, takes):
+        return f"makes {config.name} of other than two {'corners' if takes is Construct else 'numbers of cores'}"
     names = [name for name, _ in config.args]
     by_name = names[len(config.by_place) :]
     plain = all(name.isidentifier() and not keyword.iskeyword(name) for name in by_name)
     return (
         "" if plain and len(set(by_name)) == len(by_name) else f"makes {config.name} with arguments that have no names"
     )
+
+
+def _is_pair(config: Construct, kind: type) -> bool:
+    values = [value for _, value in config.args]
+    if len(values) != 2 or any(type(value) is not kind for value in values):
+        return False
+    return all(v.name == "ttnn.CoreCoord" if isinstance(v, Construct) else v in range(MAX_CORES) for v in values)
 
 
 def _known_constant(text: str) -> bool:

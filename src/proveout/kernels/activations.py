@@ -23,10 +23,11 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def fused_in(config: Any) -> str | None:
-    """The activation that a conv or program config has its kernel run on each result, by its name here; None for none,
-    and for those that run as calls of their own."""
+    """The activation that a conv or program config has its kernel run on each result, by its name here; None for
+    none."""
     fields = config.by_name if isinstance(config, Construct) else {}
-    return named(fields.get("activation") or fields.get("fused_activation"))
+    unary = fields.get("activation") or fields.get("fused_activation")
+    return _known(unary) if unary else None
 
 
 def named(unary: Any) -> str | None:
@@ -37,8 +38,16 @@ def named(unary: Any) -> str | None:
 
 
 def listed(values: Any) -> tuple[str, ...]:
-    """The names of a list of activations, as binary kernels take them before and after their arithmetic."""
-    return tuple(name for name in map(named, values or ()) if name)
+    """The names of a list of activations, as binary kernels take them before and after their arithmetic; ValueError
+    for one that no kernel runs inside, which a forged Program may hold."""
+    return tuple(map(_known, values)) if isinstance(values, tuple | list) else (_known(values),) if values else ()
+
+
+def _known(unary: Any) -> str:
+    name = named(unary)
+    if name is None:
+        raise ValueError(f"{str(unary)[:80]!r} is no activation that runs inside a kernel")
+    return name
 
 
 def after(config: Any, result: Tensor) -> Tensor:

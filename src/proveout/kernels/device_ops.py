@@ -59,10 +59,10 @@ def cores_in(grid: Any) -> int:
         return 0
     if grid.name == "ttnn.CoreCoord":
         return math.prod(int(str(n)) for n in grid.by_place)
-    corners = [[int(str(n)) for n in c.by_place] for c in grid.inside("ttnn.CoreCoord")]
-    if not corners:
+    if grid.name == "ttnn.CoreGrid":
         return math.prod(int(str(n)) for n in grid.by_name.values())
-    boxes = zip(corners[::2], corners[1::2], strict=True)
+    ranges = (grid,) if grid.name == "ttnn.CoreRange" else grid.inside("ttnn.CoreRange")
+    boxes = ([[int(str(n)) for n in corner.by_place] for corner in r.inside("ttnn.CoreCoord")] for r in ranges)
     return sum((right - left + 1) * (bottom - top + 1) for (left, top), (right, bottom) in boxes)
 
 

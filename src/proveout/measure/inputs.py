@@ -52,6 +52,11 @@ def input_sets(
             raise UsageError(f"batch size {size!r}: give whole numbers from 1.")
     if inputs is None or (isinstance(inputs, (list, tuple, dict)) and not inputs):
         raise UsageError("there are no inputs: give a tensor, a tuple of them, a dict, a list of those, or a Dataset.")
+    if options.loader_fn is None and isinstance(inputs, _torch_data("DataLoader")):
+        raise UsageError(
+            f"each worker makes a DataLoader of its own: give its dataset, batch_sizes={inputs.batch_size}, and what "
+            'else it was made with as dataloader_kwargs={"collate_fn": …}.'
+        )
     if is_many(inputs) or options.loader_fn is not None:
         return [_many(inputs, size, options) for size in sizes or [1]]
     sets = inputs if isinstance(inputs, list) else [inputs]
@@ -94,12 +99,12 @@ def is_many(inputs: Any) -> bool:
 
 
 def is_dataset(inputs: Any) -> bool:
-    torch_data = sys.modules.get("torch.utils.data")  # without torch nothing is a Dataset
-    return torch_data is not None and isinstance(inputs, torch_data.Dataset)
+    return isinstance(inputs, _torch_data("Dataset"))
 
 
-def _is_stream(dataset: Any) -> bool:
-    return isinstance(dataset, sys.modules["torch.utils.data"].IterableDataset)
+def _torch_data(name: str) -> Any:
+    """A class of PyTorch's module of datasets; where it is not loaded nothing is one."""
+    return getattr(sys.modules.get("torch.utils.data"), name, ())
 
 
 def _many(inputs: Any, batch_size: int, options: DatasetOptions) -> Inputs:
@@ -112,7 +117,7 @@ def _many(inputs: Any, batch_size: int, options: DatasetOptions) -> Inputs:
         return Inputs("drawn", drawn, batch_size)
     if inspect.isgeneratorfunction(inputs):
         return Inputs("function", inputs, batch_size)
-    if _is_stream(inputs):
+    if isinstance(inputs, _torch_data("IterableDataset")):
         return Inputs("stream", inputs, batch_size)
     try:
         length = len(inputs)

@@ -136,7 +136,8 @@ class TopK(BaseEvalMetric):
     def process_record(self, output: Any = None, target: Any = None) -> None:
         scores, wanted = _tensor(output), _tensor(target)
         scores = scores.unsqueeze(0) if scores.ndim == 1 else scores
-        classes = scores.movedim(1, -1).reshape(-1, scores.shape[1])
+        dim = class_dim(scores, wanted)
+        classes = scores.movedim(dim, -1).reshape(-1, scores.shape[dim])
         best = classes.topk(min(self.k, classes.shape[-1]), dim=-1).indices
         flat = wanted.reshape(-1, 1)
         if len(flat) != len(best):
@@ -190,17 +191,25 @@ class MeanSquaredError(Error):
 
 def labels(output: Any, target: Any, threshold: float = 0.5) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Predicted and wanted classes, one dimension each."""
-    predicted, wanted = _tensor(output), _tensor(target)
+    scores, wanted = _tensor(output), _tensor(target)
+    predicted = scores
     if predicted.ndim == wanted.ndim + 1:
-        predicted = predicted.argmax(dim=1 if wanted.ndim else 0)
+        predicted = predicted.argmax(dim=class_dim(predicted, wanted))
     elif predicted.shape == wanted.shape or predicted.numel() == wanted.numel():
         predicted = predicted > threshold if predicted.is_floating_point() else predicted
     if predicted.numel() != wanted.numel():
         raise UsageError(
-            f"outputs of shape {tuple(predicted.shape)} for targets of shape {tuple(wanted.shape)}: give labels, "
+            f"outputs of shape {tuple(scores.shape)} for targets of shape {tuple(wanted.shape)}: give labels, "
             "probabilities of one class, or scores with a dimension more. postprocess_fn can make them."
         )
     return predicted.reshape(-1).long().numpy(), wanted.reshape(-1).long().numpy()
+
+
+def class_dim(scores: torch.Tensor, wanted: torch.Tensor) -> int:
+    """Where the classes are: behind the batch, as PyTorch's losses take them; at the end where only that fits."""
+    behind_batch = scores.shape[:1] + scores.shape[2:] == wanted.shape
+    at_end = scores.shape[:-1] == wanted.shape
+    return scores.ndim - 1 if at_end and not behind_batch else min(1, scores.ndim - 1)
 
 
 def binomial(right: float, n: float) -> Estimate:

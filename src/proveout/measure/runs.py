@@ -127,10 +127,11 @@ def worker_runs(folder: Path, columns: Sequence[str], callers: Sequence[int]) ->
 
 
 def raised_line(trace: str) -> str:
-    """The line of a traceback that says what was raised: the last, unless a message of several lines follows it."""
+    """The line of a traceback that says what was raised: the last, unless a message of several lines follows it. Its full
+    stop goes: sentences are made of it."""
     lines = trace.strip().splitlines() or [""]
     named = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Interrupt|Exit)(:|$)", line)]
-    return named[-1] if named else lines[-1]
+    return (named[-1] if named else lines[-1]).removesuffix(".")
 
 
 def last_lines(path: Path) -> str:

@@ -11,8 +11,9 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def cell(value: Any) -> Any:
-    """A value as a cell: text that a spreadsheet would compute gets an apostrophe in front, numbers stay numbers."""
-    if not isinstance(value, str) or not value.startswith(FORMULA):
+    """A value as a cell: text that a spreadsheet would compute gets an apostrophe in front; numbers stay numbers, and a
+    dash stays a dash."""
+    if not isinstance(value, str) or value == "-" or not value.startswith(FORMULA):
         return value
     try:
         float(value)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from proveout.kernels.activations import fused_in, named
+from proveout.kernels.activations import ACTIVATIONS, named
 from proveout.kernels.cost import step_time
 from proveout.kernels.faithful import faithful
 from proveout.kernels.memory_config import memory_arg
@@ -22,7 +22,7 @@ from proveout.ttnn import graph, recording
 from proveout.ttnn.buffers import Buffer
 from proveout.ttnn.configs import Config, UnaryWithParam
 from proveout.ttnn.device import Device, current_queue
-from proveout.ttnn.enums import Member, arg_of
+from proveout.ttnn.enums import Member, arg_of, enum
 from proveout.ttnn.memory import MemoryConfig
 from proveout.ttnn.mesh import MeshDevice, OnMesh
 from proveout.ttnn.tensor import Tensor
@@ -131,16 +131,26 @@ def _activations(
         [] if inside else [(key.removesuffix("_activations"), a) for key in FUSED_LISTS[:2] for a in lists.get(key, ())]
     )
     after = [] if inside else lists.get(FUSED_LISTS[2], [])
-    if isinstance(bound.get("activation"), (UnaryWithParam, Member)):
+    activation = bound.get("activation")
+    if isinstance(activation, (UnaryWithParam, Member)):
         after.append(_unary(bound.pop("activation")))
+    elif isinstance(activation, str) and activation not in ACTIVATIONS:
+        after.append(_by_name(bound.pop("activation")))
     for key, field in (("conv_config", "activation"), ("program_config", "fused_activation")):
         config = bound.get(key)
         if not isinstance(config, Config) or not config.fields.get(field):
             continue
-        if key not in kernel.parameters or fused_in(_unary_config(config, field)) is None:
+        if key not in kernel.parameters or named(_unary_config(config, field).by_name[field]) is None:
             after.append(_unary(config.fields[field]))
             bound[key] = config.without(field)
     return bound, before, after
+
+
+def _by_name(activation: str) -> UnaryWithParam:
+    member = getattr(enum("UnaryOpType"), activation.upper(), None)
+    if not isinstance(member, Member):
+        raise ValueError(f"activation={activation!r} is no element-wise function of ttnn, such as 'relu'")
+    return UnaryWithParam(member)
 
 
 def _unary_config(config: Config, field: str) -> Construct:

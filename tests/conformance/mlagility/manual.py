@@ -28,7 +28,7 @@ GUIDE, CLI, BUILD, CACHE = (
 FIND, MODELS, INSTALL = "examples/cli/discovery.md", "models/readme.md", "docs/install.md"
 
 COMMANDS = [
-    Row("benchit SCRIPT", CLI, "`benchit benchmark SCRIPT`"),
+    Row("benchit SCRIPT", CLI, "`benchit benchmark SCRIPT`; also of a folder, or a list of scripts (`.txt`)"),
     Row(
         "benchit benchmark SCRIPT…",
         GUIDE,

@@ -324,6 +324,8 @@ def test_a_script_beside_a_folder_named_mlagility_works(bench):
         (["--onnx-opset", "3"], 2, "PyTorch exports to the versions"),
         (["--rebuild", "sometimes"], 2, "'sometimes' is not one of"),
         (["--sequence-file", "nothing.py"], 2, "nothing.py is not a file"),
+        (["--runtimes"], 2, "--runtimes takes one value or several, and none follows"),
+        (["--labels", "--build-only"], 2, "--labels takes one value or several, and none follows"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -372,6 +374,22 @@ def test_export_only_and_build_only_run_nothing(bench, monkeypatch):
     assert [job.do for job in bench.proven] == [("compile",), ("compile",)]
     monkeypatch.setenv("MLAGILITY_ONNX_OPSET", "many")
     assert "takes a version of ONNX, not 'many'" in bench("scripts/hello_world.py", code=2)
+
+
+@needs_onnx
+def test_a_model_that_takes_a_dict_is_exported_by_both_of_pytorchs_exporters(bench):
+    """A script that hands on a batch as its loader gives it; a last dict means keywords to `torch.onnx.export`."""
+    Path("batch.py").write_text(
+        "import torch\n\nclass Net(torch.nn.Module):\n    def forward(self, batch):\n"
+        "        return batch['x'] * 2\n\nNet()({'x': torch.ones(1, 4)})\n"
+    )
+    bench("batch.py", "--iterations", "2", "-d", "new")
+    bench("batch.py", "--iterations", "2", "--onnx-opset", "15", "-d", "old")
+    bench("batch.py", "--sequence-file", "sequence.py", "--build-only", "-d", "own")
+    bench("report", "-d", "new", "-r", "reports")
+    (row,) = csv.DictReader(next(Path("reports").glob("*.csv")).open())
+    assert float(row["x86_latency"]) > 0
+    assert row["groq_chips_used"] == "-"
 
 
 @needs_onnx
@@ -442,6 +460,9 @@ def test_the_timeout_is_mlagilitys_or_the_variables(monkeypatch):
     monkeypatch.setenv("MLAGILITY_TIMEOUT_SECONDS", "1800")
     assert spelled(["a.py"])[-2:] == ["--timeout", "1800"]
     assert "1800" not in spelled(["a.py", "--timeout", "5"])
+    monkeypatch.setenv("MLAGILITY_TIMEOUT_SECONDS", "soon")
+    with pytest.raises(UsageError, match="MLAGILITY_TIMEOUT_SECONDS takes whole seconds, not 'soon'"):
+        spelled(["a.py"])
 
 
 def test_the_traceback_of_a_failure_can_be_left_out(bench, monkeypatch):
@@ -692,7 +713,9 @@ def test_words_are_spelled_as_ours(tmp_path, monkeypatch):
     for name in ("scripts", "cache"):
         Path(name).mkdir()
     assert spelled(["scripts"])[:2] == ["benchmark", "scripts"]
+    assert spelled(["scripts.txt"])[:2] == ["benchmark", "scripts.txt"]
     assert spelled(["cache", "list"]) == ["cache", "list"]
+    assert spelled(["a.py", "--groq-compiler-flags", "--large"])[2:4] == ["--groq-compiler-flags", "--large"]
     assert repeated(["benchmark", "--runtimes", "ort", "torch-eager", "a.py"]) == [
         "benchmark", "--runtimes", "ort", "--runtimes", "torch-eager", "a.py",
     ]  # fmt: skip

@@ -43,7 +43,7 @@ NAMES = [
     Row("BaseEvalMetric", "Evaluate guide", "`process_record(output, target)` and `aggregate(metrics)`", "test_metrics"),
     Row("model_index.create", "Model index guide", "by position as in the API; more fields are kept and can be filtered by", "test_an_index_by_hand"),
     Row("model_index.save", "Model index guide", "gives the file's name; JSON is added, the file is written whole or not at all", "test_an_index_by_hand"),
-    Row("model_index.load", "API", "also of indexes without `model_name` and `status`, as in the guide", "test_an_index_written_in_an_editor"),
+    Row("model_index.load", "API", "also of indexes without `model_name` and `status`, as in the guide; a model that is not where it was is looked for beside the index", "test_an_index_written_in_an_editor"),
     Row("model_index.append", "Model index guide", "without repeats, nothing is changed in place", "test_an_index_by_hand"),
     Row("model_index.filter", "Model index guide", "fields in the singular or, as in the guide, in the plural", "test_an_index_by_hand"),
     Row("model_index.copy", "Model index guide", "models of equal names get names of their own", "test_copy_move_delete"),

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import logging
+import logging
 import os
 import pickle
 import sys
@@ -198,6 +199,8 @@ def test_custom_datasets(file):
 
     (own,) = npf.torch.benchmark(file, [1, 2, 3], 4, dataset_loader_fn=dataset_loader_fn, **QUICK)
     assert own["total_infs"] == 12
+    with pytest.raises(UsageError, match=r"give its dataset, batch_sizes=4, and what else it was made with"):
+        npf.torch.benchmark(file, torch.utils.data.DataLoader(Labelled(), 4), 4, **QUICK)
 
 
 def test_duration_zero(file):
@@ -458,6 +461,11 @@ def test_verbosity(file, capfd):
         )
     with pytest.raises(UsageError, match="verbosity is 3"):
         npf.set_verbosity(3)
+    to_stderr = logging.StreamHandler(sys.stderr)
+    logging.getLogger().addHandler(to_stderr)  # as basicConfig does
+    npf.torch.benchmark(file, rows(2), **(QUICK | {"verbosity": 1}))
+    logging.getLogger().removeHandler(to_stderr)
+    assert capfd.readouterr().err.count("Benchmarking 'net.pt', ~0 seconds remaining.") == 1
 
 
 def test_pairs_unpack_and_make_reports(file):
@@ -627,4 +635,5 @@ def test_an_error_of_several_lines_is_told_by_its_first():
     assert raised_line(trace + cast) == "RuntimeError: forward() expected a Tensor"
     assert raised_line(trace + "Boom: no luck\n") == "Boom: no luck"
     assert raised_line(trace + cast + "\nDuring …\n\n" + trace + "KeyError: 1\n") == "KeyError: 1"
+    assert raised_line("TypeError: found 'int'.") == "TypeError: found 'int'"
     assert raised_line("") == ""

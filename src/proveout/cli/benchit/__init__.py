@@ -9,8 +9,10 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from itertools import zip_longest
 
 from proveout.cli import verbs
+from proveout.errors import UsageError
 
 VERBS = ("benchmark", "cache", "models", "report", "version")
 """The verbs that mean something else than `proveout`'s."""
@@ -31,10 +33,12 @@ Results are kept in a cache folder (`-d`, or the variables MLAGILITY_CACHE_DIR a
 made twice. Exit codes: 0 all passed, 1 some failed, 2 usage, 3 environment.
 """
 
-FILES = (".py", ".onnx")
+FILES = (".py", ".onnx", ".txt")
 SHORT = {"-d": "--cache-dir", "-r": "--report-dir"}
 SEVERAL = ("--labels", "--runtimes", "--runtime", "--cache-dir", "--groq-compiler-flags", "--groq-assembler-flags")
 """Options that may be followed by several values; ours are repeated instead."""
+DASHED = ("--groq-compiler-flags", "--groq-assembler-flags")
+"""Those whose values are options themselves."""
 
 
 def load(name: str) -> Callable[..., int]:
@@ -57,7 +61,7 @@ def spelled(words: Sequence[str]) -> list[str]:
     words = _without_packages(repeated(words))
     if words[0] == "benchmark" and "--help" not in words:
         words += _unless_given(words, "--device", "x86")
-        words += _unless_given(words, "--timeout", os.environ.get(TIMEOUT_VARIABLE) or TIMEOUT_S)
+        words += _unless_given(words, "--timeout", _timeout())
     if words[0] in ("benchmark", "cache", "report") and "--help" not in words and os.environ.get(CACHE_VARIABLE):
         words += _unless_given(words, "--cache-dir", os.environ[CACHE_VARIABLE])
     return words
@@ -70,7 +74,7 @@ def _without_packages(words: Sequence[str]) -> list[str]:
 
 
 def is_file(word: str) -> bool:
-    """Whether a word names scripts or ONNX files."""
+    """Whether a word names scripts, ONNX files or lists of them."""
     return not word.startswith("-") and word.partition("::")[0].endswith(FILES)
 
 
@@ -79,7 +83,9 @@ def repeated(words: Sequence[str]) -> list[str]:
     options: list[str] = []
     option = ""
     values = 0
-    for word in words:
+    for word, following in zip_longest(words, words[1:], fillvalue="-"):
+        if word in SEVERAL and word not in DASHED and following.startswith("-"):
+            raise UsageError(f"{word} takes one value or several, and none follows.")
         if word.startswith("-"):
             option, values = (word, 0) if word in SEVERAL else ("", 0)
         elif option and values and not is_file(word) and _fits(option, word):
@@ -94,6 +100,13 @@ def repeated(words: Sequence[str]) -> list[str]:
 def _fits(option: str, word: str) -> bool:
     """Whether a further word can be a value of this option, and not something else."""
     return "::" in word if option == "--labels" else True
+
+
+def _timeout() -> str:
+    text = os.environ.get(TIMEOUT_VARIABLE) or TIMEOUT_S
+    if not text.isdecimal():
+        raise UsageError(f"the variable {TIMEOUT_VARIABLE} takes whole seconds, not {text!r}.")
+    return text
 
 
 def _unless_given(words: Sequence[str], option: str, value: str) -> list[str]:

@@ -102,7 +102,8 @@ def verb(
         emit_json({"verb": "bringup", "folder": str(folder), "failed": failed, "stages": stages})
     else:
         _show(folder, outcomes, bringup.MARKS, told)
-    note(f"read {folder / 'report.html'}, or report.md beside it")
+    if (folder / "report.html").exists():
+        note(f"read {folder / 'report.html'}, or report.md beside it")
     return 1 if failed else 0
 
 

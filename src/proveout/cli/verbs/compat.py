@@ -44,7 +44,7 @@ def verb(
     try:
         if switch is Switch.on:
             _refuse_beside_real()
-            path.write_text(f"{compat.PACKAGES}\nimport {TORCH_NEURON}\n", encoding="utf-8")
+            path.write_text(text(compat.PACKAGES), encoding="utf-8")
         elif switch is Switch.off:
             path.unlink(missing_ok=True)
     except OSError as error:
@@ -52,6 +52,12 @@ def verb(
     names = ", ".join(NAMES)
     emit(f"{names}: served by Proveout ({path})" if path.exists() else f"{names}: not served; proveout compat on")
     return 0
+
+
+def text(packages: Path) -> str:
+    """What Python is to do when it starts; nothing once Proveout is gone."""
+    there = f"os.path.isdir({str(packages)!r})"
+    return f"{packages}\nimport os; {there} and __import__({TORCH_NEURON!r})\n"
 
 
 def _refuse_beside_real() -> None:

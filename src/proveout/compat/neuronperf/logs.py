@@ -15,11 +15,16 @@ log = logging.getLogger("neuronperf")
 
 
 class _Stderr(logging.StreamHandler[Any]):
-    """Writes to what stderr is when a line is written."""
+    """Writes to what stderr is when a line is written, unless the script's own logging writes it to the terminal."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
         self.setFormatter(logging.Formatter(FORMAT))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        shown = (sys.stderr, sys.stdout, sys.__stderr__, sys.__stdout__)
+        if not any(getattr(handler, "stream", None) in shown for handler in logging.getLogger().handlers):
+            super().emit(record)
 
     @property
     def stream(self) -> Any:

@@ -1,7 +1,8 @@
 """Model indexes: JSON files that list compiled models and what each was compiled for, as NeuronPerf's do.
 
 An index is a dictionary with `model_name` and `model_configs`, one entry a model file. Functions take a loaded index or
-the path of one. Paths in an index are used as they stand; nothing is changed in place, and files are written whole.
+the path of one. Paths in an index are used as they stand, or from the index's own folder where only that finds the
+model; nothing is changed in place, and files are written whole.
 """
 
 from __future__ import annotations
@@ -82,7 +83,12 @@ def load(filename: str | Path) -> Index:
         raise UsageError(f"{filename} is no model index: it is not JSON. Make one with model_index.create.") from None
     if isinstance(loaded, dict):
         loaded.setdefault("model_name", Path(filename).stem)
-    return _checked(loaded, str(filename))
+    index = _checked(loaded, str(filename))
+    for entry in index["model_configs"]:
+        beside = Path(filename).parent / entry["filename"]
+        if not Path(entry["filename"]).exists() and beside.exists():
+            entry["filename"] = str(beside)
+    return index
 
 
 def append(*model_indexes: Index | str | Path) -> Index:

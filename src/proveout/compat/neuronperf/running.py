@@ -152,7 +152,8 @@ def benchmark(
         once = is_dataset(inputs) or dataset_loader_fn is not None
         if max_infers is None and (loop_dataset or not once):
             raise UsageError(
-                "duration=0 runs once through a dataset: give one as inputs, without loop_dataset, or max_infers."
+                "duration=0 runs once through a dataset: give one as inputs, without loop_dataset, or max_infers. "
+                "A list is one input for each batch size; with dataset_inputs=True it is a dataset."
             )
         duration = UNTIMED_S
     together = not (multiprocess or multiinterpreter)

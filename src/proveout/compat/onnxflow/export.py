@@ -44,17 +44,16 @@ class ExportPytorchModel(Stage):
         import torch
 
         from proveout.compat.onnxflow.arrays import save_inputs
-        from proveout.compat.onnxflow.flat import exportable
+        from proveout.compat.onnxflow.flat import export_arguments, exportable
 
         if not isinstance(state.model, torch.nn.Module):
             raise StageError(f"export_pytorch takes a torch.nn.Module, not {type(state.model).__name__}.")
         inputs = dict(state.inputs or {})
         args = tuple(inputs.pop(name) for name in sorted(n for n in inputs if n.startswith("Positional Arg ")))
-        arguments = (*args, inputs) if inputs else args
         with torch.no_grad():
             torch.onnx.export(
                 exportable(state.model, args, inputs),
-                arguments,
+                export_arguments(args, inputs),
                 state.base_onnx_file,
                 opset_version=state.config.onnx_opset,
                 dynamo=False,

@@ -1,4 +1,4 @@
-"""Outputs as an exporter takes them: tensors in one row, whatever objects the model puts them in."""
+"""A call as an exporter takes it, and its outputs: tensors in one row, whatever objects the model puts them in."""
 
 from __future__ import annotations
 
@@ -26,6 +26,13 @@ class FlatOutputs(torch.nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
         return tensor_leaves(self.model(*args, **kwargs))
+
+
+def export_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What `torch.onnx.export` takes: keywords are a last dict, so a last argument that is a dict has an empty one
+    behind it."""
+    last_is_dict = bool(args) and isinstance(args[-1], dict)
+    return (*args, dict(kwargs)) if kwargs or last_is_dict else tuple(args)
 
 
 def exportable(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.nn.Module:

@@ -363,6 +363,8 @@ def _find_concatenation(body: Body, step: Step) -> Fusion | None:
         return None
     heads, depth = joined[0][0], joined[1][0]
     whole_view = View((*chain.view.dims[:-1], (joined[0], (size, 1))), chain.view.offset)
+    if depth + -depth % TILE != size:
+        return None  # heads cut from longer ones, as where values are shorter than queries
     project = _projection(body, chain) if depth != size else None
     if not (chain.view if project is None else whole_view).is_whole:
         return None

@@ -14,9 +14,8 @@ from proveout.compiler.mincut import PriceGraph
 from proveout.kernels.cost import step_time
 from proveout.kernels.table import LAYOUT_NAMES, infer, kernels, kind_of, refusal, specs_of
 from proveout.program import FROM_TORCH, TO_TORCH, Program, Ref, Step, with_refs
-from proveout.types import DeviceSpec, Layout, Settings
+from proveout.types import DeviceSpec, Layout, Origin, Settings
 
-CONVERT = "ttnn.to_layout"
 LAYOUTS: tuple[Layout, Layout] = ("row_major", "tile")
 
 
@@ -58,7 +57,7 @@ class _Choice:
 
     def _steps(self) -> Iterator[tuple[int, Step]]:
         for index, step in enumerate(self.program.body):
-            if step.kernel != CONVERT and not step.on_host:
+            if not step.on_host and not _converts(step):
                 yield index, step
 
     def _cost(self, index: int, layout: Layout) -> float:
@@ -73,7 +72,7 @@ class _Choice:
         """One more Step: its kernel, and the gap or the host's pace before the next; once costs nothing."""
         if name in self.stable:
             return 0.0
-        step = Step(CONVERT, (("tensor", Ref("x")), ("layout", LAYOUT_NAMES[layout])), ("y",))
+        step = _conversion("x", layout, "y", Origin())
         other = LAYOUTS[1 - LAYOUTS.index(layout)]
         specs = {"x": replace(self.program.specs[name], layout=other)}
         specs["y"] = replace(specs["x"], layout=layout)
@@ -93,13 +92,12 @@ class _Choice:
                 return Ref(name)
             if (name, layout) not in forms:
                 out = forms[name, layout] = f"{name}.{layout}"
-                step = Step(CONVERT, (("tensor", Ref(name)), ("layout", LAYOUT_NAMES[layout])), (out,), current.origin)
                 specs[out] = replace(specs[name], layout=layout)
-                body.append(step)
+                body.append(_conversion(name, layout, out, current.origin))
             return Ref(forms[name, layout])
 
         for index, current in enumerate(self.program.body):
-            if current.kernel == CONVERT:
+            if _converts(current):
                 del specs[current.outputs[0]]
                 continue
             chosen: Layout = "tile" if index in self.tiled else "row_major"
@@ -117,6 +115,14 @@ class _Choice:
             body.append(step)
         state = tuple((weight, self.root.get(value, value)) for weight, value in self.program.state)
         return replace(self.program, body=tuple(body), specs=specs, state=state)
+
+
+def _converts(step: Step) -> bool:
+    return kind_of(step) == "layout"
+
+
+def _conversion(source: str, layout: Layout, out: str, origin: Origin) -> Step:
+    return Step("ttnn.to_layout", (("tensor", Ref(source)), ("layout", LAYOUT_NAMES[layout])), (out,), origin)
 
 
 def _needs(step: Step) -> Layout | None:
@@ -140,7 +146,7 @@ def _without_conversions(program: Program) -> dict[str, str]:
     """Results of conversions, by the value that was converted."""
     root: dict[str, str] = {}
     for step in program.body:
-        if step.kernel == CONVERT:
+        if _converts(step):
             (source,) = step.uses
             root[step.outputs[0]] = root.get(source, source)
     return root

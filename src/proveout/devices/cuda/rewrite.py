@@ -18,9 +18,9 @@ from proveout.devices.cuda.rewrite_conv import fuse_convolutions
 from proveout.devices.cuda.rewrite_heads import ATTENTION, tidy_heads
 from proveout.devices.cuda.rewrite_products import fuse_products
 from proveout.kernels.table import constant_tensor
+from proveout.ops.attention import SDPA
 from proveout.program import Arg, Program, Ref, Step
 
-SDPA = "ttnn.transformer.scaled_dot_product_attention"
 APPEND = "proveout.append.default"
 EFFICIENT = "aten._scaled_dot_product_efficient_attention.default"
 

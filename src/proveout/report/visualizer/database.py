@@ -7,7 +7,10 @@ weights, prepared when the model was loaded, are there from the first operation 
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -41,7 +44,7 @@ def write_memory(sheet: Sheet, folder: Path, captured_ns: int, comparisons: Sequ
     database = folder / "db.sqlite"
     database.unlink(missing_ok=True)
     report = _Report(sheet, comparisons)
-    with sqlite3.connect(database) as connection:
+    with _told_as_the_systems(database), sqlite3.connect(database) as connection:
         for name, columns in TABLES.items():
             unique = ", UNIQUE (operation_id, rank)" if name == "operations" else ""
             connection.execute(f"CREATE TABLE {name} ({columns}, rank int NOT NULL DEFAULT 0{unique})")
@@ -57,6 +60,16 @@ def write_memory(sheet: Sheet, folder: Path, captured_ns: int, comparisons: Sequ
     (folder / "config.json").write_text(json.dumps(_config(sheet), indent=1) + "\n")
     (folder / "cluster_descriptor.yaml").write_text(_cluster(sheet.chip))
     return database
+
+
+@contextlib.contextmanager
+def _told_as_the_systems(database: Path) -> Iterator[None]:
+    """What SQLite says of a disk, as the system says it."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        code = {"SQLITE_FULL": errno.ENOSPC, "SQLITE_READONLY": errno.EROFS}.get(error.sqlite_errorname, errno.EIO)
+        raise OSError(code, os.strerror(code), str(database)) from error
 
 
 def _config(sheet: Sheet) -> dict[str, Any]:
