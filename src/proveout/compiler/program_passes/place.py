@@ -110,19 +110,20 @@ class _Placement:
             in_l1 = sum(self._gain(index, name, step) for name in step.outputs) >= 0
         there = {name: replace(spec, memory=L1) for name, spec in zip(step.outputs, default)}
         again = in_l1 and names_again(step, ChainMap(there, self.specs))
-        before = held_before(step, ChainMap(there, self.specs), self.chip) if in_l1 and not again else ()
-        for i, size in enumerate(before):
+        sizes = held_before(step, ChainMap(there, self.specs), self.chip) if in_l1 and not again else ()
+        before = {f"{step.kernel}.{i}": size for i, size in enumerate(sizes)}
+        for name, size in before.items():
             with contextlib.suppress(OutOfMemory):
-                self.arena.allocate(f"{step.kernel}.{i}", size)
+                self.arena.allocate(name, size)
         for name, spec in there.items() if not again else ():
             size, limit = bytes_per_bank(spec, self.chip), self._limit(index, name)
             if in_l1 and self.arena.largest_below(limit) < size:
-                self._make_room(index, step, size, limit, busy)
+                self._make_room(index, step, size, limit, (*busy, *before))
             in_l1 = in_l1 and self.arena.largest_below(limit) >= size
             if in_l1:
                 self.arena.allocate(name, size, limit)
-        for i in range(len(before)):
-            self.arena.free(f"{step.kernel}.{i}")
+        for name in before:
+            self.arena.free(name)
         if not in_l1:
             for name in step.outputs:
                 self.arena.free(name)
