@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from proveout.chip.device_op import Buffers, DeviceOp, L1Use, tile_rows
 from proveout.chip.features import product_of
+from proveout.chip.fidelity import BLOCK_FLOATS
 from proveout.chip.matmul import tile_bytes
 from proveout.chip.memory import bytes_per_bank
 from proveout.chip.program_config import ProgramConfig, program_config
@@ -332,6 +333,16 @@ ROWS_PADDED = 32 << 10
 
 def pad(op: DeviceOp, chip: DeviceSpec) -> int:
     return 4 * _tile(op.out) if op.out.layout == "tile" else ROWS_PADDED + 2 * _page(op.out)
+
+
+def repeat(op: DeviceOp, chip: DeviceSpec) -> L1Use:
+    """Whole tiles, or along rows and columns the rows: these are tiled at the end and lie where the result does."""
+    pages = _two_pages(op, chip)
+    if op.out.layout != "tile" or (1, 1, *op.first.shape)[-2:] == (1, 1, *op.out.shape)[-2:]:
+        return L1Use(pages)
+    dtype = "bfloat16" if op.out.dtype in BLOCK_FLOATS else op.out.dtype
+    rows = replace(op.out, dtype=dtype, layout="row_major")
+    return L1Use(pages, bytes_per_bank(rows, chip) if op.out.memory.buffer == "l1" else 0)
 
 
 def heads(op: DeviceOp, chip: DeviceSpec) -> int:
