@@ -395,6 +395,9 @@ def send(source, out, memory):
     return Step("ttnn.from_torch", (*attrs, ("memory_config", Name(f"ttnn.{memory}_MEMORY_CONFIG"))), (out,))
 
 
+L1_CONFIG = Name("ttnn.L1_MEMORY_CONFIG")
+
+
 def free(name):
     return Step("ttnn.deallocate", (("tensor", Ref(name)),), ())
 
@@ -460,6 +463,16 @@ def test_a_reshape_that_renames_a_buffer_takes_no_room_and_one_that_copies_does(
 
     assert held((32, 32, 1024)) == [32768, 32768, 0, 0]
     assert held((2048, 512)) == [32768, 65536, 32768, 0]
+
+
+def test_a_result_lies_behind_what_its_call_held_meanwhile():
+    """ttnn applies the activation to the product and writes another tensor; the product is freed after that."""
+    factors = (("input_tensor_a", Ref("a")), ("input_tensor_b", Ref("a")), ("memory_config", L1_CONFIG))
+    beside = Step("ttnn.matmul", (*factors, ("activation", "silu")), ("b",))
+    alone = Step("ttnn.matmul", factors, ("b",))
+    for step, held in ((beside, 3), (alone, 2)):
+        (*_, at) = memory_over_time(program([send("x", "a", "L1"), step]), N150)
+        assert (at.l1, at.room) == (2 * 32768, N150.l1_room - held * 32768)
 
 
 def test_what_does_not_fit_is_told_with_the_allocators_sentence():

@@ -10,7 +10,7 @@ from proveout.chip.program_config import circular_bytes as matmul_bytes
 from proveout.chip.program_config import program_config
 from proveout.chip.specs import CHIPS
 from proveout.kernels.circular import call_peak, held_by
-from proveout.kernels.cost import arenas, circular_bytes, memory_use
+from proveout.kernels.cost import arenas, circular_bytes, held_before, memory_use
 from proveout.kernels.table import infer
 from proveout.kernels.windows import Window, conv_shards
 from proveout.program import Name, Program, Ref, Step
@@ -95,6 +95,21 @@ def program(*steps, memory="DRAM", shape=(64, 64)):
     for step in body:
         specs.update(zip(step.outputs, infer(step, specs)))
     return Program("p", "ttnn", ("x",), (), (), (), (), body, specs)
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide", "bytes_"),
+    [
+        ((1, 32, 1), (32, 32, 1152), (36864,)),
+        ((1, 1, 4096), (1, 256, 4096), (32768,)),
+        ((8, 1, 64, 128), (8, 4, 64, 128), ()),
+    ],
+)
+def test_tiles_expanded_along_rows_or_columns_are_made_of_rows_that_lie_there_too(narrow, wide, bytes_):
+    attrs = (("input_tensor", Ref("a")), ("output_shape", wide), ("memory_config", Name("ttnn.L1_MEMORY_CONFIG")))
+    step, specs = Step("ttnn.expand", attrs, ("b",)), {"a": t(*narrow), "b": t(*wide, memory=L1)}
+    assert held_before(step, specs, N150) == bytes_
+    assert held_before(step, {**specs, "b": t(*wide)}, N150) == ()
 
 
 def test_circular_buffers_that_meet_the_tensors_in_l1_do_not_fit():

@@ -900,6 +900,27 @@ def test_place_keeps_an_attention_mask_in_dram():
     assert {n: str(after.specs[n].memory) for n in "abcd"} == {"a": "l1", "b": "l1", "c": "dram", "d": "l1"}
 
 
+def test_place_makes_room_beside_what_a_call_holds_itself():
+    """The product before its activation lies in L1 too while the result is made: it is not there to be moved."""
+    program = parse(f"""
+        input x float32 (32, 1024)
+        input w float32 (1024, 256)
+        %a = ttnn.from_torch(tensor=%x, {SEND})
+        %b = ttnn.from_torch(tensor=%w, {SEND})
+        %c = ttnn.exp(input_tensor=%a)
+        %d = ttnn.matmul(input_tensor_a=%a, input_tensor_b=%b, activation="silu")
+        %e = ttnn.neg(input_tensor=%c)
+        %y = ttnn.to_torch(tensor=%d, {FETCH})
+        %z = ttnn.to_torch(tensor=%e, {FETCH})
+        return %y, %z
+    """)
+    for room in (190_000, 260_000):
+        chip = replace(N150, grid=(1, 1), l1_allocatable=room)
+        after = place(program, chip)
+        verify(after, infer)
+        assert memory_use(deallocate(after), chip).fits
+
+
 def test_place_counts_a_reshapes_operand_until_the_reshape_is_freed():
     """Views of one tensor are freed together, so each takes its room until the last of them was used."""
     views = "\n".join(

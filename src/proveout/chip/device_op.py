@@ -29,6 +29,8 @@ class L1Use:
 
     circular: int
     tensors: int = 0
+    each: tuple[int, ...] = ()
+    """These tensors one by one, in the order in which they are made; empty where they are not told apart."""
 
 
 Buffers = Callable[["DeviceOp", DeviceSpec], "int | L1Use"]

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from proveout.chip.device_op import Buffers, DeviceOp, L1Use, tile_rows
 from proveout.chip.features import product_of
+from proveout.chip.fidelity import BLOCK_FLOATS
 from proveout.chip.matmul import tile_bytes
 from proveout.chip.memory import bytes_per_bank
 from proveout.chip.program_config import ProgramConfig, program_config
@@ -30,7 +31,7 @@ HALF = 2048
 def held_by(op: DeviceOp, chip: DeviceSpec) -> L1Use:
     """What one device operation holds: by its own rule, else by its family's, else two pages for every operand and
     result."""
-    rule = op.buffers or RULES.get(op.family, _pages)
+    rule = op.buffers or RULES.get(op.family, held_pages)
     held = rule(op, chip)
     return held if isinstance(held, L1Use) else L1Use(held)
 
@@ -51,12 +52,22 @@ def call_peak(ops: Sequence[DeviceOp], results: Sequence[TensorSpec], chip: Devi
     return peak
 
 
+def held_before_results(ops: Sequence[DeviceOp], chip: DeviceSpec) -> list[int]:
+    """L1 per core of each tensor of a call's own that is there when its last operation allocates the results: they lie
+    behind it."""
+    *earlier, last = ops
+    made = [t for op in earlier for t in op.outputs if t.memory.buffer == "l1" and _same(t, last.inputs)]
+    sizes = [bytes_per_bank(t, chip) for t in made if not _same(t, last.outputs)]
+    held = held_by(last, chip)
+    return [*sizes, *(held.each or filter(None, [held.tensors]))]
+
+
 def _same(tensor: TensorSpec, others: Sequence[TensorSpec]) -> bool:
     """Whether it is one of these itself: others may have its spec."""
     return any(tensor is other for other in others)
 
 
-def _pages(op: DeviceOp, chip: DeviceSpec) -> int:
+def held_pages(op: DeviceOp, chip: DeviceSpec) -> int:
     return sum(2 * _part(t) for t in (*op.inputs, *op.outputs))
 
 
@@ -84,7 +95,7 @@ def _binary(op: DeviceOp, chip: DeviceSpec) -> int:
     tile."""
     number = _tile(op.first) if len(op.inputs) == 1 else 0
     stretched = any(_matrix(t) != _matrix(op.out) for t in op.inputs)
-    return _pages(op, chip) + number + (2 * _part(op.inputs[-1]) * (len(op.inputs) - 1) if stretched else 0)
+    return held_pages(op, chip) + number + (2 * _part(op.inputs[-1]) * (len(op.inputs) - 1) if stretched else 0)
 
 
 def _matrix(spec: TensorSpec) -> tuple[int, ...]:
@@ -178,7 +189,7 @@ def fill_pad(op: DeviceOp, chip: DeviceSpec) -> int:
 def _transpose(op: DeviceOp, chip: DeviceSpec) -> int:
     """Rows with columns tile by tile; other dimensions by way of one buffer, and a row of faces for their padding."""
     if "h" in op.param("swaps", "hw") and "w" in op.param("swaps", "hw"):
-        return _pages(op, chip)
+        return held_pages(op, chip)
     ragged = "c" in op.param("swaps", "hw") and op.first.shape[-3] % TILE
     return 2 * _page(op.first) + (512 if ragged else 0)
 
@@ -322,6 +333,16 @@ ROWS_PADDED = 32 << 10
 
 def pad(op: DeviceOp, chip: DeviceSpec) -> int:
     return 4 * _tile(op.out) if op.out.layout == "tile" else ROWS_PADDED + 2 * _page(op.out)
+
+
+def repeat(op: DeviceOp, chip: DeviceSpec) -> L1Use:
+    """Whole tiles, or along rows and columns the rows: these are tiled at the end and lie where the result does."""
+    pages = _two_pages(op, chip)
+    if op.out.layout != "tile" or (1, 1, *op.first.shape)[-2:] == (1, 1, *op.out.shape)[-2:]:
+        return L1Use(pages)
+    dtype = "bfloat16" if op.out.dtype in BLOCK_FLOATS else op.out.dtype
+    rows = replace(op.out, dtype=dtype, layout="row_major")
+    return L1Use(pages, bytes_per_bank(rows, chip) if op.out.memory.buffer == "l1" else 0)
 
 
 def heads(op: DeviceOp, chip: DeviceSpec) -> int:

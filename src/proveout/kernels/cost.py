@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from proveout.chip.time import (
     transfer_time,
 )
 from proveout.errors import OutOfMemory
-from proveout.kernels.circular import call_peak
+from proveout.kernels.circular import call_peak, held_before_results
 from proveout.kernels.device_ops import device_ops
 from proveout.kernels.faithful import told_fidelity
 from proveout.kernels.row import Specs, flat_specs
@@ -245,18 +246,39 @@ def _is_view(kernel: str, attrs: tuple[tuple[str, Any], ...], outputs: tuple[Ten
     return row.shares_buffer and not device_ops(row, specs, outputs, row.work(specs, outputs), "HiFi2")
 
 
+def held_before(step: Step, specs: Mapping[str, TensorSpec], chip: DeviceSpec) -> tuple[int, ...]:
+    """L1 per core of each tensor of a Step's own behind which its results lie."""
+    if step.on_host or step.is_transfer or step.kernel == DEALLOCATE:
+        return ()
+    outputs = tuple(specs[n] for n in step.outputs)
+    return _held_before(step.kernel, tuple(specs_of(step, specs).items()), outputs, chip)
+
+
+@functools.lru_cache(maxsize=65536)
+def _held_before(
+    kernel: str, attrs: tuple[tuple[str, Any], ...], outputs: tuple[TensorSpec, ...], chip: DeviceSpec
+) -> tuple[int, ...]:
+    specs, row = dict(attrs), kernels()[kernel]
+    ops = device_ops(row, specs, outputs, row.work(specs, outputs), "HiFi2")
+    return tuple(held_before_results(ops, chip)) if ops else ()
+
+
 def memory_over_time(program: Program, chip: DeviceSpec, settings: Settings = DEFAULTS) -> Iterator[MemoryAt]:
     """Simulate the allocator over a Program, Step by Step, setup first: setup results stay, body values live until
     they are deallocated, and every Step's circular buffers must fit below the L1 buffers that lie there then."""
     memories, moved = arenas(chip, settings), prepared(program)
     l1, dram = memories["l1"], memories["dram"]
     for step in program.steps:
-        refused = ""
+        refused, before = "", dict[str, int]()
         if step.kernel == DEALLOCATE:
             for name in step.uses:
                 for arena in memories.values():
                     arena.free(name)
         elif not names_again(step, program.specs):
+            before = {f"{step.kernel}.{i}": n for i, n in enumerate(held_before(step, program.specs, chip))}
+            for name, size in before.items():
+                with contextlib.suppress(OutOfMemory):  # what does not fit is told of the circular buffers below
+                    l1.allocate(name, size)
             for name in step.outputs:
                 spec = moved.get(name, program.specs[name])
                 if spec.memory == HOST:
@@ -265,8 +287,11 @@ def memory_over_time(program: Program, chip: DeviceSpec, settings: Settings = DE
                     memories[spec.memory.buffer].allocate(name, bytes_per_bank(spec, chip))
                 except OutOfMemory as error:
                     refused = refused or f"{error}{_live(memories[spec.memory.buffer])}"
+            for name in before:
+                l1.free(name)
         circular = circular_bytes(step, program.specs, chip) if kind_of(step) != "piece" else 0
-        if not refused and (reason := l1.refusal(step.kernel, circular)):
+        below = circular - sum(before.values())  # its own tensors lie above its results
+        if not refused and (reason := l1.refusal(step.kernel, below)):
             refused = f"{reason}{_live(l1)}"
         yield MemoryAt(step, l1.used, circular, dram.used, l1.capacity - l1.edge, refused)
 

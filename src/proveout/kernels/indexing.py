@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from proveout.chip.device_op import Work
+from proveout.chip.device_op import DeviceOp, L1Use, Work
+from proveout.chip.memory import bytes_per_bank
+from proveout.kernels.circular import held_pages
 from proveout.kernels.row import FLOAT, INT, Kernel, Specs, one_op
 from proveout.reasons import SCATTER, Kind, Reason
-from proveout.types import Memory, TensorSpec
+from proveout.types import DeviceSpec, Memory, TensorSpec
 
 INDEX_DTYPE = Kind("index-dtype", "an index is uint32, not {dtype}")
 INDEX_RANK = Kind("index-rank", "an index of rank {rank} into a tensor of rank {source}")
@@ -55,8 +57,18 @@ def gather_refuses(specs: Specs) -> Reason | None:
 
 def gather_memory(specs: Specs) -> Memory | None:
     """Along any but the last dimension ttnn turns both operands, and the result lies where the index does."""
-    last = specs["dim"] % len(specs["input"].shape) == len(specs["input"].shape) - 1
-    return None if last else specs["index"].memory  # type: ignore[no-any-return]
+    return None if _along_last(specs) else specs["index"].memory  # type: ignore[no-any-return]
+
+
+def _along_last(specs: Specs) -> bool:
+    return bool(specs["dim"] % len(specs["input"].shape) == len(specs["input"].shape) - 1)
+
+
+def gather_buffers(op: DeviceOp, chip: DeviceSpec) -> L1Use:
+    """Where it turns, both operands and the result before it is turned back lie in L1 if the operands do."""
+    turned = (*op.inputs, *op.outputs) if dict(op.params).get("turned") else ()
+    each = tuple(bytes_per_bank(t, chip) for t in turned if t.memory.buffer == "l1")
+    return L1Use(held_pages(op, chip), sum(each), each)
 
 
 def scatter_refuses(specs: Specs) -> Reason | None:
@@ -87,7 +99,7 @@ KERNELS = [
         gather,
         lookup_work,
         "index",
-        one_op("other", "Gather"),
+        one_op("other", "Gather", lambda call: (("turned", not _along_last(call.specs)),), gather_buffers),
         FLOAT | INT,
         refuse=gather_refuses,
         fixed_memory=gather_memory,

@@ -90,14 +90,17 @@ def product_ops(call: Call) -> list[DeviceOp]:
     params: Params = (("bias", bias.dtype),) if bias is not None and not apart else ()
     gridded = _on_grid(call, factors) if not configured else ()
     params += told_config(call.specs.get("program_config")) or gridded
-    product = (replace(call.out),) if apart else call.outputs
+    activated = call.specs.get("activation") and not gridded
+    product = (replace(call.out),) if apart or activated else call.outputs
     ops = [DeviceOp("matmul", factors, product, call.work, call.fidelity, params=params)]
     if apart:
         assert bias is not None
-        ops.append(DeviceOp("binary", (*product, bias), call.outputs))
-    if call.specs.get("activation") and not gridded:
+        added = (replace(call.out),) if activated else call.outputs
+        ops.append(DeviceOp("binary", (*product, bias), added))
+        product = added
+    if activated:
         called = (("called", str(call.specs["activation"])),)
-        ops.append(DeviceOp("unary", call.outputs, call.outputs, params=called))
+        ops.append(DeviceOp("unary", product, call.outputs, params=called))
     return ops
 
 

@@ -199,7 +199,7 @@ def _create_heads(transposes: str) -> DeviceOps:
 
 
 split, join = _create_heads("transpose_key"), one_op("other", "NLPConcatHeads", buffers=decode_buffers.join_heads)
-repeated = one_op("copy", "Repeat")
+repeated = one_op("copy", "Repeat", buffers=circular.repeat)
 
 KERNELS = [
     Kernel(

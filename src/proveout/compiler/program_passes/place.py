@@ -7,6 +7,7 @@ there give way to a new one, again if that pays.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,8 @@ from dataclasses import replace
 from proveout.chip.memory import Arena, bytes_per_bank
 from proveout.compiler.program_passes.configure_products import takes_config
 from proveout.compiler.program_passes.deallocate import freed_after, sharing
-from proveout.kernels.cost import CIRCULAR_BYTES, circular_bytes, names_again, program_ns, step_times
+from proveout.errors import OutOfMemory
+from proveout.kernels.cost import CIRCULAR_BYTES, circular_bytes, held_before, names_again, program_ns, step_times
 from proveout.kernels.row import MATRIX_UNIT
 from proveout.kernels.signatures import parameters
 from proveout.kernels.table import MEMORY_NAMES, infer, kernels, kind_of
@@ -108,13 +110,20 @@ class _Placement:
             in_l1 = sum(self._gain(index, name, step) for name in step.outputs) >= 0
         there = {name: replace(spec, memory=L1) for name, spec in zip(step.outputs, default)}
         again = in_l1 and names_again(step, ChainMap(there, self.specs))
+        sizes = held_before(step, ChainMap(there, self.specs), self.chip) if in_l1 and not again else ()
+        before = {f"{step.kernel}.{i}": size for i, size in enumerate(sizes)}
+        for name, size in before.items():
+            with contextlib.suppress(OutOfMemory):
+                self.arena.allocate(name, size)
         for name, spec in there.items() if not again else ():
             size, limit = bytes_per_bank(spec, self.chip), self._limit(index, name)
             if in_l1 and self.arena.largest_below(limit) < size:
-                self._make_room(index, step, size, limit, busy)
+                self._make_room(index, step, size, limit, (*busy, *before))
             in_l1 = in_l1 and self.arena.largest_below(limit) >= size
             if in_l1:
                 self.arena.allocate(name, size, limit)
+        for name in before:
+            self.arena.free(name)
         if not in_l1:
             for name in step.outputs:
                 self.arena.free(name)
