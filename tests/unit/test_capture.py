@@ -613,7 +613,7 @@ def test_the_traceback_shows_nothing_of_ours(write: Write, capsys: pytest.Captur
 def test_discovery_tells_a_deadline(write: Write) -> None:
     found = discover(write("import time; time.sleep(60)"), timeout_s=1)
     assert found.workloads == ()
-    assert "script.py ran past its limit and was stopped after" in found.error
+    assert "script.py ran past its limit and was stopped" in found.error
     assert found.error.endswith("Give it more time: --timeout")
 
 
