@@ -49,7 +49,9 @@ def row(name: str, report: dict[str, Any], seconds: float) -> str:
     return f"| {name} | {seconds:.1f} s | {memory} | {' | '.join(times)} | {dram / 1e9:.3g} GB |"
 
 
-def _ms(phase: dict[str, int]) -> tuple[str, str]:
+def _ms(phase: dict[str, Any]) -> tuple[str, str]:
+    if phase["modelled_ns"] is None:
+        return "–", "(does not fit, or is partly on the host)"
     low, ms, high = (f"{phase[key] / 1e6:.3g}" for key in ("low_ns", "modelled_ns", "high_ns"))
     return ms, f"({low} to {high}) ms"
 
