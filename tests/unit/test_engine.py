@@ -394,6 +394,14 @@ def test_torch_compile_tells_our_sentence_as_the_cause():
         torch.compile(Two(), backend="proveout", options={"devise": "sim"})(torch.randn(3, 16))
 
 
+def test_a_setting_among_torch_compile_s_options_is_told_its_place():
+    with pytest.raises(
+        torch._dynamo.exc.BackendCompilerFailed,
+        match=r"'precision' is a setting\. Use: options=\{'settings': \{'precision': 'bfloat16'\}\}",
+    ):
+        torch.compile(Two(), backend="proveout", options={"precision": "bfloat16"})(torch.randn(3, 16))
+
+
 def test_not_a_module():
     with pytest.raises(UsageError, match=r"must be a torch\.nn\.Module, not function"):
         proveout.compile(lambda x: x, (torch.randn(3),))

@@ -7,7 +7,7 @@ import functools
 import itertools
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
@@ -86,7 +86,10 @@ class Capture:
             options = getattr(options, "proveout_options", None)
             if not isinstance(options, dict):
                 raise UsageError("options must be a dict with 'device' and 'settings'.")
-        for name in options:
+        settings = {setting.name for setting in fields(Settings)}
+        for name, value in options.items():
+            if name in settings:
+                raise UsageError(f"{name!r} is a setting. Use: options={{'settings': {{{name!r}: {value!r}}}}}")
             if name not in OPTIONS:
                 raise unknown("option", name, OPTIONS)
         return Capture.of(options.get("device", "sim"), options.get("settings"))
