@@ -158,10 +158,10 @@ class Compiled:
                 raise cause from None
             raise
         except torch._dynamo.exc.TorchDynamoException as failure:
-            error = failure
-            if isinstance(failure, torch._dynamo.exc.TorchRuntimeError):  # an op refuses: its sentence is below Dynamo's
-                error = root_cause(failure.__context__ or failure)
-            raise CaptureError(f"PyTorch could not capture the model: {str(error).splitlines()[0]}") from failure
+            refused = isinstance(failure, torch._dynamo.exc.TorchRuntimeError)  # an op's own words are below Dynamo's
+            error = root_cause(failure.__context__ or failure) if refused else failure
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            raise CaptureError(f"PyTorch could not capture the model: {reason}") from failure
 
     def _rnn_captured(self) -> contextlib.AbstractContextManager[Any]:
         """Dynamo leaves `nn.LSTM`, `nn.GRU` and `nn.RNN`, and all that calls them, in eager mode unless told not to."""
