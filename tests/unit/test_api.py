@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import proveout
-from proveout.errors import UsageError
+from proveout.errors import CaptureError, UsageError
 
 
 @pytest.mark.slow
@@ -47,6 +47,20 @@ def test_a_jit_module_is_timed_and_told_apart() -> None:
     assert "only Python modules can be compiled" in result.record.reason
     assert result.mean_latency is None
     assert result.original_latency is not None
+
+
+@pytest.mark.parametrize(
+    ("model", "wrong", "says"),
+    [
+        (nn.Conv1d(4, 4, 1), torch.ones(1, 4, 8, dtype=torch.float16), r"Input type .*Half.* and bias type"),
+        (nn.Linear(4, 4), torch.ones(1, 5), r"\[1, 5\] X \[4, 4\]"),
+    ],
+)
+def test_inputs_that_a_model_does_not_take_are_told_in_its_ops_words(
+    model: nn.Module, wrong: torch.Tensor, says: str
+) -> None:
+    with pytest.raises(CaptureError, match=f"could not capture the model: .*{says}"):
+        proveout.compile(model, (wrong,))
 
 
 @pytest.mark.slow

@@ -67,6 +67,22 @@ def test_scores_are_classes_by_their_largest_and_probabilities_by_the_threshold(
         assert value("topk", scores, wanted, k=k).value == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("output", "target", "share"),
+    [
+        ([[0.1, 0.9, 0.0]], 1, 1.0),
+        ([[0.1, 0.9, 0.0]], 2, 0.0),
+        ([[0.2], [0.9]], [0, 1], 1.0),
+        ([[0.9]], 1, 1.0),
+        ([0.9], 1, 1.0),
+        ([[0.2, 0.9]], [[0, 1]], 1.0),
+        ([[0.2, 0.8], [0.7, 0.3]], [1, 1], 0.5),
+    ],
+)
+def test_a_target_may_lack_the_batch_of_one_and_a_probability_may_have_a_dimension_of_one(output, target, share):
+    assert value("accuracy", torch.tensor(output), torch.tensor(target)).value == share
+
+
 def test_classes_may_stand_at_the_end_as_transformers_give_them():
     """Scores (batch, word, class) for a class of each word; behind the batch they are taken first, as by a loss."""
     scores, wanted = RNG.normal(size=(6, 5, 7)), RNG.integers(0, 7, (6, 5))

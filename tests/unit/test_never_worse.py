@@ -37,6 +37,8 @@ OPS = {
         (1, 2, 9, 32),
     ),
     "rms_norm over two dimensions": (lambda x: F.rms_norm(x, (20, 30)), (8, 20, 30)),
+    "round to decimals": (lambda x: x.round(decimals=1), (64, 300)),
+    "round to hundredths": (lambda x: x.round(decimals=2), (64, 300)),
     "renorm": (lambda x: x.renorm(2, 0, 3.0), (8, 40)),
     "conv_transpose1d in groups": (lambda x: F.conv_transpose1d(x, x[:, :2, :5], groups=2, stride=2), (8, 8, 20)),
 }

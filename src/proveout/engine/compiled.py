@@ -158,7 +158,10 @@ class Compiled:
                 raise cause from None
             raise
         except torch._dynamo.exc.TorchDynamoException as failure:
-            raise CaptureError(f"PyTorch could not capture the model: {str(failure).splitlines()[0]}") from failure
+            refused = isinstance(failure, torch._dynamo.exc.TorchRuntimeError)  # an op's own words are below Dynamo's
+            error = root_cause(failure.__context__ or failure) if refused else failure
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            raise CaptureError(f"PyTorch could not capture the model: {reason}") from failure
 
     def _rnn_captured(self) -> contextlib.AbstractContextManager[Any]:
         """Dynamo leaves `nn.LSTM`, `nn.GRU` and `nn.RNN`, and all that calls them, in eager mode unless told not to."""

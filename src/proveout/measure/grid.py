@@ -46,7 +46,7 @@ def counts(name: str, choice: int | Sequence[int] | None, default: Sequence[int]
     """A list parameter, which also takes one number."""
     if choice is None:
         return list(default)
-    numbers = [choice] if isinstance(choice, int) else list(choice)
+    numbers = [choice] if isinstance(choice, int | str) else list(choice)
     for number in numbers:
         if not isinstance(number, int) or isinstance(number, bool) or number < 1:
             raise UsageError(f"{name} has {number!r}: give whole numbers from 1.")

@@ -193,10 +193,12 @@ def labels(output: Any, target: Any, threshold: float = 0.5) -> tuple[np.ndarray
     """Predicted and wanted classes, one dimension each."""
     scores, wanted = _tensor(output), _tensor(target)
     predicted = scores
-    if predicted.ndim == wanted.ndim + 1:
-        predicted = predicted.argmax(dim=class_dim(predicted, wanted))
-    elif predicted.shape == wanted.shape or predicted.numel() == wanted.numel():
+    if predicted.numel() == wanted.numel():  # labels, or probabilities of one class: (N, 1) for (N,) too
         predicted = predicted > threshold if predicted.is_floating_point() else predicted
+    elif predicted.ndim == wanted.ndim + 1:
+        predicted = predicted.argmax(dim=class_dim(predicted, wanted))
+    elif predicted.ndim == wanted.ndim + 2 and len(predicted) == 1:  # one sample, whose target has no batch
+        predicted = predicted[0].argmax(dim=class_dim(predicted[0], wanted))
     if predicted.numel() != wanted.numel():
         raise UsageError(
             f"outputs of shape {tuple(scores.shape)} for targets of shape {tuple(wanted.shape)}: give labels, "

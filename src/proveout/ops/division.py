@@ -11,10 +11,10 @@ import torch
 
 from proveout.ops.pointwise import lower_div
 from proveout.ops.samples import ODD, bools, each, ints, randn, uniform
-from proveout.ops.table import Builder, Op, Range, Refused, Sample, Value
+from proveout.ops.table import WIDE, Builder, Op, Range, Refused, Sample, Value
 from proveout.reasons import AS_INT32, Kind
 
-DECIMALS = Kind("round-decimals", "10 to the power of {power} is more than {dtype} holds")
+DECIMALS = Kind("round-decimals", "10 to the power of {power} is more than float32 holds")
 INEXACT = Kind("integer-division-bfloat16", "integer division in bfloat16 is not exact")
 NOT_FLOAT32 = Kind("integers-not-float32", "{dtype} values that are not proven to be float32 numbers", AS_INT32)
 MAY_BE_ZERO = Kind("divisor-zero", "an integer divisor that may be zero")
@@ -83,17 +83,18 @@ def remainder(kernel: str) -> Callable[..., Value]:
 
 
 def lower_round(b: Builder, self: Value, decimals: int = 0) -> Value:
-    """Halves go to the even neighbour. To decimals, eager scales, rounds and scales back, each in the tensor's dtype;
-    to tens, it divides first."""
+    """Halves go to the even neighbour. To decimals, it is scaled, rounded and scaled back in float32, as eager does it;
+    to tens, it is divided first."""
     if not self.is_float:
         return self
     if not decimals:
         return b.call("ttnn.round", input_tensor=self)
-    power = torch.tensor(10.0 ** abs(decimals), dtype=getattr(torch, self.dtype)).item()
+    power = torch.tensor(10.0 ** abs(decimals), dtype=torch.float32).item()
     if not math.isfinite(power):
-        raise Refused(DECIMALS(power=abs(decimals), dtype=self.dtype))
+        raise Refused(DECIMALS(power=abs(decimals)))
     there, back = ("ttnn.multiply", "ttnn.div") if decimals > 0 else ("ttnn.div", "ttnn.multiply")
-    return _call(b, back, b.call("ttnn.round", input_tensor=_call(b, there, self, power)), power)
+    scaled = b.call("ttnn.round", input_tensor=_call(b, there, b.cast(self, WIDE), power))
+    return b.cast(_call(b, back, scaled, power), b.out.dtype)
 
 
 def _whole(b: Builder, self: Value, other: Operand) -> tuple[Value, Value | float]:

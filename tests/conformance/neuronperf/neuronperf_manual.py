@@ -78,6 +78,7 @@ BENCHMARK = [
     Row("preprocess_fn", "Benchmark guide", "part of the latency, and timed alone; a tuple or a list that it gives is several arguments", "test_preprocessing_and_postprocessing"),
     Row("postprocess_fn", "Benchmark guide", "part of the latency, and timed alone", "test_preprocessing_and_postprocessing"),
     Row("dataset_loader_fn", "API", "`(inputs, workers)` gives an iterator", "test_custom_datasets"),
+    Row("dataset_inputs", "package", "True: a list is a dataset, its items one after the other", "test_custom_datasets"),
     Row("loop_dataset", "Benchmark guide", "again and again until the duration ends", "test_custom_datasets"),
     Row("verbosity", "Benchmark guide", "0, 1 or 2: lines `LEVEL:neuronperf.benchmarking - …` on stderr", "test_verbosity"),
     Row("multiprocess", "Benchmark guide", "`False`: threads of this process", "test_processes"),
@@ -167,7 +168,8 @@ OPENING = """# NeuronPerf, name by name
 `import proveout.neuronperf as npf` does without it. Every row is held by a test of
 [tests/conformance/neuronperf](../../tests/conformance/neuronperf); this page is written from the same rows. What a
 benchmark measures, and all that goes beyond NeuronPerf (loads, intervals, verdicts), is in
-[the guide](../guides/benchmark.md).
+[the guide](../guides/benchmark.md). Functions that no page of the manual names and that only its own modules call
+(`reporting.get_report`, `model_index.generate_name`, `benchmarking.run_benchmarkers` …) are not served.
 """
 
 

@@ -198,6 +198,8 @@ def test_custom_datasets(file):
 
     (own,) = npf.torch.benchmark(file, [1, 2, 3], 4, dataset_loader_fn=dataset_loader_fn, **QUICK)
     assert own["total_infs"] == 12
+    (listed,) = npf.torch.benchmark(file, [torch.ones(4, 32)] * 3, 4, dataset_inputs=True, **QUICK)
+    assert (listed["status"], listed["total_infs"]) == ("finished", 12)
     with pytest.raises(UsageError, match=r"give its dataset, batch_sizes=4, and what else it was made with"):
         npf.torch.benchmark(file, torch.utils.data.DataLoader(Labelled(), 4), 4, **QUICK)
 
@@ -588,6 +590,9 @@ def test_evaluate():
     (third,) = npf.torch.evaluate("classes.pt", turned, metrics="accuracy", eval_target_col=0, verbosity=0)
     assert [r["accuracy"] for r in (first, second, third)] == pytest.approx([right] * 3)
     assert first["precision"] == second["precision"]
+    numbers = [(x, int(y)) for x, y in items]  # a target is any object, here without the batch of one
+    (plain,) = npf.torch.evaluate("classes.pt", numbers, metrics="accuracy", verbosity=0)
+    assert plain["accuracy"] == pytest.approx(right)
     assert first["status"] == "finished"
     index = npf.torch.compile(Classes(), torch.ones(1), verbosity=0)
     (chip,) = npf.torch.evaluate(index, items, metrics="accuracy", verbosity=0)

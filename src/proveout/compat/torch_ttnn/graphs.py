@@ -13,7 +13,7 @@ from torch.fx import Graph, Node
 from proveout import ttnn
 from proveout.compat.torch_ttnn.tracing import op_type
 from proveout.kernels.table import torch_dtype
-from proveout.program import Arg, Name, Program, Ref, Step, refs
+from proveout.program import Arg, Construct, Name, Program, Ref, Step, refs
 from proveout.types import TensorSpec
 
 
@@ -23,7 +23,7 @@ class ProgramGraph(Graph):
     def print_tabular(self) -> None:
         """As PyTorch's, without the package that it needs."""
         titles = ("opcode", "name", "target", "args", "kwargs")
-        rows = [(n.op, n.name, _target_text(n), str(n.args), str(n.kwargs)) for n in self.nodes]
+        rows = [(n.op, n.name, _target_text(n), _text(n.args), _text(dict(n.kwargs))) for n in self.nodes]
         widths = [max(len(cell) for cell in column) for column in zip(titles, *rows)]
         for cells in (titles, tuple("-" * width for width in widths), *rows):
             print("  ".join(cell.ljust(width) for cell, width in zip(cells, widths)).rstrip())
@@ -31,6 +31,15 @@ class ProgramGraph(Graph):
 
 def _target_text(node: Node) -> str:
     return op_type(node) if node.op == "call_function" else str(node.target)
+
+
+def _text(arg: Any) -> str:
+    """As Python shows it, but objects that a call makes as the code that makes them."""
+    if isinstance(arg, dict):
+        return "{" + ", ".join(f"{name!r}: {_text(value)}" for name, value in arg.items()) + "}"
+    if isinstance(arg, tuple):
+        return "(" + ", ".join(map(_text, arg)) + ("," if len(arg) == 1 else "") + ")"
+    return str(arg) if isinstance(arg, (Name, Construct)) else repr(arg)
 
 
 def fx_graph(program: Program) -> ProgramGraph:

@@ -21,7 +21,7 @@ def save_pickle(obj: Any, base_path: str, filename: str) -> None:
     (folder / f"{filename}.pickle").write_bytes(pickle.dumps(obj))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Inputs:
     """One argument: its type in the schema, its name, its shape where it is a tensor, else its value."""
 
@@ -30,12 +30,12 @@ class Inputs:
     tensor: torch.Tensor | None = field(compare=False)
     text: str
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         shape = "" if self.tensor is None else f"<{list(self.tensor.shape)}>"
         return f"{self.dtype}{shape} {self.name} = {self.text}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class InputVariation:
     """One call of an ATen op."""
 
@@ -45,7 +45,7 @@ class InputVariation:
     def get_input_str_list(self) -> list[str]:
         return [str(one) for one in self.inputs]
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"{self.opname}:\n\t{', '.join(self.get_input_str_list())}\n"
 
     def dict(self) -> Mapping[str, Any]:
@@ -68,14 +68,14 @@ class InputVariation:
         return {**self.dict(), "tensor_infos": infos}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ConvertedInput:
     """A ttnn call, and the ATen call that it comes from."""
 
     opname: str
     original_input_variation: InputVariation
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"{self.opname} --> {self.original_input_variation}"
 
     def dict(self) -> Mapping[str, Any]:
