@@ -23,6 +23,7 @@ from proveout.devices import registry
 from proveout.devices.registry import close_devices, kept_device, settings_for
 from proveout.engine.backend import Capture
 from proveout.engine.compiled import compile
+from proveout.errors import EnvironmentFault
 from proveout.measure import records
 from proveout.prove import failed, prove, prove_here
 from proveout.serving import Configuration
@@ -263,3 +264,35 @@ def test_a_forked_child_opens_its_own_and_leaves_its_parent_s_alone(counted: typ
     assert queue.get() == (False, 2)
     assert (kept_device("counted") is mine, counted.opened) == (True, 1)
     close_devices()
+
+
+class Entry:
+    """A device of another package, as its entry point names it."""
+
+    name, value = "theirs", "their.package:info"
+
+    def __init__(self, info: Callable[[], object]) -> None:
+        self.info = info
+
+    def load(self) -> Callable[[], object]:
+        return self.info
+
+
+def test_a_device_of_another_package_goes_by_its_own_name(monkeypatch: pytest.MonkeyPatch):
+    info = registry.DeviceInfo("mine", "theirs", "measured", "torch", None, Counted)  # type: ignore[arg-type]
+    monkeypatch.setattr(registry, "_entries", lambda path: (Entry(lambda: info),))
+    assert registry.find("mine") is info
+
+
+@pytest.mark.parametrize(
+    ("info", "reason"), [(lambda: 1 / 0, "ZeroDivisionError: "), (lambda: "cpu", "it gives a str, not a DeviceInfo")]
+)
+def test_one_that_breaks_says_why_and_leaves_the_others(
+    info: Callable[[], object], reason: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(registry, "_entries", lambda path: (Entry(info),))
+    known = registry.devices()
+    assert known["theirs"].reason.startswith(reason)
+    assert known["cpu"].available
+    with pytest.raises(EnvironmentFault, match="device 'theirs' cannot be used here"):
+        registry.find("theirs")
