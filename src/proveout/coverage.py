@@ -116,3 +116,5 @@ class Fallback:
     together_ns: int | None = None
     cause: Reason | None = None
     """The reason's kind and facts. Old Records have none."""
+    once: bool = False
+    """It depends on weights alone and runs when they change: nothing needs to be done about it."""

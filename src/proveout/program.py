@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -72,6 +72,14 @@ class Step:
 
     def attr(self, name: str, default: Arg = None) -> Arg:
         return dict(self.attrs).get(name, default)
+
+    def with_attrs(self, /, **changed: Arg) -> Step:
+        """The same call with some attributes changed, each in its place; new ones come last."""
+        return replace(self, attrs=tuple({**dict(self.attrs), **changed}.items()))
+
+    def without(self, attr: str) -> Step:
+        """The same call with this attribute left to its default."""
+        return replace(self, attrs=tuple((k, v) for k, v in self.attrs if k != attr))
 
 
 @dataclass(frozen=True)
@@ -437,6 +445,13 @@ def verify(program: Program, infer: Infer | None = None) -> None:
             raise InvalidProgram(f"state %{weight} is not a weight")
         if value not in ttnn_values or value in freed:
             raise InvalidProgram(f"state %{weight} needs %{value} on the device when the body is done")
+
+
+def free_name(name: str, taken: Container[str]) -> str:
+    """The name of a new value, with strokes where there is one of that name."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def with_refs(step: Step, change: Callable[[Ref], Arg]) -> Step:

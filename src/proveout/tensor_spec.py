@@ -44,8 +44,12 @@ class Memory:
     sharding: Sharding = "interleaved"
     shard: ShardSpec | None = None
 
+    @property
+    def is_sharded(self) -> bool:
+        return self.sharding != "interleaved"
+
     def __str__(self) -> str:
-        return self.buffer if self.sharding == "interleaved" else f"{self.buffer}/{self.sharding}"
+        return f"{self.buffer}/{self.sharding}" if self.is_sharded else self.buffer
 
 
 HOST, DRAM, L1 = Memory("host"), Memory("dram"), Memory("l1")

@@ -1,4 +1,4 @@
-"""How counts are said: `counted(1, "script")` is "1 script", `counted(2, "script")` is "2 scripts"."""
+"""How counts and sizes are said: `counted(2, "script")` is "2 scripts", `byte_count(1_500_000)` is "1.5 MB"."""
 
 from __future__ import annotations
 
@@ -6,3 +6,11 @@ from __future__ import annotations
 def counted(count: int, noun: str, many: str = "") -> str:
     """The count with its noun, in the plural where it is one; `many` where that is not the noun with an s."""
     return f"{count:,} {noun if abs(count) == 1 else many or noun + 's'}"
+
+
+def byte_count(size: int) -> str:
+    """In the largest unit that it has one of."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= scale:
+            return f"{size / scale:.3g} {unit}"
+    return f"{size} B"

@@ -1,4 +1,5 @@
-"""Counts regular expressions, and parsers of Python, that read our own text: values are passed on as values.
+"""Counts regular expressions, parsers of Python and tests of sentences that read our own text: values are passed on as
+values.
 
 What reads strangers' text is listed, with how often and whose it is. Everything else counts as ours.
 """
@@ -50,14 +51,31 @@ def count_own_text(source: Path = SOURCE) -> int:
     return sum(max(0, found - STRANGERS.get(file, (0, ""))[0]) for file, found in readers(source).items())
 
 
+SENTENCES = {"reason", "fix", "why", "note", "advice", "sentence"}
+"""Attributes that hold sentences for people."""
+LOOKS = {"startswith", "endswith", "partition", "rpartition", "split", "removeprefix", "removesuffix", "find", "index"}
+
+
+def _looks_into_a_sentence(node: ast.AST) -> bool:
+    """`line.fix.startswith("none")`, `"complex" in line.reason`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LOOKS:
+        return isinstance(node.func.value, ast.Attribute) and node.func.value.attr in SENTENCES
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+        text = isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)
+        (among, *_) = node.comparators
+        return text and isinstance(among, ast.Attribute) and among.attr in SENTENCES
+    return False
+
+
 def readers(source: Path = SOURCE) -> Counter[str]:
-    """How many calls of each file compile or use a regular expression, or parse Python."""
+    """How often each file compiles or uses a regular expression, parses Python, or looks into a sentence."""
     found: Counter[str] = Counter()
     for path in sorted(source.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 module = node.func.value.id if isinstance(node.func.value, ast.Name) else ""
                 found[path.relative_to(source).as_posix()] += node.func.attr in READERS.get(module, ())
+            found[path.relative_to(source).as_posix()] += _looks_into_a_sentence(node)
             if isinstance(node, ast.ImportFrom) and node.module in READERS:
                 found[path.relative_to(source).as_posix()] += 1  # by its bare name it could not be counted
     return +found

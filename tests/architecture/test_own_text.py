@@ -23,3 +23,10 @@ def test_one_that_reads_our_own_text_is_counted(tmp_path):
     (tmp_path / "hidden.py").write_text("from re import search\n")
     (tmp_path / "store.py").write_text('import re\nNAME = re.compile("a")\nMORE = re.compile("b")\n')
     assert count_own_text(tmp_path) == 3
+
+
+def test_a_test_of_a_sentence_is_counted(tmp_path):
+    (tmp_path / "one.py").write_text(
+        'def f(line, text):\n    return line.fix.startswith("none") or "complex" in line.reason, text.startswith("a")\n'
+    )
+    assert count_own_text(tmp_path) == 2

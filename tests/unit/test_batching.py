@@ -187,7 +187,9 @@ def test_a_plan_is_simulated_at_both_ends_of_the_prediction():
         assert {e.per_token_ns for e in run.exchanges} == {10 * MS * share}
     serving = Configuration("m", "sim", load=plan.load, multiprocess=False)
     kept = record(middle, serving, slo_of("ttft=25ms"), {}, 60.0, (low, high))
-    assert {t.kind for t in kept.timings} == {"modelled"}
+    assert {(t.kind, t.verdict) for t in kept.timings} == {("modelled", "predicted")}
+    assert kept.timing("first token").interval_ns == (10 * MS, 30 * MS)
+    assert kept.timing("time per token").interval_ns == (5 * MS, 15 * MS)
     assert kept.report["prediction"]["ttft_ms_p50"] == [10.0, 30.0]
     assert kept.report["good_share"] == 1.0
     assert "either end" in text(kept.report)

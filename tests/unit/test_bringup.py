@@ -38,7 +38,7 @@ from proveout.cli import main
 from proveout.coding import to_json
 from proveout.errors import CompileError, EnvironmentFault
 from proveout.program import Construct, Ref, Step
-from proveout.reasons import RANDOM
+from proveout.reasons import NO_ELEMENTS, NOT_A_DTYPE, RANDOM
 from proveout.report.script import call_line, in_words
 from proveout.store import Store
 from proveout.types import Fallback, Origin, Settings, TensorSpec
@@ -333,10 +333,12 @@ def test_an_op_is_called_as_a_person_writes_it(aten, written):
 
 def test_what_no_kernel_would_change_has_no_issue_text():
     random = Fallback("aten.rand.default", "draws", 1, "fix", cause=RANDOM())
-    once = Fallback("aten.cat.default", "weights", 1, "none needed: it depends on weights alone")
-    complex_abs = Fallback("aten.abs.default", "complex64 is not a dtype of this device", 1, "two real tensors")
-    assert all(missing.needs_none(line) for line in (random, once, complex_abs))
-    assert not missing.needs_none(Fallback("aten._fft_r2c.default", "complex64 is not a dtype of this device", 1, ""))
+    once = Fallback("aten.cat.default", "weights", 1, "nothing to do", once=True)
+    empty = Fallback("aten.cat.default", "no elements", 1, "nothing to do", cause=NO_ELEMENTS())
+    cause = NOT_A_DTYPE(dtype="complex64")
+    complex_abs = Fallback("aten.abs.default", "a dtype", 1, "two real tensors", cause=cause)
+    assert all(missing.needs_none(line) for line in (random, once, empty, complex_abs))
+    assert not missing.needs_none(Fallback("aten._fft_r2c.default", str(cause), 1, "", cause=cause))
 
 
 @pytest.mark.slow

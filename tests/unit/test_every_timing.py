@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -17,8 +18,10 @@ from proveout.app import worker
 from proveout.app.tasks import Inputs, TaskRequest
 from proveout.cli.verbs import compare, run
 from proveout.clock import loops
+from proveout.clock.timing import MOST_KEPT, judged
+from proveout.clock.timing import kept as thinned
 from proveout.store import Store
-from proveout.types import Record
+from proveout.types import Record, Timing
 
 CALLS = 12
 SCRIPT = """import torch
@@ -76,6 +79,16 @@ def test_a_live_model_of_the_api(model: nn.Module, looped: list[int], device: st
     assert CALLS in looped
 
 
+def test_of_more_samples_than_a_record_holds_all_are_judged() -> None:
+    """Every third call is slow: evenly spaced ones show none of those."""
+    calls = np.tile(np.array([1_000, 1_000, 9_000], dtype=np.int64), MOST_KEPT)
+    samples, conditions = thinned(calls)
+    assert (len(samples), dict(conditions)["kept"]) == (20_000, "one in 3 of 60000 samples")
+    few = Timing("infer", "measured", "cpu", samples, conditions)
+    assert "33% of the calls take 9 times as long" in judged(few, calls).why
+    assert "33%" not in judged(few).why
+
+
 def test_a_dataset_that_is_evaluated(model: nn.Module, looped: list[int]) -> None:
     items = [(torch.ones(4, 32), torch.zeros(4)) for _ in range(CALLS)]
     [report] = proveout.evaluate(model, items, "accuracy")
@@ -101,6 +114,18 @@ def test_a_generation_and_its_tokens(looped: list[int]) -> None:
     assert (record.job.do, record.job.workload.name) == (("generate",), "words")
     assert record.report == json.loads(json.dumps(report))
     assert looped == [1, CALLS]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("device", "kind"), [("cpu", "measured"), ("sim", "modelled")])
+def test_the_command_generate(tmp_path: Path, device: str, kind: str) -> None:
+    words = ["transformers/gpt2", "--small", "--prompt-length", "8", "--new-tokens", str(CALLS + 1)]
+    assert cli.main(["generate", *words, "--device", device, "--cache-dir", str(tmp_path)]) == 0
+    record = kept(tmp_path)
+    times = sound(record)
+    assert (times["first token"], times["time per token"]) == (kind, kind)
+    assert len(record.timing("time per token" if device == "cpu" else "simulation").samples_ns) == CALLS
+    assert record.report["equal_tokens"] == CALLS + 1
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ def test_a_script_runs_up_to_its_decoder_and_the_tokens_are_eagers(script):
     assert (report.prompt_lengths, report.new_tokens, report.max_length) == ((8, 6), 5, 32)
     assert report.equal_tokens == 10
     assert (report.agreement.top1, report.agreement.top5) == (1.0, 1.0)
-    assert [(p.name, len(p.measured_ns), p.modelled_ns) for p in report.phases] == [
+    assert [(p.name, len(p.measured.samples_ns), p.modelled_ns) for p in report.phases] == [
         ("prefill 32", 1, None),
         ("decode", 4, None),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import multiprocessing
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,17 +17,19 @@ from proveout.app import inputs
 from proveout.capture import LiveModel
 from proveout.check import compare_steps
 from proveout.check.thresholds import step_threshold
-from proveout.cli import request
+from proveout.cli import main, request
+from proveout.cli.verbs import run
 from proveout.devices import registry
 from proveout.devices.registry import close_devices, kept_device, settings_for
 from proveout.engine.backend import Capture
 from proveout.engine.compiled import compile
+from proveout.errors import EnvironmentFault
 from proveout.measure import records
-from proveout.prove import prove, prove_here
+from proveout.prove import failed, prove, prove_here
 from proveout.serving import Configuration
 from proveout.store import Store
 from proveout.sweep import SweepPlan, controller
-from proveout.types import Job, Settings, TensorSpec, Workload
+from proveout.types import Job, Record, Settings, TensorSpec, Workload
 
 SRC = Path(proveout.__file__).parent
 
@@ -183,6 +186,21 @@ def test_doors_that_prove_start_with_the_same_settings_and_those_of_live_models_
     assert records._settings(Configuration("linear", device)) == live
 
 
+@pytest.mark.parametrize(("backend", "place"), [("proveout", "sim:n150"), ("inductor", "cpu"), ("eager", "cpu")])
+def test_run_starts_with_the_settings_of_what_runs_the_model(
+    backend: str, place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    jobs: list[Job] = []
+
+    def proven(model: object, job_of: Callable[[Workload], Job], timeout_s: float) -> list[Record]:
+        jobs.append(job_of(Workload("linear", "linear.py", "")))
+        return [failed(jobs[-1], "script", "not run")]
+
+    monkeypatch.setattr(run, "prove_named", proven)
+    main(["run", "--model", "linear", "--backend", backend, "--cache-dir", str(tmp_path)])
+    assert [(job.device, job.settings) for job in jobs] == [(place, settings_for(place))]
+
+
 def test_an_onnx_file_of_a_sweep_starts_with_the_hosts_precision(tmp_path: Path):
     asked = SweepPlan(Store(tmp_path), (("sim:n150", settings_for("sim")),), Job(Workload("", "", "")))
     job = controller._job(asked, Workload("net", "net.onnx", ""), "sim:n150", settings_for("sim"))
@@ -246,3 +264,35 @@ def test_a_forked_child_opens_its_own_and_leaves_its_parent_s_alone(counted: typ
     assert queue.get() == (False, 2)
     assert (kept_device("counted") is mine, counted.opened) == (True, 1)
     close_devices()
+
+
+class Entry:
+    """A device of another package, as its entry point names it."""
+
+    name, value = "theirs", "their.package:info"
+
+    def __init__(self, info: Callable[[], object]) -> None:
+        self.info = info
+
+    def load(self) -> Callable[[], object]:
+        return self.info
+
+
+def test_a_device_of_another_package_goes_by_its_own_name(monkeypatch: pytest.MonkeyPatch):
+    info = registry.DeviceInfo("mine", "theirs", "measured", "torch", None, Counted)  # type: ignore[arg-type]
+    monkeypatch.setattr(registry, "_entries", lambda path: (Entry(lambda: info),))
+    assert registry.find("mine") is info
+
+
+@pytest.mark.parametrize(
+    ("info", "reason"), [(lambda: 1 / 0, "ZeroDivisionError: "), (lambda: "cpu", "it gives a str, not a DeviceInfo")]
+)
+def test_one_that_breaks_says_why_and_leaves_the_others(
+    info: Callable[[], object], reason: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(registry, "_entries", lambda path: (Entry(info),))
+    known = registry.devices()
+    assert known["theirs"].reason.startswith(reason)
+    assert known["cpu"].available
+    with pytest.raises(EnvironmentFault, match="device 'theirs' cannot be used here"):
+        registry.find("theirs")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
@@ -161,21 +161,32 @@ def performance(board: Board, entry: Entry, record: Record) -> None:
         st.caption("Size is time. Dashed: ttnn's performance model of the chip, by fidelity.")
     st.subheader("Perf sheet")
     document = perf_view.document(sheet, advise(programs))
-    columns = [
-        Column("op", "Operation", width="medium"),
-        Column("us", "µs", "number", "%.4g"),
-        Column("low_us", "from", "number", "%.4g", help="The prediction's interval."),
-        Column("high_us", "to", "number", "%.4g"),
-        Column("utilisation", "Utilisation", "number", "percent", help="PM ideal ÷ kernel × grid ÷ cores."),
-        Column("bound", "Bound"),
-        Column("cores", "Cores", "number", "%d"),
-        Column("fidelity", "Fidelity"),
-        Column("inputs", "Inputs", width="medium"),
-        Column("outputs", "Outputs", width="medium"),
-        Column("module", "Module"),
-        Column("source", "Line"),
-        Column("calibrated", "Calibrated", help="Whether published measurements back the prediction."),
-    ]
+    tables.show(_perf_rows(document), PERF_COLUMNS, f"{entry.row.model}-perf")
+    tables.download(
+        "As tt-perf-report reads it", render_csv(sheet), f"{entry.row.model}-ops_perf_results.csv", "text/csv"
+    )
+    _advice(document, f"{entry.row.model}-advice")
+
+
+PERF_COLUMNS = [
+    Column("op", "Operation", width="medium"),
+    Column("us", "µs", "number", "%.4g"),
+    Column("low_us", "from", "number", "%.4g", help="The prediction's interval."),
+    Column("high_us", "to", "number", "%.4g"),
+    Column("utilisation", "Utilisation", "number", "percent", help="PM ideal ÷ kernel × grid ÷ cores."),
+    Column("bound", "Bound"),
+    Column("cores", "Cores", "number", "%d"),
+    Column("fidelity", "Fidelity"),
+    Column("inputs", "Inputs", width="medium"),
+    Column("outputs", "Outputs", width="medium"),
+    Column("module", "Module"),
+    Column("source", "Line"),
+    Column("calibrated", "Calibrated", help="Whether published measurements back the prediction."),
+]
+
+
+def _perf_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The operations of a call, the longest first."""
     rows = [
         {
             **row,
@@ -186,11 +197,19 @@ def performance(board: Board, entry: Entry, record: Record) -> None:
         }
         for row in document["rows"]
     ]
-    rows.sort(key=lambda row: -(row["us"] or 0))
-    tables.show(rows, columns, f"{entry.row.model}-perf")
-    tables.download(
-        "As tt-perf-report reads it", render_csv(sheet), f"{entry.row.model}-ops_perf_results.csv", "text/csv"
-    )
+    return sorted(rows, key=lambda row: -(row["us"] or 0))
+
+
+ADVICE_COLUMNS = [
+    Column("change", "Change", width="medium"),
+    Column("saves_us", "Saves µs", "number", "%.4g"),
+    Column("then_us", "Then µs", "number", "%.4g"),
+    Column("how", "How", width="large"),
+    Column("places", "Where", width="large"),
+]
+
+
+def _advice(document: Mapping[str, Any], key: str) -> None:
     st.subheader("What would save time")
     for line in document["notes"]:
         st.caption(f"No setting saves this: {line['what']}, {_us(line['takes_ns']):.4g} µs at most. {line['why']}")
@@ -207,17 +226,7 @@ def performance(board: Board, entry: Entry, record: Record) -> None:
         }
         for line in document["advice"]
     ]
-    tables.show(
-        advice,
-        [
-            Column("change", "Change", width="medium"),
-            Column("saves_us", "Saves µs", "number", "%.4g"),
-            Column("then_us", "Then µs", "number", "%.4g"),
-            Column("how", "How", width="large"),
-            Column("places", "Where", width="large"),
-        ],
-        f"{entry.row.model}-advice",
-    )
+    tables.show(advice, ADVICE_COLUMNS, key)
 
 
 def graph(board: Board, entry: Entry, record: Record) -> None:

@@ -58,7 +58,7 @@ class Sequence:
 
 
 @dataclass(frozen=True)
-class Step:
+class Batch:
     """What is computed next: whole prompts, or one more token of everything that runs."""
 
     kind: Literal["prefill", "decode"]
@@ -111,28 +111,28 @@ class Scheduler:
     def idle(self) -> bool:
         return not self.waiting and not self.running
 
-    def next(self) -> Step | None:
+    def next(self) -> Batch | None:
         """The next step, its pages reserved; None where there is nothing to do."""
         step = self._next()
         for sequence in step.sequences if step else ():
             sequence.pages = self.pages.table(sequence.request.number)
         return step
 
-    def _next(self) -> Step | None:
+    def _next(self) -> Batch | None:
         if not (self._just_filled and self.running) and (admitted := self._admitted()):
             self._just_filled = True
-            return Step("prefill", tuple(admitted))
+            return Batch("prefill", tuple(admitted))
         self._just_filled = False
         self._make_room()
         if self.running:
-            return Step("decode", tuple(self.running))
+            return Batch("decode", tuple(self.running))
         admitted = self._admitted()
-        return Step("prefill", tuple(admitted)) if admitted else None
+        return Batch("prefill", tuple(admitted)) if admitted else None
 
-    def done(self, step: Step, tokens: list[int]) -> list[Sequence]:
+    def done(self, batch: Batch, tokens: list[int]) -> list[Sequence]:
         """A step's tokens, one a sequence; gives those that have ended, whose pages are free again."""
         ended = []
-        for sequence, token in zip(step.sequences, tokens, strict=True):
+        for sequence, token in zip(batch.sequences, tokens, strict=True):
             sequence.cached = sequence.length
             sequence.generated.append(token)
             if sequence.ended:

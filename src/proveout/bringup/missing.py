@@ -18,8 +18,10 @@ from proveout.bringup.stage import Files, StageResult
 from proveout.bringup.subject import GraphRun, Subject
 from proveout.bringup.testing import written_module
 from proveout.compiler.fixes import kernel_for
+from proveout.engine.graph import VIEWED_AS_COMPLEX
 from proveout.errors import ProveoutError
 from proveout.program import Step, code, refs
+from proveout.reasons import COMPLEX_NUMBER, NO_ELEMENTS, Reason
 from proveout.report.script import arg_text
 from proveout.types import Fallback, TensorSpec, versions
 from proveout.words import counted
@@ -199,11 +201,16 @@ def needs_none(line: Fallback) -> str:
     kind = line.cause.kind if line.cause is not None else ""
     if kind in OF_ITS_NATURE:
         return "no issue to file: no kernel of ttnn's would change that"
-    if line.fix.startswith("none needed"):
+    if line.once or kind == NO_ELEMENTS.name:
         return f"no issue to file: {line.fix}"
-    if "complex" in line.reason and kernel_for(line.aten.split(".")[1]) is not None:
+    if _of_complex_numbers(line.cause) and kernel_for(line.aten.split(".")[1]) is not None:
         return "no issue to file: ttnn has this operation for real numbers, and what makes complex ones is listed"
     return ""
+
+
+def _of_complex_numbers(cause: Reason | None) -> bool:
+    kinds = (COMPLEX_NUMBER.name, VIEWED_AS_COMPLEX.name)
+    return cause is not None and (cause.kind in kinds or any(str(f).startswith("complex") for _, f in cause.facts))
 
 
 def _verify(text: str, line: Fallback) -> tuple[str, bool]:

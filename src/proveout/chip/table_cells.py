@@ -113,7 +113,7 @@ def place(text: str, line: str) -> Memory:
 
 def sharded_as(spec: TensorSpec, shard: tuple[int, ...] | None) -> TensorSpec:
     """With the shard that a table tells, on the cores that it then takes."""
-    if shard is None or len(shard) != 2 or not all(shard) or spec.memory.sharding == "interleaved":
+    if shard is None or len(shard) != 2 or not all(shard) or not spec.memory.is_sharded:
         return spec
     grid = (-(-spec.shape[-1] // shard[1]), -(-math.prod(spec.shape[:-1]) // shard[0]))
     return replace(spec, memory=replace(spec.memory, shard=ShardSpec((shard[0], shard[1]), grid)))

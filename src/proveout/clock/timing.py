@@ -15,13 +15,15 @@ import numpy.typing as npt
 from proveout.clock import loops
 from proveout.clock.loops import Caller
 from proveout.clock.pacing import clock
-from proveout.clock.stamps import MemoryWriter
+from proveout.clock.stamps import MemoryWriter, Stamps
 from proveout.clock.statistics import Estimate, summarise
 from proveout.clock.steady import MIN_SAMPLES, Problem, judge
 from proveout.types import Judgement, Timing
 
 MOST_SAMPLES = 10_000
 """Of calls that are timed for a duration: what a Record can hold."""
+MOST_KEPT = 20_000
+"""Of one timing of a run under load; of more, evenly spaced ones are kept."""
 ENOUGH = 3 * MIN_SAMPLES
 """Calls that a verdict can be given on, also where the first of them are left out and neighbours are alike."""
 WARMUP_SHARE = 0.25
@@ -81,11 +83,19 @@ def modelled(
     return Timing(what, "modelled", device, (nanoseconds,), conditions, bounds, "predicted")
 
 
-def judged(timing: Timing) -> Timing:
-    """A measured Timing with the interval of its median and the verdict on its samples, in the order they ended."""
+def kept(samples_ns: Stamps) -> tuple[tuple[int, ...], tuple[tuple[str, str], ...]]:
+    """The samples that a Record can hold, and the condition that says how many there were where there were more."""
+    step = -(-len(samples_ns) // MOST_KEPT)
+    conditions = (("kept", f"one in {step} of {len(samples_ns)} samples"),) if step > 1 else ()
+    return tuple(np.maximum(samples_ns[::step], 0).tolist()) if step else (), conditions
+
+
+def judged(timing: Timing, samples_ns: Stamps | None = None) -> Timing:
+    """A measured Timing with the interval of its median and the verdict on its samples, in the order they ended;
+    `samples_ns` are all of them where the Timing keeps fewer."""
     if timing.kind == "modelled" or not timing.samples_ns:
         return timing
-    samples = np.array(timing.samples_ns, dtype=np.int64)
+    samples = np.array(timing.samples_ns, dtype=np.int64) if samples_ns is None else np.maximum(samples_ns, 0)
     verdict = judge(samples)
     whole = verdict.summary if verdict.summary.n == len(samples) else summarise(samples, ())
     interval = bounds(whole.median_ns)

@@ -15,6 +15,7 @@ from proveout.chip.time import transfer_time
 from proveout.compiler.fixes import KnownFix, cheapest_fix
 from proveout.compiler.pipeline import CompiledGraph
 from proveout.compiler.profile import Profile
+from proveout.compiler.sides import CHEAPER
 from proveout.kernels.cost import StepTime, pieces_moved, program_ns, step_times
 from proveout.kernels.table import kind_of
 from proveout.ops.table import Refused
@@ -38,6 +39,7 @@ def ledger(graphs: Sequence[CompiledGraph], chip: DeviceSpec | None, settings: S
     lines = []
     for group, group_statuses in statuses.items():
         island = islands[group]
+        case = _case(group, group_statuses, books)
         own = [book.caused_by({group}) for book in books]
         alone, together = (_add(book.saved_by(groups) for book in books) for groups in ({group}, island))
         caused_ns = sum(cost.ns for cost in own)
@@ -45,7 +47,7 @@ def ledger(graphs: Sequence[CompiledGraph], chip: DeviceSpec | None, settings: S
             Fallback(
                 *group,
                 len(group_statuses),
-                cheapest_fix(_case(group, group_statuses, books)),
+                cheapest_fix(case),
                 nodes=tuple(s.node for s in group_statuses),
                 modules=tuple(dict.fromkeys(s.module for s in group_statuses if s.module)),
                 sources=tuple(dict.fromkeys(s.source for s in group_statuses if s.source)),
@@ -59,7 +61,8 @@ def ledger(graphs: Sequence[CompiledGraph], chip: DeviceSpec | None, settings: S
                 neighbours=tuple(sorted({aten for aten, _ in island - {group}})),
                 together_transfers=together.transfers,
                 together_ns=together.ns if chip else None,
-                cause=group_statuses[0].cause,
+                cause=case.reason,
+                once=case.once,
             )
         )
     return tuple(sorted(lines, key=_rank))
@@ -69,7 +72,7 @@ def _rank(line: Fallback) -> tuple[object, ...]:
     """What saves the most first, alone or with the ops that share its trips; those that share them stay together."""
     best = max(line.saved_ns or 0, line.together_ns or 0)
     group = sorted({line.aten, *line.neighbours})
-    follows = line.fix.startswith("none of its own")  # it converts with the others of its group
+    follows = line.cause is not None and line.cause.kind == CHEAPER.name  # it converts with the others of its group
     return (-best, group, follows, -(line.saved_ns or 0), -line.count, line.aten, line.reason)
 
 

@@ -122,9 +122,7 @@ def _builtin(module: str, attribute: str, *args: Any) -> Callable[[], Device]:
 def devices() -> dict[str, DeviceInfo]:
     """Every device by its full name, built-ins first."""
     known = {info.name: info for info in builtin()}
-    for entry in _entries(tuple(sys.path)):
-        known[entry.name] = _plugin(entry)
-    return known
+    return known | {info.name: info for info in map(_plugin, _entries(tuple(sys.path)))}
 
 
 @functools.lru_cache(maxsize=8)
@@ -196,10 +194,13 @@ def _missing_ttnn(mock: str | None) -> str:
 def _plugin(entry: metadata.EntryPoint) -> DeviceInfo:
     """A device from another package: its entry point is a function that returns a DeviceInfo."""
     try:
-        info: DeviceInfo = entry.load()()
-    except (ImportError, AttributeError) as error:
-        return DeviceInfo(entry.name, f"from {entry.value}", "measured", "torch", None, None, str(error))
-    return info
+        info = entry.load()()
+        if isinstance(info, DeviceInfo):
+            return info
+        reason = f"it gives a {type(info).__name__}, not a DeviceInfo"
+    except Exception as error:  # a stranger's code: whatever it raises, the other devices are there
+        reason = f"{type(error).__name__}: {error}"
+    return DeviceInfo(entry.name, f"from {entry.value}", "measured", "torch", None, None, reason)
 
 
 def find(name: str) -> DeviceInfo:

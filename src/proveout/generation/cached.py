@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from proveout.generation.cache import layer_shapes
-from proveout.generation.forwards import Decode, Prefill, Store
+from proveout.generation.forwards import CacheStore, Decode, Prefill
 from proveout.generation.twin import twin_of
 
 TILE = 32
@@ -23,7 +23,7 @@ class Cached(nn.Module):
         self.length = -(-length // TILE) * TILE
         model = twin_of(model, self.length)
         layers = layer_shapes(model)
-        store = Store(layers, 1, self.length, next(model.parameters()).device)
+        store = CacheStore(layers, 1, self.length, next(model.parameters()).device)
         self.prefill = Prefill(model, store, layers, True)
         self.decode = Decode(model, store, layers)
 

@@ -15,11 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 import transformers
 
 from proveout.capture.running import explain, print_traceback, run_script
 from proveout.clock.pacing import clock
+from proveout.clock.timing import FIRST_TOKEN, PER_TOKEN, judged, kept, without_garbage
 from proveout.coding import from_json, to_json
 from proveout.errors import ProveoutError, UsageError
 from proveout.generation.agreement import agreement, eager_tokens, equal_before_difference
@@ -29,7 +31,7 @@ from proveout.generation.phase import LOGITS, Phase
 from proveout.generation.recipes import AUTO, smallest_within, with_recipe
 from proveout.generation.sampling import GREEDY
 from proveout.generation.worker import Answer
-from proveout.types import TILE
+from proveout.types import TILE, Timing
 
 
 class Met(BaseException):
@@ -109,11 +111,11 @@ def generated(request: GenerationRequest) -> GenerationReport:
         pages=generator.paging.count if generator.paging else 0,
         notes=(*generator.notes, *tried),
     )
-    times: dict[str, list[int]] = collections.defaultdict(list)
+    times: dict[str, Timing] = {}
     if not request.dry_run:
         report = _generated(generator, request, report, times)
     generating = [phase for phase in generator.phases if phase.name != LOGITS]  # which teacher forcing alone asks for
-    phases = tuple(_phase(phase, times[phase.name]) for phase in generating)
+    phases = tuple(_phase(phase, times.get(phase.name)) for phase in generating)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return replace(report, phases=phases, seconds=time.monotonic() - began, peak_rss_bytes=peak)
 
@@ -141,7 +143,7 @@ def _within_budget(
 
 
 def _generated(
-    generator: Generator, request: GenerationRequest, report: GenerationReport, times: dict[str, list[int]]
+    generator: Generator, request: GenerationRequest, report: GenerationReport, times: dict[str, Timing]
 ) -> GenerationReport:
     """Eager's tokens, ours, and how often both agree."""
     ids, mask = prompts(report.prompt_lengths, generator.model, request.settings.seed)
@@ -150,12 +152,16 @@ def _generated(
     list(generator.generate(ids, min(2, request.new_tokens), mask=mask))  # the first calls load what was compiled
     prefill, decode = generator.prefill_phase(request.prompt_length), generator.decode_phase
     tokens: list[torch.Tensor] = []
-    stamp = clock()
-    for token in generating:
-        now = clock()
-        times[(decode if tokens else prefill).name].append(now - stamp)
-        tokens.append(token)
-        stamp = now
+    with without_garbage():
+        stamps = [clock()]
+        for token in generating:
+            stamps.append(clock())
+            tokens.append(token)
+    spent = np.diff(stamps)
+    for phase, samples, what in ((prefill, spent[:1], FIRST_TOKEN), (decode, spent[1:], PER_TOKEN)):
+        simulated, conditions = phase.compiled.modelled, (("warmup", "1"), ("threads", str(torch.get_num_threads())))
+        timing = Timing("simulation" if simulated else what, "measured", request.device, *kept(samples))
+        times[phase.name] = judged(replace(timing, conditions=(*timing.conditions, *conditions)), samples)
     equal = equal_before_difference(torch.stack(tokens, 1), theirs)
     return replace(report, equal_tokens=equal, agreement=agreement(generator, ids, mask, theirs))
 
@@ -217,7 +223,7 @@ def _without_weights() -> Iterator[None]:
         yield
 
 
-def _phase(phase: Phase, measured: list[int]) -> PhaseReport:
+def _phase(phase: Phase, measured: Timing | None) -> PhaseReport:
     steps = [s for p in phase.programs for s in p.body if s.kernel != "ttnn.deallocate"]
     predicted, alone, memory = phase.predicted, phase.chip_alone, phase.memory
     kernels = collections.Counter(s.kernel for s in steps if not s.on_host)
@@ -233,7 +239,7 @@ def _phase(phase: Phase, measured: list[int]) -> PhaseReport:
         predicted.high_ns if predicted else None,
         predicted.calibrated if predicted else None,
         alone.ns if alone else None,
-        measured_ns=tuple(measured),
+        measured=measured,
         fits=memory.fits,
         peak_dram_bytes=memory.dram_peak_bytes,
         short="" if memory.fits else memory.peak_at,

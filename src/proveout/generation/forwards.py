@@ -34,7 +34,7 @@ class Kept(Protocol):
     def cache(self, batch: int, length: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]: ...
 
 
-class Store(nn.Module):
+class CacheStore(nn.Module):
     """The cache's tensors, which both calls write to: [users, heads, length, size], or [pages, heads, page, size]."""
 
     def __init__(
@@ -70,7 +70,7 @@ class Store(nn.Module):
 class Call(nn.Module):
     """What both calls have in common: the model, the cache, and how the model wants its masks."""
 
-    def __init__(self, model: Any, store: Store, layers: tuple[LayerShape, ...]) -> None:
+    def __init__(self, model: Any, store: CacheStore, layers: tuple[LayerShape, ...]) -> None:
         super().__init__()
         self.model, self.store = model, store
         config = model.config.get_text_config(decoder=True)
@@ -97,7 +97,7 @@ class Call(nn.Module):
 class Prefill(Call):
     """Prompts of one padded length into the cache; gives the logits after each one's last token."""
 
-    def __init__(self, model: Any, store: Store, layers: tuple[LayerShape, ...], whole: bool) -> None:
+    def __init__(self, model: Any, store: CacheStore, layers: tuple[LayerShape, ...], whole: bool) -> None:
         super().__init__(model, store, layers)
         self.whole = whole
         """Whether the prompts are those of all users, in order; otherwise their slots are told."""
@@ -143,7 +143,7 @@ class Decode(Call):
     """One token of each user at its position; gives the logits for the next one, or with `sampling` that one itself."""
 
     def __init__(
-        self, model: Any, store: Store, layers: tuple[LayerShape, ...], sampling: Sampling | None = None
+        self, model: Any, store: CacheStore, layers: tuple[LayerShape, ...], sampling: Sampling | None = None
     ) -> None:
         super().__init__(model, store, layers)
         self.sampling = sampling

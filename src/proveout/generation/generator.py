@@ -30,7 +30,8 @@ from proveout.engine.repeat import NotAlike
 from proveout.engine.residence import Residence
 from proveout.errors import UsageError
 from proveout.generation.cache import LayerShape, layer_shapes
-from proveout.generation.forwards import Decode, Prefill, Store
+from proveout.generation.forwards import CacheStore, Decode, Prefill
+from proveout.generation.messages import DECODE
 from proveout.generation.pages import Paging, SlotPages
 from proveout.generation.phase import LOGITS, Phase
 from proveout.generation.sampling import GREEDY, Sampling
@@ -147,7 +148,7 @@ class Generator:
             table = None if self.paging is None else self._table([()] * self.batch)
             draws = sampling is not None and not sampling.greedy
             uniform = torch.zeros(self.batch, 1, device=self._where) if draws else None
-            name = "decode" if sampling == self.sampling else LOGITS
+            name = DECODE if sampling == self.sampling else LOGITS
             call = functools.partial(self._decode_call, sampling)
             self._decodes[sampling] = Phase(name, self._compiled(call, (example, example.clone(), table, uniform)))
         return self._decodes[sampling]
@@ -414,7 +415,7 @@ class Generator:
 
     def _new_store(self) -> None:
         layers = self.layers if self._few is None else self.layers[: self._few.few]
-        self._store = Store(layers, self.batch, self.max_length, self._where, self.paging)
+        self._store = CacheStore(layers, self.batch, self.max_length, self._where, self.paging)
         info = find(self._device) if isinstance(self._device, str) else info_of(self._device)
         self._residence = Residence(self._store.buffers()) if info.target == "ttnn" else None
         """The cache where a chip keeps it: both calls write to it there, and nothing of it comes back."""

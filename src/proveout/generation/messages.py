@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from proveout.types import Settings
+from proveout.types import Settings, Timing
+
+DECODE = "decode"
+"""The call of a step, as phases are named."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,8 @@ class PhaseReport:
     """All four are None where time is measured, and where Steps are on the host, whose time no plan knows."""
     chip_alone_ns: int | None = None
     """Modelled time of the chip's part."""
-    measured_ns: tuple[int, ...] = ()
-    """Wall-clock times of calls here, in order; on a modelled chip they are the simulation's."""
+    measured: Timing | None = None
+    """Wall-clock times of calls here; on a modelled chip they are the simulation's. None where nothing ran."""
     fits: bool = True
     peak_dram_bytes: int = 0
     short: str = ""

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from transformers import MambaForCausalLM
 
 from proveout.generation.cache import is_slot
-from proveout.generation.forwards import Store
+from proveout.generation.forwards import CacheStore
 from proveout.generation.sampling import Sampling
 
 
@@ -59,7 +59,7 @@ def with_states(model: Any) -> Any:
 class StatePrefill(nn.Module):
     """Prompts of one padded length into the states; gives the logits after each one's last token."""
 
-    def __init__(self, model: Any, store: Store, whole: bool) -> None:
+    def __init__(self, model: Any, store: CacheStore, whole: bool) -> None:
         super().__init__()
         self.model, self.store, self.whole = model, store, whole
 
@@ -82,7 +82,7 @@ class StateDecode(nn.Module):
     """One token of each user; gives the logits for the next one, or with `sampling` that one itself. Positions and
     pages are taken and not needed."""
 
-    def __init__(self, model: Any, store: Store, sampling: Sampling | None = None) -> None:
+    def __init__(self, model: Any, store: CacheStore, sampling: Sampling | None = None) -> None:
         super().__init__()
         self.model, self.store, self.sampling = model, store, sampling
 

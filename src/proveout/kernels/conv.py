@@ -159,7 +159,7 @@ def conv_ops(call: Call) -> list[DeviceOp]:
         tiled = replace(source, layout="tile")
         product = replace(call.work, ops=2.0 * math.prod(out.padded_shape) * tiled.padded_shape[-1])
         weight = replace(weight, dtype=_weights_dtype(specs))
-        if is_sharded(out):
+        if out.memory.is_sharded:
             return _sharded_product(call, source, weight, product, shards)
         activation = fused_in(specs.get("conv_config"))
         called = (("called", activation),)
@@ -174,13 +174,9 @@ def conv_ops(call: Call) -> list[DeviceOp]:
     slides = window_of(specs, "input_height", "input_width", "in_channels", out.shape[-1])
     params = (("window", slides), ("weights", _weights_dtype(specs)), *_bias(specs), *shards, *_blocks(specs))
     haloed, ops = _haloed(source, slides, params, kind)
-    sharded_out = out if is_sharded(out) else replace(out, memory=SHARDED)
-    back = [] if is_sharded(out) else [DeviceOp("sharded to interleaved", (sharded_out,), (out,))]
+    sharded_out = out if out.memory.is_sharded else replace(out, memory=SHARDED)
+    back = [] if out.memory.is_sharded else [DeviceOp("sharded to interleaved", (sharded_out,), (out,))]
     return [*ops, DeviceOp("conv", (haloed, weight), (sharded_out,), dense, call.fidelity, params=params), *back]
-
-
-def is_sharded(spec: TensorSpec) -> bool:
-    return spec.memory.sharding != "interleaved"
 
 
 def _sharded_product(call: Call, source: TensorSpec, weight: TensorSpec, work: Work, shards: Params) -> list[DeviceOp]:
@@ -196,7 +192,7 @@ def _sharded_product(call: Call, source: TensorSpec, weight: TensorSpec, work: W
     else:
         config = ProductConfig("1d", block_w=deep, grid=(cores, 1 if cores else 0), mcast_in0=False)
     params = (*_bias(call.specs), ("config", config))
-    how = "reshard" if is_sharded(source) else "interleaved to sharded"
+    how = "reshard" if source.memory.is_sharded else "interleaved to sharded"
     moved = [] if stays else [DeviceOp(how, (source,), (held,))]
     matmul = DeviceOp("matmul", (tiled, weight), call.outputs, work, call.fidelity, params=params)
     return [*moved, *tilize_ops(held, tiled), matmul]
@@ -254,7 +250,7 @@ def pool_ops(call: Call) -> list[DeviceOp]:
     slides = window_of(call.specs, "input_h", "input_w", "channels", call.source.shape[-1])
     params = (("window", slides),)
     haloed, ops = _haloed(call.source, slides, params)
-    sharded_out = call.out if is_sharded(call.out) else replace(call.out, memory=SHARDED)
+    sharded_out = call.out if call.out.memory.is_sharded else replace(call.out, memory=SHARDED)
     return [*ops, DeviceOp("pool", (haloed,), (sharded_out,), call.work, call.fidelity, params=params)]
 
 
@@ -267,12 +263,12 @@ def _haloed(
     batch = max(1, pixels // max(1, window.height * window.width))
     edge = (window.size[0] - 1) * (window.width + window.size[1] - 1) * (batch + SHARDS)
     channels = -(-source.shape[-1] // 8) * 8
-    stays = is_sharded(source) and kind in (None, source.memory.sharding)
+    stays = source.memory.is_sharded and kind in (None, source.memory.sharding)
     held = source if stays else replace(source, memory=replace(SHARDED, sharding=kind or "height"))
     place = replace(held.memory, shard=None)
     haloed = TensorSpec((1, 1, pixels + edge, channels), "bfloat16", "row_major", place)
     halo = DeviceOp("halo", (held,), (haloed,), params=params)
-    moved = DeviceOp("reshard" if is_sharded(source) else "interleaved to sharded", (source,), (held,))
+    moved = DeviceOp("reshard" if source.memory.is_sharded else "interleaved to sharded", (source,), (held,))
     return haloed, [halo] if stays else [moved, halo]
 
 
@@ -301,7 +297,7 @@ def upsample_refuses(specs: Specs) -> Reason | None:
 def upsample_ops(call: Call) -> list[DeviceOp]:
     """Between pixels, the input goes to shards that borrow from each other first."""
     main = DeviceOp("upsample", call.operands[:1], call.outputs, call.work, call.fidelity)
-    if call.specs.get("mode", "nearest") == "nearest" or is_sharded(call.source):
+    if call.specs.get("mode", "nearest") == "nearest" or call.source.memory.is_sharded:
         return [main]
     held = replace(call.source, memory=SHARDED)
     haloed = replace(held, layout="row_major")

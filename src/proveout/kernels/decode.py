@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -10,6 +9,7 @@ import torch.nn.functional as F
 
 from proveout.chip.device_op import MATRIX, DeviceOp, Work
 from proveout.kernels import decode_buffers
+from proveout.kernels.attention import rotary_work
 from proveout.kernels.row import FLOAT, Call, Kernel, Specs, one_op
 from proveout.reasons import Kind, Reason
 from proveout.types import DRAM, L1, TILE, Memory, TensorSpec
@@ -221,10 +221,6 @@ def attention_op(parts: tuple[TensorSpec, ...], call: Call, specs: Specs, pages:
         params=params,
         buffers=decode_buffers.attention,
     )
-
-
-def rotary_work(specs: Specs, outputs: Sequence[TensorSpec]) -> Work:
-    return Work(4.0 * math.prod(outputs[0].padded_shape), phased=True)
 
 
 KERNELS = [

@@ -163,7 +163,7 @@ FUSED = ("SILU", "SIGMOID", "GELU", "RELU")
 
 def product_refuses(specs: Specs) -> Reason | None:
     left, activation = specs["input_tensor_a"], specs.get("activation")
-    return BESIDE_SHARDS(activation=str(activation)) if activation and left.memory.sharding != "interleaved" else None
+    return BESIDE_SHARDS(activation=str(activation)) if activation and left.memory.is_sharded else None
 
 
 def _product(name: str, meaning: Callable[..., Tensor]) -> Kernel:

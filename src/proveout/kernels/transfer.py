@@ -101,7 +101,7 @@ def to_layout_ops(call: Call) -> list[DeviceOp]:
 def to_memory_config_ops(call: Call) -> list[DeviceOp]:
     if call.source.memory == call.out.memory:
         return []
-    before, after = (t.memory.sharding != "interleaved" for t in (call.source, call.out))
+    before, after = (t.memory.is_sharded for t in (call.source, call.out))
     family = {
         (False, False): "copy",
         (False, True): "interleaved to sharded",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from proveout.clock.timing import FIRST_TOKEN, PER_TOKEN, TOKEN_GAP, judged
+from proveout.clock.timing import FIRST_TOKEN, PER_TOKEN, TOKEN_GAP, judged, kept
 from proveout.coding import digest, to_json
 from proveout.devices.registry import settings_for
 from proveout.load.exchange import Run
@@ -21,7 +22,6 @@ ENDPOINT = "endpoint"
 """The device of a server on the network: what it runs on, it does not say."""
 RESPONSE = "response"
 TIMINGS = {FIRST_TOKEN: "ttft", PER_TOKEN: "tpot", TOKEN_GAP: "itl", RESPONSE: "latency"}
-MOST_SAMPLES = 20_000
 
 
 def record(
@@ -63,7 +63,7 @@ def record(
         run.status,
         run.reason,
         failure="" if run.status == "passed" else "endpoint",
-        timings=tuple(_timings(run, configuration)),
+        timings=tuple(_timings(run, configuration, ends)),
         environment=environment,
         created=report["created"],
         report=to_json(report),
@@ -76,15 +76,16 @@ def between(report: Report, low: Report, high: Report) -> dict[str, list[float |
     return {name: [low[name], high[name]] for name in (*names, "throughput_avg", "goodput", "tokens_per_s")}
 
 
-def _timings(run: Run, configuration: Configuration) -> list[Timing]:
-    conditions = [("load", configuration.words)]
-    timings = []
+def _timings(run: Run, configuration: Configuration, ends: tuple[Run, Run] | None) -> Iterator[Timing]:
+    """Measured times are judged; modelled ones have the interval of the same run at both ends of its prediction."""
     for what, name in TIMINGS.items():
-        sample = np.maximum(times(run, name), 0)
-        if not len(sample):
+        if not len(sample := times(run, name)):
             continue
-        step = -(-len(sample) // MOST_SAMPLES)
-        more = [("kept", f"one in {step} of {len(sample)} samples")] if step > 1 else []
-        timing = Timing(what, run.kind, configuration.device, tuple(sample[::step].tolist()), (*conditions, *more))
-        timings.append(judged(timing))
-    return timings
+        samples, more = kept(sample)
+        timing = Timing(what, run.kind, configuration.device, samples, (("load", configuration.words), *more))
+        if run.kind == "measured":
+            yield judged(timing, sample)
+            continue
+        medians = [float(np.median(times(end, name))) for end in ends or () if len(times(end, name))]
+        interval = (min(medians), max(medians)) if len(medians) == 2 else None
+        yield replace(timing, interval_ns=interval, verdict="predicted")

@@ -10,7 +10,7 @@ import dataclasses
 import datetime
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from proveout.measure.gather import combined, outcome, schedule
 from proveout.measure.host import Host, LoadFailed, PreparedModel
 from proveout.measure.interrupts import Interrupts
 from proveout.measure.models import is_gpu
-from proveout.measure.outcome import Outcome
+from proveout.measure.outcome import Outcome, WorkerRun
 from proveout.measure.resources import INTERVAL_S, Resources, Series
 from proveout.measure.runs import Go, raised_line, worker_runs, write_json
 from proveout.measure.task import Task
@@ -71,24 +71,7 @@ def run(
             os.close(fd)
     if interrupts.count > 1:
         raise KeyboardInterrupt
-    workers = []
-    for run in worker_runs(folder, task.columns, task.callers):
-        before, after = prepared.get(run.model), finished.get(run.model)
-        said = after.runs[run.worker] if after is not None else None
-        late = "a call took longer than allowed; its thread cannot be stopped" if go is not None else ""
-        trace = failed.get(run.model, "")
-        workers.append(
-            dataclasses.replace(
-                run,
-                load_ns=before.load_ns if before else 0,
-                warmup_calls=before.warmup_calls[run.worker] if before else 0,
-                errors=said.errors if said else 0,
-                missing_items=after.missing_items[run.worker] if after else 0,
-                pid=os.getpid(),
-                reason=said.reason if said else raised_line(trace) or late,
-                log=said.traceback if said else trace,
-            )
-        )
+    workers = _workers(task, folder, prepared, finished, failed, started=go is not None)
     checks = [f.check for f in finished.values() if f.check is not None]
     overheads = [p.overhead_ns for p in prepared.values() if p is not None]
     return outcome(
@@ -102,6 +85,36 @@ def run(
         notes=next((p.notes for p in prepared.values() if p is not None), {}),
         resources=resources,
     )
+
+
+def _workers(
+    task: Task,
+    folder: Path,
+    prepared: Mapping[int, PreparedModel | None],
+    finished: Mapping[int, Any],
+    failed: Mapping[int, str],
+    started: bool,
+) -> list[WorkerRun]:
+    """What each worker's stamps say, and what is known of it besides."""
+    late = "a call took longer than allowed; its thread cannot be stopped" if started else ""
+    workers = []
+    for run in worker_runs(folder, task.columns, task.callers):
+        before, after = prepared.get(run.model), finished.get(run.model)
+        said = after.runs[run.worker] if after is not None else None
+        trace = failed.get(run.model, "")
+        workers.append(
+            dataclasses.replace(
+                run,
+                load_ns=before.load_ns if before else 0,
+                warmup_calls=before.warmup_calls[run.worker] if before else 0,
+                errors=said.errors if said else 0,
+                missing_items=after.missing_items[run.worker] if after else 0,
+                pid=os.getpid(),
+                reason=said.reason if said else raised_line(trace) or late,
+                log=said.traceback if said else trace,
+            )
+        )
+    return workers
 
 
 def _together(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from proveout.capture.inputs import named_tensors, specs_of
 from proveout.clock.loops import as_arguments
 from proveout.clock.stamps import Stamps
 from proveout.clock.steady import Problem
-from proveout.clock.timing import judged, word
+from proveout.clock.timing import judged, kept, word
 from proveout.coding import digest, to_json
 from proveout.devices.registry import settings_for
 from proveout.errors import ProveoutError
@@ -32,8 +32,6 @@ from proveout.serving import Configuration
 from proveout.store import Store
 from proveout.types import Comparison, Job, Record, Settings, Timing, Workload
 
-MOST_SAMPLES = 20_000
-"""Of one timing; of more, evenly spaced ones are kept. Interval and verdict are those of all."""
 INTERVAL = ("modelled_low_ns", "modelled_high_ns")
 """Conditions that hold the interval of a modelled device time."""
 OF_THE_RUN = ("passed", "partial", "failed", "skipped", "harness overhead")
@@ -148,7 +146,7 @@ def _timings(outcome: Outcome, report: Report, as_it_is: bool) -> Iterable[Timin
     for part in ("preprocess", "infer", "postprocess"):
         times = getattr(calls, f"{part}_ns")
         if len(times):
-            yield judged(Timing(part, "measured", device, *_kept(times, outcome)))
+            yield judged(Timing(part, "measured", device, *_kept(times, outcome)), times)
     if simulated and len(calls.device_ns):
         facts = dict(outcome.conditions)
         bounds = (float(facts[INTERVAL[0]]), float(facts[INTERVAL[1]])) if set(INTERVAL) <= facts.keys() else None
@@ -157,7 +155,7 @@ def _timings(outcome: Outcome, report: Report, as_it_is: bool) -> Iterable[Timin
         what = "device" if HOST_PART in facts else "compiled"  # with it, nobody knows a call's time
         yield Timing(what, "modelled", device, (middle,), conditions, bounds, "predicted")
     elif len(calls.device_ns):
-        yield judged(Timing("device", "measured", device, *_kept(calls.device_ns, outcome)))
+        yield judged(Timing("device", "measured", device, *_kept(calls.device_ns, outcome)), calls.device_ns)
 
 
 def _latency(what: str, outcome: Outcome, report: Report, latency_ns: Stamps) -> Timing:
@@ -178,12 +176,10 @@ def _latency(what: str, outcome: Outcome, report: Report, latency_ns: Stamps) ->
 def _kept(times: Stamps, outcome: Outcome) -> tuple[tuple[int, ...], tuple[tuple[str, str], ...]]:
     """Samples that a Record can hold, and the conditions they were taken under."""
     configuration = outcome.configuration
-    step = -(-len(times) // MOST_SAMPLES)
-    conditions = [
+    conditions = (
         ("load", configuration.words),
         ("warmup", str(sum(w.warmup_calls for w in outcome.workers))),
         ("threads", str(configuration.threads)),
-    ]
-    conditions += [("kept", f"one in {step} of {len(times)} samples")] if step > 1 else []
-    samples: list[Any] = np.maximum(times[::step], 0).tolist()
-    return tuple(samples), tuple(conditions)
+    )
+    samples, more = kept(times)
+    return samples, (*conditions, *more)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from proveout.ops.samples import ODD, bools, ints, randn
+from proveout.ops.samples import ODD, bools, each, ints, randn
 from proveout.ops.table import Builder, Op, Refused, Sample, Value, normal_dim
 from proveout.reasons import NO_ELEMENTS, Kind
 
@@ -126,10 +126,6 @@ def view_samples(*shapes: Ints) -> Any:
     return make
 
 
-def of(*samples: Sample) -> Any:
-    return lambda: iter(samples)
-
-
 X = randn
 OPS = [
     Op(
@@ -142,26 +138,26 @@ OPS = [
     Op(
         "aten.unsqueeze.default",
         lower_reshaped,
-        samples=of(Sample((X(3, 4), 0)), Sample((X(3, 4), -1)), Sample((X(), 0))),
+        samples=each(Sample((X(3, 4), 0)), Sample((X(3, 4), -1)), Sample((X(), 0))),
     ),
-    Op("aten.squeeze.default", lower_reshaped, samples=of(Sample((X(1, 3, 1, 4),)), Sample((X(3, 4),)))),
+    Op("aten.squeeze.default", lower_reshaped, samples=each(Sample((X(1, 3, 1, 4),)), Sample((X(3, 4),)))),
     Op(
         "aten.squeeze.dim",
         lower_reshaped,
-        samples=of(Sample((X(1, 3, 1, 4), 2)), Sample((X(1, 3, 4), 1)), Sample((X(), 0))),
+        samples=each(Sample((X(1, 3, 1, 4), 2)), Sample((X(1, 3, 4), 1)), Sample((X(), 0))),
     ),
-    Op("aten.squeeze.dims", lower_reshaped, samples=of(Sample((X(1, 3, 1, 4), [0, -2])))),
-    Op("aten.permute.default", lower_permute, samples=of(Sample((X(*ODD), [0, 2, -1, 1])), Sample((X(), [])))),
+    Op("aten.squeeze.dims", lower_reshaped, samples=each(Sample((X(1, 3, 1, 4), [0, -2])))),
+    Op("aten.permute.default", lower_permute, samples=each(Sample((X(*ODD), [0, 2, -1, 1])), Sample((X(), [])))),
     Op(
         "aten.transpose.int",
         lower_transpose,
-        samples=of(Sample((X(*ODD), 1, -1)), Sample((X(*ODD), 0, 0)), Sample((X(), 0, -1))),
+        samples=each(Sample((X(*ODD), 1, -1)), Sample((X(*ODD), 0, 0)), Sample((X(), 0, -1))),
     ),
-    Op("aten.t.default", lower_t, samples=of(Sample((X(3, 5),)), Sample((X(5),)), Sample((X(),)))),
+    Op("aten.t.default", lower_t, samples=each(Sample((X(3, 5),)), Sample((X(5),)), Sample((X(),)))),
     Op(
         "aten.expand.default",
         lower_expand,
-        samples=of(
+        samples=each(
             Sample((X(3, 1, 5), [3, 4, 5])),
             Sample((X(3, 1), [2, -1, 4])),
             Sample((X(), [2, 3])),
@@ -171,7 +167,7 @@ OPS = [
     Op(
         "aten.slice.Tensor",
         lower_slice,
-        samples=of(
+        samples=each(
             Sample((X(*ODD), 2, 1, 4)),
             Sample((X(*ODD), -1, -5, -1, 2), name="negative, step"),
             Sample((X(*ODD), 3, 0, 2**63 - 1), name="to the end"),
@@ -183,18 +179,18 @@ OPS = [
     Op(
         "aten.select.int",
         lower_select,
-        samples=of(Sample((X(*ODD), 1, -1)), Sample((X(5), 0, 2)), Sample((bools(4, 5), 1, 3))),
+        samples=each(Sample((X(*ODD), 1, -1)), Sample((X(5), 0, 2)), Sample((bools(4, 5), 1, 3))),
     ),
     Op(
         "aten.split_with_sizes.default",
         lower_split_sizes,
-        samples=of(Sample((X(*ODD), [2, 1, 4], -1)), Sample((X(*ODD), [5, 0], 2))),
+        samples=each(Sample((X(*ODD), [2, 1, 4], -1)), Sample((X(*ODD), [5, 0], 2))),
     ),
-    Op("aten.split.Tensor", lower_split, samples=of(Sample((X(*ODD), 3, -1)), Sample((X(*ODD), 2)))),
+    Op("aten.split.Tensor", lower_split, samples=each(Sample((X(*ODD), 3, -1)), Sample((X(*ODD), 2)))),
     Op(
         "aten.cat.default",
         lower_cat,
-        samples=of(
+        samples=each(
             Sample(([X(*ODD), X(2, 3, 5, 4)], -1)),
             Sample(([X(2, 3), X(4, 3)],)),
             Sample(([X(2, 3), X(0)],), name="empty 1-d"),
@@ -205,7 +201,7 @@ OPS = [
     Op(
         "aten.constant_pad_nd.default",
         lower_pad,
-        samples=of(
+        samples=each(
             Sample((X(*ODD), [1, 2])),
             Sample((X(*ODD), [0, 1, 0, 1], -math.inf), name="back only"),
             Sample((X(*ODD), [-1, 2, 1, -2], 3.5), name="negative"),
@@ -216,6 +212,6 @@ OPS = [
     Op(
         "aten.repeat.default",
         lower_repeat,
-        samples=of(Sample((X(3, 4), [2, 1, 3])), Sample((X(3, 4), [1, 1])), Sample((X(), [4]))),
+        samples=each(Sample((X(3, 4), [2, 1, 3])), Sample((X(3, 4), [1, 1])), Sample((X(), [4]))),
     ),
 ]

@@ -164,8 +164,8 @@ class _Sweep:
                 answer = future.result()
                 if script is not None:
                     self.searched(place, task, script, answer)
-                elif answer is None:
-                    self.missing.append(task.name.partition(" on ")[0])
+                elif answer is None and isinstance(task, Prove):
+                    self.missing.append(task.job.workload.name)
                 else:
                     self.results[place] = answer
                     self.listener.done(task.name, answer, time.monotonic() - started)

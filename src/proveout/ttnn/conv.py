@@ -94,7 +94,7 @@ def left_in(kernel: str, bound: dict[str, Any], fields: dict[str, Any]) -> Memor
     window = window_of(bound, "input_height", "input_width", "in_channels", bound["out_channels"])
     resharding = fields.get("reshard_if_not_optimal") or fields.get("override_sharding_config")
     kind, cores = layout, _cores(fields.get("core_grid"))
-    if memory.sharding != "interleaved" and not (resharding and layout):
+    if memory.is_sharded and not (resharding and layout):
         kind = memory.sharding
         cores = memory.shard.grid if memory.shard is not None else None
     elif kind is None:

@@ -89,7 +89,7 @@ class Tensor:
         return self._config or config_of(DRAM if self.spec.memory == HOST else self.spec.memory)
 
     def is_sharded(self) -> bool:
-        return self.spec.memory.sharding != "interleaved"
+        return self.spec.memory.is_sharded
 
     def storage_type(self) -> StorageType:
         storage: StorageType = member(StorageType, "HOST" if self.spec.memory == HOST else "DEVICE")

@@ -26,7 +26,6 @@ from proveout.compiler.program_passes.decide import (
     shards_refusal,
     takes_shards,
 )
-from proveout.compiler.program_passes.gain import with_attrs
 from proveout.compiler.program_passes.pack_weights import conv_config, keeps_format
 from proveout.errors import ProveoutError
 from proveout.kernels.cost import StepTime, step_time
@@ -312,7 +311,7 @@ def _weighed(step: Step, dtype: str, specs: dict[str, TensorSpec]) -> Step:
     assert held is not None
     assert isinstance(weight, Ref)
     if held.order:
-        return with_attrs(step, conv_config=conv_config(step, weights_dtype=Name(f"ttnn.{dtype}")))
+        return step.with_attrs(conv_config=conv_config(step, weights_dtype=Name(f"ttnn.{dtype}")))
     specs[weight.name] = replace(specs[weight.name], dtype=dtype)
     return step
 

@@ -37,7 +37,7 @@ def product_of(op: DeviceOp) -> Product:
         in0_l1=a.memory.buffer == "l1",
         in1_l1=b.memory.buffer == "l1",
         out_l1=op.out.memory.buffer == "l1",
-        sharded=a.memory.sharding != "interleaved",
+        sharded=a.memory.is_sharded,
     )
 
 

@@ -13,7 +13,7 @@ Features = dict[str, float]
 
 
 def sharded(spec: TensorSpec) -> bool:
-    return spec.memory.sharding != "interleaved"
+    return spec.memory.is_sharded
 
 
 def in_dram(spec: TensorSpec) -> bool:

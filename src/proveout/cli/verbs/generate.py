@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-import statistics
+import datetime
 from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from proveout.capture.named import named
-from proveout.cli.options import Json, ScriptArgs, SearchDir, Small, device_names
+from proveout.cli.options import CacheDir, Json, ScriptArgs, SearchDir, Small, device_names
 from proveout.cli.output import colour, emit, emit_json, note
 from proveout.cli.progress import Progress
 from proveout.cli.request import setting_of
-from proveout.coding import to_json
+from proveout.clock.conditions import conditions
+from proveout.clock.timing import FIRST_TOKEN, PER_TOKEN, modelled
+from proveout.coding import digest, to_json
 from proveout.devices.registry import find, settings_for
 from proveout.errors import UsageError, unknown
-from proveout.generation.messages import GenerationReport, GenerationRequest, PhaseReport
+from proveout.generation.messages import DECODE, GenerationReport, GenerationRequest, PhaseReport
 from proveout.generation.recipes import AUTO, RECIPES
 from proveout.generation.worker import answered
+from proveout.measure.records import keep
 from proveout.report.tables.terminal import grid
+from proveout.serving import Configuration
+from proveout.types import Job, MemoryUse, Record, Timing, Workload
+from proveout.words import byte_count, counted
 
 Models = Annotated[
     list[str] | None,
@@ -91,13 +97,14 @@ def verb(
     search_dir: SearchDir = None,
     script_args: ScriptArgs = "",
     timeout: Timeout = 1800.0,
+    cache_dir: CacheDir = None,
     as_json: Json = False,
 ) -> int:
     """Generate text with a decoder, its cache on the device.
 
     The decoder is compiled twice, for prefill and for decode. Reports whether it generates the same tokens as eager
     mode, how often both agree on eager's own tokens, and the time of a call. With --dry-run the weights are not
-    loaded, so that even the largest model can be planned anywhere.
+    loaded, so that even the largest model can be planned anywhere. Each generation is kept as a Record.
 
     \b
     Examples:
@@ -136,6 +143,8 @@ def verb(
             answers.append((one, request, replace(report, model=one.call(report.model))))
             progress.step(what, f"{one.name}: {'failed' if report.error else 'done'}")
     failed = sum(bool(report.error) for *_, report in answers)
+    if reason := keep([record_of(ask, report) for _, ask, report in answers if not report.error], cache_dir):
+        note(f"not kept: {reason}")
     if as_json:
         emit_json({"verb": "generate", "failed": failed, "device": place, "models": [to_json(r) for *_, r in answers]})
     for one, request, report in answers:
@@ -149,15 +158,19 @@ def verb(
 def _text(request: GenerationRequest, report: GenerationReport) -> str:
     lines = [
         f"{report.model} on {request.device}: {report.parameters / 1e6:,.4g} M parameters"
-        f" ({_bytes(report.weight_bytes)}), precision {request.settings.precision}",
-        f"  {_count(report.batch, 'user')}, prompts of {_range(report.prompt_lengths)} tokens,"
+        f" ({byte_count(report.weight_bytes)}), precision {request.settings.precision}",
+        f"  {counted(report.batch, 'user')}, prompts of {_range(report.prompt_lengths)} tokens,"
         f" {report.new_tokens} new ones;"
-        f" {'states' if report.recurrent else f'cache of {_cache(report)}'}: {_bytes(report.cache_bytes)}",
+        f" {'states' if report.recurrent else f'cache of {_cache(report)}'}: {byte_count(report.cache_bytes)}",
     ]
     lines += [f"  {sentence}" for sentence in report.notes]
     titles = ("Call", "Steps", "On the host", "Transfers", "Cache on device", "Modelled", "Measured here")
     lines.append(grid(titles, [_row(phase, request) for phase in report.phases], colour()).rstrip())
-    decode = next((p for p in report.phases if p.name == "decode"), None)
+    weak = (
+        [] if find(request.device).times == "modelled" else [p for p in report.phases if p.measured and p.measured.why]
+    )
+    lines += [f"  {phase.name}: {phase.measured.verdict}: {phase.measured.why}" for phase in weak if phase.measured]
+    decode = next((p for p in report.phases if p.name == DECODE), None)
     if decode and decode.modelled_ns and decode.low_ns and decode.high_ns:
         rates = [1e9 / ns for ns in (decode.modelled_ns, decode.high_ns, decode.low_ns)]
         lines.append(
@@ -174,11 +187,11 @@ def _text(request: GenerationRequest, report: GenerationReport) -> str:
     if report.agreement is not None:
         pcc = "undefined" if report.agreement.pcc is None else f"{report.agreement.pcc:.6f}"
         lines.append(
-            f"  given eager's tokens ({_count(report.agreement.steps, 'step')}): top-1 {report.agreement.top1:.1%},"
+            f"  given eager's tokens ({counted(report.agreement.steps, 'step')}): top-1 {report.agreement.top1:.1%},"
             f" top-5 {report.agreement.top5:.1%}, PCC of the logits {pcc}"
         )
     verbed = "planned" if request.dry_run else "compiled and run"
-    lines.append(f"  {verbed} in {report.seconds:.1f} s, at most {_bytes(report.peak_rss_bytes)} of memory here")
+    lines.append(f"  {verbed} in {report.seconds:.1f} s, at most {byte_count(report.peak_rss_bytes)} of memory here")
     return "\n".join(lines)
 
 
@@ -210,27 +223,64 @@ def _row(phase: PhaseReport, request: GenerationRequest) -> tuple[str, ...]:
     elif phase.chip_alone_ns is not None:
         modelled = f"? (chip alone: {phase.chip_alone_ns / 1e6:.3g} ms)"
     measured = "–"
-    if phase.measured_ns:
-        middle = statistics.median(phase.measured_ns) / 1e6
+    if phase.measured:
         what = " of simulation" if find(request.device).times == "modelled" else ""
-        measured = f"{middle:.3g} ms{what}, median of {len(phase.measured_ns)}"
+        measured = f"{_ms(phase.measured)}{what}, median of {len(phase.measured.samples_ns)}"
     modelled_chip = (
         find(request.device).target == "ttnn"
     )  # other devices compute on the host's tensors, or keep their own
-    resident = (_count(phase.resident, "tensor") if phase.resident else "no") if modelled_chip else "–"
+    resident = (counted(phase.resident, "tensor") if phase.resident else "no") if modelled_chip else "–"
     return (phase.name, str(phase.steps), str(phase.on_host), str(phase.transfers), resident, modelled, measured)
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def _ms(timing: Timing) -> str:
+    """The median with its interval."""
+    ends = [f"{ns / 1e6:.3g}" for ns in timing.interval_ns or ()]
+    return f"{timing.median_ns / 1e6:.3g} ms{' (' + ' to '.join(ends) + ')' if ends else ''}"
+
+
+def record_of(request: GenerationRequest, report: GenerationReport) -> Record:
+    """A generation as a Record: the times of its calls, and in its report how often it says eager's token."""
+    timings = []
+    for phase in report.phases:
+        what = PER_TOKEN if phase.name == DECODE else FIRST_TOKEN
+        if phase.modelled_ns is not None:
+            interval = (phase.low_ns or phase.modelled_ns, phase.high_ns or phase.modelled_ns)
+            timings.append(modelled(what, request.device, phase.modelled_ns, interval, phase.calibrated or 0.0))
+        if phase.measured and (phase.measured.what == what or phase.name == DECODE):  # of a simulation, a step's
+            timings.append(phase.measured)
+    facts = {name: getattr(request, name) for name in OF_THE_KEY}
+    selector = digest(["generate", report.model, request.script_args, facts])[:12]
+    short = next((phase.short for phase in report.phases if not phase.fits), "")
+    peak = max((phase.peak_dram_bytes for phase in report.phases), default=0)
+    created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return Record(
+        Job(
+            Workload(
+                report.model, request.script, selector, parameters=report.parameters, script_args=request.script_args
+            ),
+            request.device,
+            request.settings,
+            ("generate",),
+            iterations=request.new_tokens,
+            warmup=1,
+            baseline=False,
+            serve=Configuration(report.model, request.device, report.batch, multiprocess=False),
+        ),
+        "failed" if short else "passed",
+        short,
+        failure="memory" if short else "",
+        timings=tuple(timings),
+        memory=MemoryUse(dram_peak_bytes=peak, weight_bytes=report.weight_bytes, fits=not short),
+        environment=conditions(),
+        created=created,
+        report={**to_json(report), **facts, "status": "passed", "created": created},
+    )
+
+
+OF_THE_KEY = ("prompt_length", "new_tokens", "batch", "max_length", "page_size", "pages", "recipe", "budget", "dry_run")
+"""What tells one generation of a model from another, besides device and settings."""
 
 
 def _range(lengths: tuple[int, ...]) -> str:
     return str(lengths[0]) if len(set(lengths)) == 1 else f"{min(lengths)} to {max(lengths)}"
-
-
-def _bytes(size: int) -> str:
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= scale:
-            return f"{size / scale:.3g} {unit}"
-    return f"{size} B"

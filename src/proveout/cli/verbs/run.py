@@ -68,7 +68,7 @@ def verb(
     chosen, name = named(model, search_dir or [], script_args), canonical(backend)
     info = find(device)
     place = info.name if name == "proveout" else HOST
-    settings = settings_for(device)
+    settings = settings_for(place)
 
     def job_of(workload: Workload) -> Job:
         do: tuple[Do, ...] = ("run", "benchmark")

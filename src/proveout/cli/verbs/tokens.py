@@ -23,6 +23,7 @@ from proveout.measure.records import keep
 from proveout.report.tables.terminal import grid
 from proveout.serving import Configuration
 from proveout.types import Job, MemoryUse, Record, Timing, Workload
+from proveout.words import byte_count
 
 Models = Annotated[
     list[str] | None,
@@ -121,12 +122,12 @@ def _cells(ask: SpeedAsk, row: SpeedRow) -> tuple[str, ...]:
     dram = (
         "–"
         if row.peak_bytes is None or not row.dram_bytes
-        else f"{row.peak_bytes / row.dram_bytes:.0%} of {_bytes(row.dram_bytes)}"
+        else f"{row.peak_bytes / row.dram_bytes:.0%} of {byte_count(row.dram_bytes)}"
     )
     return (
         ask.device + (f" ×{row.num_chips}" if row.num_chips > 1 else ""), row.kind, str(row.batch),
         f"{row.prompt_length}", _ms(row.first_token), _ms(row.per_token), _rate(row, 1), _rate(row, row.batch),
-        _bytes(row.weight_bytes), _bytes(row.cache_bytes), dram if row.fits else f"{dram}: too much",
+        byte_count(row.weight_bytes), byte_count(row.cache_bytes), dram if row.fits else f"{dram}: too much",
         "–" if row.longest_context is None else f"{row.longest_context:,}",
         "–" if row.largest_batch is None else f"{row.largest_batch:,}",
     )  # fmt: skip
@@ -198,10 +199,3 @@ def _numbers(option: str, text: str) -> tuple[int, ...]:
     if not parts or not all(part.isdecimal() and 0 < int(part) < 10_000_000 for part in parts):
         raise UsageError(f"{option} {text!r}: give whole numbers above 0, such as 1,32.")
     return tuple(dict.fromkeys(int(part) for part in parts))
-
-
-def _bytes(size: int) -> str:
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= scale:
-            return f"{size / scale:.3g} {unit}"
-    return f"{size} B"

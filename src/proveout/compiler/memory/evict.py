@@ -183,8 +183,7 @@ class _Eviction:
             except OutOfMemory:
                 self._withdraw(moved.outputs)
                 if moved.attr("memory_config") == MEMORY_NAMES[L1]:
-                    attrs = {**dict(moved.attrs), "memory_config": MEMORY_NAMES[DRAM]}
-                    moved = replace(moved, attrs=tuple(attrs.items()))
+                    moved = moved.with_attrs(memory_config=MEMORY_NAMES[DRAM])
                 elif not self._make_room([self._size(v, v) for v in moved.outputs], busy, step.origin):
                     raise
 

@@ -93,7 +93,7 @@ def _in_dram(program: Program, names: Sequence[str]) -> Program:
     for step in program.body:
         if not step.on_host and step.outputs:
             if set(names).intersection(step.outputs):
-                step = replace(step, attrs=tuple({**dict(step.attrs), "memory_config": MEMORY_NAMES[DRAM]}.items()))
+                step = step.with_attrs(memory_config=MEMORY_NAMES[DRAM])
             specs.update(zip(step.outputs, infer(step, specs, chips=program.chips)))
         body.append(step)
     return replace(program, body=tuple(body), specs=specs)

@@ -190,7 +190,7 @@ class _Split:
         outputs = {n: self.specs[n].shape[cut.output] * length // cut.extent for n in step.outputs}
         shorter = {n: _shorter(self.specs[n], dim, length) for n, dim in cut_along.items()}
         shorter |= {n: _shorter(self.specs[n], cut.output, size) for n, size in outputs.items()}
-        piece = replace(step, attrs=tuple({**dict(step.attrs), **cut.attrs(length)}.items()))
+        piece = step.with_attrs(**cut.attrs(length))
         return circular_bytes(piece, ChainMap(shorter, self.specs), self.chip) <= self.chip.l1_room
 
     def _longest(self, step: Step, cut: Cut, near: bool) -> _Division | None:

@@ -87,8 +87,7 @@ class _Spreader:
             if self._split(name) is not None and (name not in self.given or name in self.rows.cut):
                 mapper = shard_along(self._split(name) or 0)
                 name = self.whole.get(name, name)
-            attrs = {**dict(step.attrs), "tensor": Ref(name), "mesh_mapper": mapper}
-            self.steps.append(replace(step, attrs=tuple(attrs.items())))
+            self.steps.append(step.with_attrs(tensor=Ref(name), mesh_mapper=mapper))
         elif step.kernel == TO_TORCH:
             self._to_torch(step)
         elif step.on_host:
@@ -110,8 +109,7 @@ class _Spreader:
         pieces = [f"{source}.on{chip}.{out}" for chip in range(self.chips)]
         self.specs |= dict.fromkeys(pieces, self.specs[source])
         self.steps.append(Step("ttnn.get_device_tensors", (("tensor", Ref(source)),), tuple(pieces), step.origin))
-        attrs = {**dict(step.attrs), "tensor": Ref(pieces[0])}
-        self.steps.append(replace(step, attrs=tuple(attrs.items())))
+        self.steps.append(step.with_attrs(tensor=Ref(pieces[0])))
 
     def _host_step(self, step: Step) -> None:
         operands = {name: self._operand(name, step.origin.node) for name in step.uses}

@@ -19,7 +19,7 @@ from proveout.compiler.program_passes.gain import LEAST_GAIN, steps_ns
 from proveout.kernels.cost import step_device_ops
 from proveout.kernels.memory_config import memory_arg
 from proveout.kernels.table import infer, kind_of
-from proveout.program import Arg, Construct, Name, Program, Ref, Step
+from proveout.program import Arg, Construct, Name, Program, Ref, Step, free_name
 from proveout.types import TILE, DeviceSpec, Memory, Settings, ShardSpec, TensorSpec
 
 CONFIG = "ttnn.MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig"
@@ -89,7 +89,7 @@ def _on_banks(
     if isinstance(activation, str):  # cut products take theirs in the config alone
         unary = Name(f"ttnn.UnaryOpType.{activation.upper()}")
         inside["fused_activation"] = Construct.of("ttnn.UnaryWithParam", unary)
-    if specs[left.name].memory.sharding != "interleaved" or specs[result].memory.sharding != "interleaved":
+    if specs[left.name].memory.is_sharded or specs[result].memory.is_sharded:
         return None
     product = product_of(step_device_ops(step, specs, chip, settings)[0])
     if product.m != 1 or product.batch != 1 or specs[left.name].shape[-1] % TILE:
@@ -113,7 +113,7 @@ def _on_banks(
             "program_config": config,
         }  # fmt: skip
         attrs = tuple({**{k: v for k, v in step.attrs if k != "activation"}, **changed}.items())
-        beside = replace(step, attrs=attrs, outputs=(_new(f"{result}.widths", tried),))
+        beside = replace(step, attrs=attrs, outputs=(free_name(f"{result}.widths", tried),))
         tried[beside.outputs[0]] = infer(beside, tried)[0]
         back = _back(beside.outputs[0], result, specs[result].memory, step)
         steps = [*brought, beside, back]
@@ -151,14 +151,8 @@ def _moved(name: str, memory: Memory, new: str, at: Step, specs: dict[str, Tenso
     move = Step(
         "ttnn.to_memory_config",
         (("tensor", Ref(name)), ("memory_config", memory_arg(memory))),
-        (_new(new, specs),),
+        (free_name(new, specs),),
         at.origin,
     )
     specs[move.outputs[0]] = infer(move, specs)[0]
     return move
-
-
-def _new(name: str, specs: Mapping[str, TensorSpec]) -> str:
-    while name in specs:
-        name += "_"
-    return name

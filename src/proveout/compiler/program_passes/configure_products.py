@@ -17,7 +17,7 @@ from proveout.chip.matmul import Blocks
 from proveout.chip.program_config import cuts, shard_cuts
 from proveout.chip.time import TRACED_GAP_NS
 from proveout.compiler.program_passes.deallocate import deallocate
-from proveout.compiler.program_passes.gain import pays, with_attrs
+from proveout.compiler.program_passes.gain import pays
 from proveout.kernels.cost import USUAL, circular_bytes, memory_over_time, step_device_ops, step_time
 from proveout.kernels.memory_config import core
 from proveout.kernels.table import kernels, kind_of, refusal, specs_of
@@ -54,7 +54,7 @@ def _leaves_shards(step: Step, specs: Mapping[str, TensorSpec]) -> bool:
     if step.kernel != "ttnn.to_memory_config":
         return False
     source, result = specs[step.uses[0]].memory, specs[step.outputs[0]].memory
-    return source.sharding == "block" and source.shard is not None and result.sharding == "interleaved"
+    return source.sharding == "block" and source.shard is not None and not result.is_sharded
 
 
 class _Choice:
@@ -83,7 +83,7 @@ class _Choice:
         if "input_tensor_a" in chosen and leave is not None:
             chosen = {**chosen, "input_tensor_a": Ref(leave.uses[0])}
         inside = step.attr("activation") in INSIDE
-        return with_attrs(_without_activation(step) if inside else step, **chosen)
+        return (step.without("activation") if inside else step).with_attrs(**chosen)
 
     def _quickest(self, step: Step, leave: Step | None, room: int) -> Mapping[str, Arg] | None:
         """The attributes that make a product quickest; None where ttnn's own choice is about as quick."""
@@ -105,21 +105,17 @@ class _Choice:
             for blocks in shard_cuts(product, memory.shard, chip):
                 config = config_of(blocks, memory.shard.grid, fused, registers)
                 tried.append(({"input_tensor_a": Ref(leave.uses[0]), "program_config": config}, saved))
-        bare = _without_activation(step) if fused is not None else step
+        bare = step.without("activation") if fused is not None else step
         best, own_ns = None, step_time(step, specs, chip, self.settings).ns
         best_ns = own_ns
         for changed, saved in tried:
-            one = with_attrs(bare, **changed)
+            one = bare.with_attrs(**changed)
             if refusal(kernels()[one.kernel], specs_of(one, specs)):
                 continue
             ns = step_time(one, specs, chip, self.settings).ns - saved
             if ns < best_ns and pays(own_ns, ns) and circular_bytes(one, specs, chip) <= room:
                 best, best_ns = changed, ns
         return best
-
-
-def _without_activation(step: Step) -> Step:
-    return replace(step, attrs=tuple((k, v) for k, v in step.attrs if k != "activation"))
 
 
 def config_of(

@@ -17,7 +17,6 @@ from proveout.chip.fidelity import default_fidelity
 from proveout.chip.memory import shard_refusal
 from proveout.chip.program_config import spread
 from proveout.compiler.program_passes.configure_products import config_of
-from proveout.compiler.program_passes.gain import with_attrs
 from proveout.compiler.program_passes.pack_weights import Setup, conv_config, with_weight
 from proveout.errors import CompileError
 from proveout.kernels.cost import step_device_ops
@@ -97,23 +96,23 @@ def decided(
         return step
     takes = parameters(step.kernel)
     if "result" in choices and "dtype" in takes:
-        step = with_attrs(step, dtype=Name(f"ttnn.{choices['result']}"))
+        step = step.with_attrs(dtype=Name(f"ttnn.{choices['result']}"))
     elif pins_format(step) and step.attr("dtype") is None:
         # An operand in another format must not change the format of everything after it.
         result = infer(step, specs)[0].dtype
         if result != before[step.outputs[0]].dtype and "float" in result:
-            step = with_attrs(step, dtype=Name(f"ttnn.{before[step.outputs[0]].dtype}"))
+            step = step.with_attrs(dtype=Name(f"ttnn.{before[step.outputs[0]].dtype}"))
     step = _placed(step, choices, specs, before, chip)
     if "fidelity" in choices or "accumulate" in choices:
         step = _computing(step, choices, specs, chip, settings)
     if "config" in choices and kind_of(step) == "product":
-        step = replace(step, attrs=tuple((k, v) for k, v in step.attrs if k != "program_config"))
+        step = step.without("program_config")
         if choices["config"] == "spread":
             probe = infer(step, specs)
             around = {**specs, **dict(zip(step.outputs, probe))}
             product = product_of(step_device_ops(step, around, chip, settings)[0])
             if product.batch == 1:
-                step = with_attrs(step, program_config=config_of(spread(product, chip), chip.grid))
+                step = step.with_attrs(program_config=config_of(spread(product, chip), chip.grid))
     return step
 
 
@@ -124,14 +123,14 @@ def _placed(
     if not pins_place(step):
         return step
     if choices.get("memory") == "dram":
-        return with_attrs(step, memory_config=MEMORY_NAMES[DRAM])
+        return step.with_attrs(memory_config=MEMORY_NAMES[DRAM])
     for kind in SHARDS:
         if choices.get("memory") == kind:
             step = in_shards(step, kind, specs) if kind_of(step) == "convolution" else step
-            return with_attrs(step, memory_config=memory_arg(shards_for(before[step.outputs[0]], kind, chip)))
+            return step.with_attrs(memory_config=memory_arg(shards_for(before[step.outputs[0]], kind, chip)))
     if step.attr("memory_config") is None and infer(step, specs)[0].memory != before[step.outputs[0]].memory:
         # An operand that was left in shards must not take everything after it along.
-        return with_attrs(step, memory_config=memory_arg(before[step.outputs[0]].memory))
+        return step.with_attrs(memory_config=memory_arg(before[step.outputs[0]].memory))
     return step
 
 
@@ -150,7 +149,7 @@ def in_shards(step: Step, kind: Sharding, specs: Mapping[str, TensorSpec]) -> St
     source, said = step.attr("input_tensor"), dict[str, Arg]()
     if isinstance(source, Ref) and specs[source.name].memory.sharding not in ("interleaved", kind):
         said["reshard_if_not_optimal"] = True
-    return with_attrs(step, conv_config=conv_config(step, shard_layout=LAYOUTS[kind], **said))
+    return step.with_attrs(conv_config=conv_config(step, shard_layout=LAYOUTS[kind], **said))
 
 
 def takes_shards(step: Step) -> bool:
@@ -171,7 +170,7 @@ def shards_refusal(
 def _mixed(step: Step, specs: Mapping[str, TensorSpec]) -> bool:
     result = specs[step.outputs[0]]
     places = {result.memory, *(specs[n].memory for n in step.uses if specs[n].shape == result.shape)}
-    return len(places) > 1 and any(place.sharding != "interleaved" for place in places)
+    return len(places) > 1 and any(place.is_sharded for place in places)
 
 
 def pins_place(step: Step) -> bool:
@@ -207,7 +206,7 @@ def _computing(
     said: dict[str, Arg] = {"math_fidelity": Name(f"ttnn.MathFidelity.{fidelity}"), "fp32_dest_acc_en": wide}
     if matrix and not wide:
         said["packer_l1_acc"] = True
-    return with_attrs(step, **{name: Construct.of("ttnn.WormholeComputeKernelConfig", **said)})
+    return step.with_attrs(**{name: Construct.of("ttnn.WormholeComputeKernelConfig", **said)})
 
 
 def _weighed(step: Step, dtype: str, work: Setup) -> Step:

@@ -262,7 +262,7 @@ class DecodeFusion:
         if not new.accepted(steps) or not self.pays(gone, steps, new.specs):
             return None
         instead |= {id(s): [] for put in puts for s in put.gone if put.value in s.outputs and id(s) not in instead}
-        copies = {id(put.copy): with_attrs(put.copy, layout=LAYOUT_NAMES["tile"]) for put in puts}
+        copies = {id(put.copy): put.copy.with_attrs(layout=LAYOUT_NAMES["tile"]) for put in puts}
         body = [s for old in self.program.body for s in (*instead.get(id(old), [old]), *new.after.get(id(old), ()))]
         setup = tuple(copies.get(id(step), step) for step in self.program.setup)
         return prune(replace(self.program, setup=setup, body=tuple(body), specs=dict(new.specs)))
@@ -327,7 +327,7 @@ class NewSteps:
             return Ref(name)
         maker, rows = self.body.maker(source), LAYOUT_NAMES["row_major"]
         if maker is not None and maker.kernel == FROM_TORCH and len(self.specs[source.name].shape) == 1:
-            self.add(replace(with_attrs(maker, layout=rows), outputs=(name,)))
+            self.add(replace(maker.with_attrs(layout=rows), outputs=(name,)))
         else:
             flat = (self.specs[source.name].numel,)
             line = self.call("ttnn.reshape", "positions", input_tensor=source, shape=flat)
@@ -346,10 +346,6 @@ class NewSteps:
 
     def accepted(self, steps: list[Step]) -> bool:
         return all(refusal(kernels()[s.kernel], specs_of(s, self.specs)) is None for s in steps)
-
-
-def with_attrs(step: Step, **changed: Arg) -> Step:
-    return replace(step, attrs=tuple({**dict(step.attrs), **changed}.items()))
 
 
 def repeats_heads(shape: tuple[int, ...], shapes: list[tuple[int, ...]], heads: int) -> bool:

@@ -9,7 +9,7 @@ we do; on several chips heads are cut over those instead.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from proveout.compiler.program_passes.fuse_products import is_plain_product, joined_product, siblings
 from proveout.compiler.program_passes.fuse_rotary import Rotation, rotation_in
@@ -59,7 +59,7 @@ def _find(body: Body, attention: Step, chip: DeviceSpec) -> Fusion | None:
     _, users, heads, size = body.spec(query).shape
     memory = user_memory(body.spec(query), chip)
     in_rows = users <= chip.grid[0] or users % chip.grid[0] == 0
-    there = body.spec(query).memory.sharding != "interleaved"
+    there = body.spec(query).memory.is_sharded
     if memory is None or there or not in_rows or heads > MOST_HEADS or body.spec(query).dtype != "bfloat16":
         return None
     parts = [_part(body, arg) for arg in (query, keys.attr("input_tensor"), values.attr("input_tensor"))]
@@ -85,9 +85,9 @@ def _find(body: Body, attention: Step, chip: DeviceSpec) -> Fusion | None:
     )
     new.steps.append(Step("ttnn.experimental.nlp_create_qkv_heads_decode", attrs, cut, attention.origin))
     given = [_finished(body, new, part, Ref(name), held, users, size) for part, name in zip(found, cut)]
-    for step, key, value in ((keys, "input_tensor", given[1]), (values, "input_tensor", given[2])):
-        new.steps.append(_with(step, key, value))
-    new.steps.append(_with(attention, "input_tensor_q", given[0]))
+    queries, *others = given
+    new.steps += [step.with_attrs(input_tensor=heads) for step, heads in zip((keys, values), others)]
+    new.steps.append(attention.with_attrs(input_tensor_q=queries))
     moves = dict.fromkeys(s for part in found for s in part.steps)
     removed = (*products, *moves, keys, values, attention)
     here = min(body.position(s.outputs[0]) for s in (keys, values, attention))
@@ -235,10 +235,6 @@ def _row(body: Body, new: Emit, table: Ref, users: int) -> Ref:
     if name in body.specs or any(name in s.outputs for s in new.steps):
         return Ref(name)
     return new.call("ttnn.reshape", name, input_tensor=table, shape=shape)
-
-
-def _with(step: Step, key: str, value: Arg) -> Step:
-    return replace(step, attrs=tuple((k, value if k == key else v) for k, v in step.attrs))
 
 
 FUSIONS = (Listed("products", 2.5, fuse_decode_heads),)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from proveout.compiler.program_passes.configure_products import INSIDE
-from proveout.compiler.program_passes.gain import with_attrs
 from proveout.compiler.program_passes.match import Body, Fusion, Listed, Policy, either_way, fuse, is_plain, is_row
 from proveout.compiler.program_passes.pack_weights import conv_config
 from proveout.kernels.table import kernels, kind_of
@@ -71,7 +70,7 @@ def _find_activation(body: Body, step: Step) -> Fusion | None:
         inside = {"activations": (INSIDE[name],)}
     else:
         return None
-    one = replace(with_attrs(maker, **inside), outputs=step.outputs, origin=step.origin)
+    one = replace(maker.with_attrs(**inside), outputs=step.outputs, origin=step.origin)
     return Fusion((maker, step), (one,), rounds_alike=True)
 
 

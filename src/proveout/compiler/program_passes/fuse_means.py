@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proveout.compiler.program_passes.gain import with_attrs
 from proveout.compiler.program_passes.match import Body, Fusion, Listed, Policy, fuse
 from proveout.kernels.table import kind_of
 from proveout.program import Arg, Program, Ref, Step
@@ -35,7 +34,7 @@ def _find(body: Body, step: Step) -> Fusion | None:
     steps = [_reshape(turn.attr("input_tensor"), (batch, 1, height * width, channels), rows, turn)]
     if tiled is not None:
         tiles = body.fresh(f"{rows}.tiles")
-        steps.append(replace(with_attrs(tiled, tensor=Ref(rows)), outputs=(tiles,)))
+        steps.append(replace(tiled.with_attrs(tensor=Ref(rows)), outputs=(tiles,)))
         rows = tiles
     about: tuple[tuple[str, Arg], ...] = (("input_tensor", Ref(rows)), ("dim", 2), ("keepdim", True))
     steps.append(Step(step.kernel, about, (result,), step.origin))

@@ -58,7 +58,7 @@ def _centred(body: Body, step: Step) -> Fusion | None:
     mean = _mean_of_rows(body, centre.attr("input_tensor_b")) if centre else None
     if centre is None or mean is None or mean.attr("input_tensor") != centre.attr("input_tensor_a"):
         return None
-    norm = replace(step, kernel="ttnn.layer_norm", attrs=_with(step, input_tensor=mean.attr("input_tensor")))
+    norm = replace(step.with_attrs(input_tensor=mean.attr("input_tensor")), kernel="ttnn.layer_norm")
     return Fusion((mean, centre, step), (norm,))
 
 
@@ -70,7 +70,8 @@ def _through_float32(body: Body, step: Step) -> Fusion | None:
     cast = body.maker(norm.attr("input_tensor"), kind="cast")
     if cast is None or body.specs[cast.uses[0]].dtype != "bfloat16" or body.specs[cast.outputs[0]].dtype != "float32":
         return None
-    narrow = replace(norm, attrs=_with(norm, input_tensor=Ref(cast.uses[0])), outputs=step.outputs, origin=step.origin)
+    narrow = norm.with_attrs(input_tensor=Ref(cast.uses[0]))
+    narrow = replace(narrow, outputs=step.outputs, origin=step.origin)
     alone = body.readers(cast.outputs[0]) == [norm]
     return Fusion((*((cast,) if alone else ()), norm, step), (narrow,), rounds_alike=True)
 
@@ -118,10 +119,6 @@ def _squares(step: Step, x: Arg) -> bool:
         case "ttnn.multiply":
             return step.attr("input_tensor_a") == x == step.attr("input_tensor_b")
     return False
-
-
-def _with(step: Step, **changed: Arg) -> tuple[tuple[str, Arg], ...]:
-    return tuple((k, changed.get(k, v)) for k, v in step.attrs)
 
 
 RULES = (_scaled_by_its_size, _centred, _through_float32, _weighted, _shifted)

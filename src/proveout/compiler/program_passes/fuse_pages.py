@@ -13,7 +13,7 @@ from dataclasses import replace
 import torch
 
 from proveout.compiler.program_passes.fuse_attention import constant_of
-from proveout.compiler.program_passes.fuse_decode import DecodeFusion, NewSteps, Put, repeats_heads, with_attrs
+from proveout.compiler.program_passes.fuse_decode import DecodeFusion, NewSteps, Put, repeats_heads
 from proveout.compiler.program_passes.match import Listed, Policy
 from proveout.compiler.program_passes.prune import prune
 from proveout.kernels.table import LAYOUT_NAMES, kind_of
@@ -168,7 +168,7 @@ class _Pages(DecodeFusion):
         if name in new.specs:
             return Ref(name)
         maker = next(s for s in self.program.body if s.kernel == FROM_TORCH and s.uses == (put.table,))
-        form = with_attrs(maker, layout=LAYOUT_NAMES["row_major"], dtype=Name("ttnn.int32"))
+        form = maker.with_attrs(layout=LAYOUT_NAMES["row_major"], dtype=Name("ttnn.int32"))
         new.add(replace(form, outputs=(name,)))
         new.after[id(maker)] = [*new.after.get(id(maker), []), *new.taken()]
         return Ref(name)

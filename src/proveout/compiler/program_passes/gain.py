@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from proveout.kernels.cost import program_ns, step_time
-from proveout.program import Arg, Step
+from proveout.program import Step
 from proveout.types import DeviceSpec, Settings, TensorSpec
 
 LEAST_GAIN = 0.05
@@ -20,7 +19,3 @@ def pays(before_ns: float, after_ns: float) -> bool:
 def steps_ns(steps: Iterable[Step], specs: Mapping[str, TensorSpec], chip: DeviceSpec, settings: Settings) -> int:
     """Modelled time of some Steps, with the gaps after them."""
     return program_ns([step_time(step, specs, chip, settings) for step in steps], settings)
-
-
-def with_attrs(step: Step, **changed: Arg) -> Step:
-    return replace(step, attrs=tuple({**dict(step.attrs), **changed}.items()))

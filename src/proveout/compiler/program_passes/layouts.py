@@ -107,9 +107,7 @@ class _Choice:
             )  # a transfer's operand is the host's, whatever layout it sends
             step = with_refs(current, functools.partial(form, layout=None if as_it_is else wanted))
             if _makes(step) and _is_free(step):
-                step = replace(
-                    step, attrs=tuple((k, LAYOUT_NAMES[chosen] if k == "layout" else v) for k, v in step.attrs)
-                )
+                step = step.with_attrs(layout=LAYOUT_NAMES[chosen])
             if not step.on_host and step.outputs:
                 specs.update(zip(step.outputs, infer(step, specs)))
             body.append(step)

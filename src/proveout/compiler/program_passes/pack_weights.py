@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from proveout.compiler.program_passes.gain import with_attrs
 from proveout.kernels.row import MATRIX_UNIT, Weight
 from proveout.kernels.table import LAYOUT_NAMES, infer, kernels, kind_of
 from proveout.program import FROM_TORCH, TO_TORCH, Arg, Construct, Name, Program, Ref, Step, map_refs
@@ -36,10 +35,10 @@ def pack_weights(program: Program, settings: Settings) -> Program:
 def with_weight(step: Step, held: Weight, weight: str, dtype: str, work: Setup) -> Step:
     """A product or convolution with its weight in this format; as it is where ttnn takes it in no other."""
     if not held.order:
-        return _with(step, held.operand, Ref(work.packed(weight, dtype, step.origin)))
+        return step.with_attrs(**{held.operand: Ref(work.packed(weight, dtype, step.origin))})
     if keeps_format(step):
-        step = _with(step, held.operand, Ref(work.prepared(weight, dtype, step, held.order)))
-        return with_attrs(step, conv_config=conv_config(step, weights_dtype=Name(f"ttnn.{dtype}")))
+        step = step.with_attrs(**{held.operand: Ref(work.prepared(weight, dtype, step, held.order))})
+        return step.with_attrs(conv_config=conv_config(step, weights_dtype=Name(f"ttnn.{dtype}")))
     return step
 
 
@@ -52,10 +51,6 @@ def conv_config(step: Step, **more: Arg) -> Construct:
 def keeps_format(step: Step) -> bool:
     """Whether a convolution's weight lies in the format of the host's, and ttnn would pack it in another."""
     return step.attr("groups", 1) == 1 and "weights_dtype" not in conv_config(step).by_name
-
-
-def _with(step: Step, key: str, value: Arg) -> Step:
-    return replace(step, attrs=tuple((k, value if k == key else v) for k, v in step.attrs))
 
 
 class Setup:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from proveout.chip.memory import shard_refusal
 from proveout.compiler.program_passes.deallocate import deallocate
 from proveout.compiler.program_passes.decide import ELEMENTWISE, SHARDS, in_shards, pins_place
-from proveout.compiler.program_passes.gain import pays, steps_ns, with_attrs
+from proveout.compiler.program_passes.gain import pays, steps_ns
 from proveout.kernels.cost import memory_over_time
 from proveout.kernels.memory_config import memory_arg
 from proveout.kernels.table import kind_of, specs_of
@@ -205,7 +205,7 @@ class _Images:
         assert memory is not None
         if step.kernel == CONVOLUTION:
             step = in_shards(step, own, specs)
-        return with_attrs(step, memory_config=memory_arg(memory)), replace(out, memory=memory)
+        return step.with_attrs(memory_config=memory_arg(memory)), replace(out, memory=memory)
 
     def _moves_ns(self, family: str, kind: Sharding) -> float:
         """What it takes to bring other values into a family's shards, and its own out of them."""

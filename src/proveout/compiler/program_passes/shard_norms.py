@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from proveout.chip.memory import bytes_per_bank, shard_refusal
-from proveout.compiler.program_passes.gain import pays, steps_ns, with_attrs
+from proveout.compiler.program_passes.gain import pays, steps_ns
 from proveout.kernels.memory_config import core, memory_arg
 from proveout.kernels.table import infer, kernels, kind_of
-from proveout.program import Construct, Program, Ref, Step
+from proveout.program import Construct, Program, Ref, Step, free_name
 from proveout.types import DRAM, TILE, DeviceSpec, Memory, Settings, ShardSpec, TensorSpec
 
 SHARE = 0.25
@@ -36,7 +36,7 @@ def shard_norms(program: Program, chip: DeviceSpec, settings: Settings) -> Progr
 def block_memory(spec: TensorSpec, chip: DeviceSpec) -> Memory | None:
     """Block shards over as many cores as divide the tensor evenly; None where there is nothing to divide. A row of
     tiles that is not full is cut as one that is: each row is normalised by itself."""
-    if spec.layout != "tile" or spec.shape[-1] % TILE or spec.memory.sharding != "interleaved":
+    if spec.layout != "tile" or spec.shape[-1] % TILE or spec.memory.is_sharded:
         return None
     tall, wide = math.prod(spec.padded_shape[:-1]) // TILE, spec.shape[-1] // TILE
     rows = max(n for n in range(1, chip.grid[1] + 1) if tall % n == 0)
@@ -60,7 +60,7 @@ def sharded_ns(step: Step, specs: Mapping[str, TensorSpec], chip: DeviceSpec, se
     place, back = memory_arg(memory), memory_arg(around.memory)
     steps = [
         Step("ttnn.to_memory_config", (("tensor", Ref("in")), ("memory_config", place)), ("shards",)),
-        replace(with_attrs(step, input_tensor=Ref("shards"), memory_config=place), outputs=("cut",)),
+        replace(step.with_attrs(input_tensor=Ref("shards"), memory_config=place), outputs=("cut",)),
         Step("ttnn.to_memory_config", (("tensor", Ref("cut")), ("memory_config", back)), ("out",)),
     ]
     trial = {**specs, "in": around, "shards": inside, "cut": inside, "out": around}
@@ -84,17 +84,17 @@ def _sharded(
     place = memory_arg(memory)
     writer = next((s for s in reversed(body) if source.name in s.outputs), None)
     if writer is not None and _writes_shards(writer) and readers[source.name] == 1:
-        before = [with_attrs(s, memory_config=place) if s is writer else s for s in body]
+        before = [s.with_attrs(memory_config=place) if s is writer else s for s in body]
         trial[source.name] = replace(specs[source.name], memory=memory)
         added, old, shards = [next(s for s in before if source.name in s.outputs)], [writer, step], source.name
     else:
-        shards = _new(f"{source.name}.shards", trial)
+        shards = free_name(f"{source.name}.shards", trial)
         move = Step("ttnn.to_memory_config", (("tensor", source), ("memory_config", place)), (shards,), step.origin)
         trial[shards] = infer(move, trial)[0]
         before, added, old = [*body, move], [move], [step]
-    sharded = _new(f"{result}.shards", trial)
+    sharded = free_name(f"{result}.shards", trial)
     config = _program_config(specs[source.name], memory)
-    norm = with_attrs(step, input_tensor=Ref(shards), memory_config=place, program_config=config)
+    norm = step.with_attrs(input_tensor=Ref(shards), memory_config=place, program_config=config)
     norm = replace(norm, outputs=(sharded,))
     trial[sharded] = replace(specs[result], memory=memory)
     back = memory_arg(specs[result].memory if specs[result].memory.buffer != "host" else DRAM)
@@ -123,9 +123,3 @@ def _program_config(spec: TensorSpec, memory: Memory) -> Construct:
         block_w=across,
         inplace=False,
     )
-
-
-def _new(name: str, specs: dict[str, TensorSpec]) -> str:
-    while name in specs:
-        name += "_"
-    return name

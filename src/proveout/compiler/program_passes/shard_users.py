@@ -25,7 +25,7 @@ def shard_users(program: Program, chip: DeviceSpec) -> Program:
                 attrs = (("tensor", arg), ("memory_config", memory_arg(memory)))
                 body.append(Step("ttnn.to_memory_config", attrs, (name,), step.origin))
                 specs[name] = infer(body[-1], specs)[0]
-            step = replace(step, attrs=tuple((k, Ref(name) if k == key else v) for k, v in step.attrs))
+            step = step.with_attrs(**{key: Ref(name)})
         body.append(step)
     return replace(program, body=tuple(body), specs=specs) if len(body) != len(program.body) else program
 

@@ -209,6 +209,6 @@ def on_place(program: Program, place: torch.device) -> Program:
     def moved(step: Step) -> Step:
         if not step.on_host or step.attr("device") is None:
             return step
-        return replace(step, attrs=tuple((k, str(place) if k == "device" else v) for k, v in step.attrs))
+        return step.with_attrs(device=str(place))
 
     return replace(program, setup=tuple(map(moved, program.setup)), body=tuple(map(moved, program.body)))

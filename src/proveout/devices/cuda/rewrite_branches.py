@@ -3,7 +3,7 @@ both read of n is one product, what both add to x is another, and the rows betwe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
@@ -176,8 +176,7 @@ def _join(body: Body, block: _Block) -> None:
     w, bias = _prepared(
         body, STACKED, block.projection, block.down, f"{name}.stacked", (inner, body.specs[name].shape[1])
     )
-    changed = {"a": Ref(rows), "w": w, "bias": bias, "residual": block.rest[0], "second": block.rest[1]}
-    last = replace(block.last, attrs=tuple((dict(block.last.attrs) | changed).items()))
+    last = block.last.with_attrs(a=Ref(rows), w=w, bias=bias, residual=block.rest[0], second=block.rest[1])
     body.substitute([block.last], [Step(BRANCHES, tuple(attrs.items()), (rows,), attention.origin), last], name)
 
 

@@ -67,7 +67,7 @@ def _take_in_rotary(body: Body, step: Step) -> None:
         view = reshape(table, (length, angles), rows)
         body.prepare(view) if body.is_prepared(table) else steps.append(view)
         attrs[name] = Ref(rows)
-    whole = replace(step, attrs=tuple((attrs | {"turn": q.turn}).items()))
+    whole = step.with_attrs(**(attrs | {"turn": q.turn}))
     body.substitute([step], [*steps, whole], step.outputs[0])
 
 
