@@ -39,6 +39,8 @@ class Ran:
     outputs: Sequence[Any] = ()
     side: str = ""
     """What to call it, where two are held against each other."""
+    phases: bool = False
+    """Whether its device multiplies in phases, as a chip by its own rules does."""
 
 
 def attribute(
@@ -50,12 +52,15 @@ def attribute(
     against: str = FLOAT32,
     every: bool = False,
     passes: float | None = None,
+    phases: bool = True,
 ) -> Explanation | None:
-    """One loaded Program's error by its ops; None where no output is a floating-point tensor of its own."""
+    """One loaded Program's error by its ops; None where no output is a floating-point tensor of its own.
+
+    Where the device multiplies in `phases`, products are held against what LoFi would make of them."""
     pair = against_float32(loaded)
     if not pair.outputs:
         return None
-    shares = _Shares.of(Ran(loaded, inputs), pair, eager, every, passes)
+    shares = _Shares.of(Ran(loaded, inputs, phases=phases), pair, eager, every, passes)
     start = shares.telescope.places[0]
     program = _program(pair, Score((), (), (), ()), start, start.whole)
     return _explanation([shares], [*shares.parts, *program], shares.whole, candidate, against)
@@ -118,7 +123,7 @@ class _Shares:
     def of(
         ran: Ran, pair: Pair, wanted: Mapping[str, Any] | None, every: bool = False, passes: float | None = None
     ) -> _Shares:
-        seen = look(pair, ran.inputs)
+        seen = look(pair, ran.inputs, ran.phases)
         exact = [(wanted or {}).get(n, o) for n, o in zip(pair.outputs, seen.other_outputs)]
         telescope = Telescope(pair, seen, Reference.of(exact))
         ops = len(telescope.differing)
@@ -175,7 +180,14 @@ class _Shares:
         part = replace(part, role=local.role, adds=local.adds, incoming=local.incoming, gain=local.gain)
         if should is None:
             return part
-        return replace(part, expected=should.adds, times=should.times, drift=local.drift, usual_drift=should.drift)
+        return replace(
+            part,
+            expected=should.adds,
+            times=should.times,
+            drift=local.drift,
+            usual_drift=should.drift,
+            lofi=should.lofi,
+        )
 
 
 def _explanation(

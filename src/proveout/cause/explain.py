@@ -109,18 +109,25 @@ def _explained(
     if other is None or theirs is None:
         eager = _eager(one, loaded.program, known)
         return attribute(
-            loaded, one.inputs, eager, candidate=device, against="eager" if eager else FLOAT32, every=every
-        )
+            loaded, one.inputs, eager, candidate=device, against="eager" if eager else FLOAT32, every=every,
+            phases=_in_phases(compiled),
+        )  # fmt: skip
     told = _told(other, compiled)
     chips = compiled.device, other.device
     sides = chips if chips[0] != chips[1] else (_told(compiled, other), told)
     return difference(
-        Ran(loaded, one.inputs, one.outputs, sides[0]),
-        Ran(theirs.variant.ready(theirs.arguments), theirs.inputs, theirs.outputs, sides[1]),
+        Ran(loaded, one.inputs, one.outputs, sides[0], _in_phases(compiled)),
+        Ran(theirs.variant.ready(theirs.arguments), theirs.inputs, theirs.outputs, sides[1], _in_phases(other)),
         candidate=device,
         against=f"{other.device}, {told}",
         every=every,
     )
+
+
+def _in_phases(compiled: Compiled) -> bool:
+    """Whether its device multiplies as a chip does, by its own rules."""
+    info = find(compiled.device)
+    return info.target == "ttnn" and (not info.numerics or compiled.settings.numerics == "faithful")
 
 
 def _told(compiled: Compiled, other: Compiled | None) -> str:

@@ -84,7 +84,7 @@ def _op(part: Contribution, whole: float) -> tuple[str, ...]:
 
 
 def _mark(part: Contribution) -> str:
-    return f", {part.stands_out.removesuffix(' what is expected').removesuffix(' throughout')} !" * part.is_suspect
+    return f", {part.stands_out.replace(' what is expected', '').replace(' throughout', '')} !" * part.is_suspect
 
 
 def _outputs(outputs: Sequence[Closeness]) -> Iterator[str]:
