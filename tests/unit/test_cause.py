@@ -238,6 +238,36 @@ def test_outputs_have_the_models_own_names_throughout():
     assert {o.output for o in explained.closeness} == {"['speed']", "['label']"}
 
 
+def test_of_a_model_in_training_only_its_own_outputs_count():
+    """Not what is kept for the backward pass."""
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 8)).train(), torch.randn(32, 32)
+    compiled = proveout.compile(model, (x,), device="sim:n150", settings={"precision": "bfloat16"})
+    (graph,) = explain(compiled, ((x,), {})).graphs
+    assert {o.output for part in graph.contributions for o in part.outputs} == {"output"}
+    found, wanted = compiled(x).detach(), model(x).detach()
+    assert graph.rel_l2 == pytest.approx(float((found - wanted).norm() / wanted.norm()), rel=1e-3)
+
+
+class Chooses(nn.Module):
+    """Nothing but an integer leaves it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scores = nn.Linear(32, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.scores(x).argmax(-1)
+
+
+def test_a_model_of_integer_outputs_says_that_there_are_no_shares():
+    torch.manual_seed(0)
+    model, x = Chooses().eval(), torch.randn(32, 32)
+    explained = explain(proveout.compile(model, (x,), device="sim:n150"), ((x,), {}))
+    assert explained.graphs == ()
+    assert "no floating-point output" in text("chooses", explained)
+
+
 class Chain(nn.Module):
     """A convolution whose results are large, a softmax over them, and a product."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,11 +53,13 @@ def attribute(
     every: bool = False,
     passes: float | None = None,
     phases: bool = True,
+    only: Collection[int] = (),
 ) -> Explanation | None:
     """One loaded Program's error by its ops; None where no output is a floating-point tensor of its own.
 
-    Where the device multiplies in `phases`, products are held against what LoFi would make of them."""
-    pair = against_float32(loaded)
+    Where the device multiplies in `phases`, products are held against what LoFi would make of them. Where not all
+    outputs count, `only` has the places of those that do."""
+    pair = _with_outputs(against_float32(loaded), loaded, only)
     if not pair.outputs:
         return None
     shares = _Shares.of(Ran(loaded, inputs, phases=phases), pair, eager, every, passes)
@@ -66,14 +68,22 @@ def attribute(
     return _explanation([shares], [*shares.parts, *program], shares.whole, candidate, against)
 
 
-def difference(ours: Ran, theirs: Ran, *, candidate: str, against: str, every: bool = False) -> Explanation | None:
+def _with_outputs(pair: Pair, loaded: Loaded, only: Collection[int]) -> Pair:
+    names = named_outputs(loaded.program, computing(loaded.program))
+    return replace(pair, outputs=tuple(dict.fromkeys(n for i, n in names.items() if i in only))) if only else pair
+
+
+def difference(
+    ours: Ran, theirs: Ran, *, candidate: str, against: str, every: bool = False, only: Collection[int] = ()
+) -> Explanation | None:
     """What two devices or settings give of one graph, told by their ops: swapped for each other where both run the same
     Steps; else ours are swapped for float32, one after another, and float32 then for theirs."""
     same = against_another(ours.loaded, theirs.loaded)
     if not isinstance(same, str):
+        same = _with_outputs(same, ours.loaded, only)
         shares = _Shares.of(ours, same, None, every)
         return _explanation([shares], shares.parts, shares.whole, candidate, against) if same.outputs else None
-    positions = _shared_positions(ours.loaded, theirs.loaded)
+    positions = [i for i in _shared_positions(ours.loaded, theirs.loaded) if not only or i in only]
     wanted = [at_home(theirs.outputs[i]) for i in positions]
     both = []
     for ran in (ours, theirs):
