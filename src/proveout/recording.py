@@ -72,9 +72,10 @@ def changed(settings: Settings, change: str) -> Settings | None:
 
 
 def shape(settings: Settings) -> tuple[object, ...]:
-    """The settings that decide which calls a Program makes; queues and fidelity change how they run."""
-    names = ("precision", "weights", "overrides", "per_op", "memory", "sharding", "products", "trace", "parallel")
-    return tuple(getattr(settings, name) for name in names)
+    """The settings that decide which calls a Program makes; queues change how they run. Fidelity decides, too: where
+    results lie goes by the time that products take."""
+    names = "precision weights overrides per_op memory sharding products trace parallel math_fidelity"
+    return tuple(getattr(settings, name) for name in names.split())
 
 
 def wanted() -> Path | None:

@@ -72,6 +72,10 @@ def test_minimize_leaves_a_file_that_fails_alone_and_says_so(folder: Path):
     assert small["verified"]
     assert small["failure"]["kind"] == "pcc"
     assert len(small["ops"]) <= 3
+    (folder / "none.py").write_text("print('no model')")
+    for absent in ("none.py", "nowhere.py"):
+        assert proveout_here("minimize", absent, "-o", "empty", cwd=folder).returncode in (1, 2)
+        assert not (folder / "empty").exists()
     passes = proveout_here("minimize", "net.py", cwd=folder)
     assert passes.returncode == 0
     assert "it does not fail" in passes.stderr

@@ -420,7 +420,9 @@ def test_a_recorded_program_has_its_alternatives_under_other_settings(recorded: 
     assert {(True, "same"), (False, "bfloat8_b"), (True, "bfloat8_b")} <= chosen
     assert recorded.under(replace(SETTINGS, queues=2)) is recorded.program
     assert recorded.as_under(replace(SETTINGS, trace=True)).program == recorded.alternatives[0][1]
-    assert recorded.under(replace(SETTINGS, weights="bfloat8_b")) == recorded.alternatives[1][1]
+    lower, by_settings = replace(recorded.settings, weights="bfloat8_b"), dict(recorded.alternatives)
+    assert recorded.under(lower) == by_settings[lower]
+    assert replace(recorded.settings, math_fidelity="LoFi") in by_settings, "it decides where results lie"
     assert recorded.under(replace(SETTINGS, weights="bfloat4_b")) is None
 
 

@@ -19,6 +19,7 @@ from proveout.cause.explain import explain
 from proveout.check import compare_outputs, compare_steps
 from proveout.coding import from_json, to_json
 from proveout.errors import CompileError, UsageError
+from proveout.report.tune.text import text as shown
 from proveout.tune.account import Verified
 from proveout.tune.certificate import Certificate, Weighed, read
 from proveout.tune.check import check, faults
@@ -234,6 +235,16 @@ def test_a_certificate_is_never_slower_than_greedy_and_holds():
     assert found.predicted_ns == found.verified_ns
     assert all(r.reason == "gain too small" or "PCC" in r.reason for r in found.rejected)
     assert check(found, model_of("recurrent", found.start)) == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", ["80", "120"])
+def test_a_certificate_fits_its_terminal(columns: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", columns)
+    lines = shown("a recurrent net on sim:n150", certificate()).splitlines()
+    assert max(map(len, lines)) <= int(columns)
+    assert lines == [line.rstrip() for line in lines]
+    assert any("not taken" in line for line in lines)
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,6 +39,8 @@ class Ran:
     outputs: Sequence[Any] = ()
     side: str = ""
     """What to call it, where two are held against each other."""
+    phases: bool = False
+    """Whether its device multiplies in phases, as a chip by its own rules does."""
 
 
 def attribute(
@@ -50,25 +52,38 @@ def attribute(
     against: str = FLOAT32,
     every: bool = False,
     passes: float | None = None,
+    phases: bool = True,
+    only: Collection[int] = (),
 ) -> Explanation | None:
-    """One loaded Program's error by its ops; None where no output is a floating-point tensor of its own."""
-    pair = against_float32(loaded)
+    """One loaded Program's error by its ops; None where no output is a floating-point tensor of its own.
+
+    Where the device multiplies in `phases`, products are held against what LoFi would make of them. Where not all
+    outputs count, `only` has the places of those that do."""
+    pair = _with_outputs(against_float32(loaded), loaded, only)
     if not pair.outputs:
         return None
-    shares = _Shares.of(Ran(loaded, inputs), pair, eager, every, passes)
+    shares = _Shares.of(Ran(loaded, inputs, phases=phases), pair, eager, every, passes)
     start = shares.telescope.places[0]
     program = _program(pair, Score((), (), (), ()), start, start.whole)
     return _explanation([shares], [*shares.parts, *program], shares.whole, candidate, against)
 
 
-def difference(ours: Ran, theirs: Ran, *, candidate: str, against: str, every: bool = False) -> Explanation | None:
+def _with_outputs(pair: Pair, loaded: Loaded, only: Collection[int]) -> Pair:
+    names = named_outputs(loaded.program, computing(loaded.program))
+    return replace(pair, outputs=tuple(dict.fromkeys(n for i, n in names.items() if i in only))) if only else pair
+
+
+def difference(
+    ours: Ran, theirs: Ran, *, candidate: str, against: str, every: bool = False, only: Collection[int] = ()
+) -> Explanation | None:
     """What two devices or settings give of one graph, told by their ops: swapped for each other where both run the same
     Steps; else ours are swapped for float32, one after another, and float32 then for theirs."""
     same = against_another(ours.loaded, theirs.loaded)
     if not isinstance(same, str):
+        same = _with_outputs(same, ours.loaded, only)
         shares = _Shares.of(ours, same, None, every)
         return _explanation([shares], shares.parts, shares.whole, candidate, against) if same.outputs else None
-    positions = _shared_positions(ours.loaded, theirs.loaded)
+    positions = [i for i in _shared_positions(ours.loaded, theirs.loaded) if not only or i in only]
     wanted = [at_home(theirs.outputs[i]) for i in positions]
     both = []
     for ran in (ours, theirs):
@@ -118,7 +133,7 @@ class _Shares:
     def of(
         ran: Ran, pair: Pair, wanted: Mapping[str, Any] | None, every: bool = False, passes: float | None = None
     ) -> _Shares:
-        seen = look(pair, ran.inputs)
+        seen = look(pair, ran.inputs, ran.phases)
         exact = [(wanted or {}).get(n, o) for n, o in zip(pair.outputs, seen.other_outputs)]
         telescope = Telescope(pair, seen, Reference.of(exact))
         ops = len(telescope.differing)
@@ -175,7 +190,14 @@ class _Shares:
         part = replace(part, role=local.role, adds=local.adds, incoming=local.incoming, gain=local.gain)
         if should is None:
             return part
-        return replace(part, expected=should.adds, times=should.times, drift=local.drift, usual_drift=should.drift)
+        return replace(
+            part,
+            expected=should.adds,
+            times=should.times,
+            drift=local.drift,
+            usual_drift=should.drift,
+            lofi=should.lofi,
+        )
 
 
 def _explanation(

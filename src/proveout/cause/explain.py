@@ -19,6 +19,7 @@ from proveout.errors import UsageError
 from proveout.program import Program, Ref
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
+NO_SHARES = "computes no floating-point output: integers are right or wrong, and have no shares (see proveout check)"
 
 
 def explain(compiled: Compiled, call: Call, other: Compiled | None = None, every: bool = False) -> Explained:
@@ -30,7 +31,8 @@ def explain(compiled: Compiled, call: Call, other: Compiled | None = None, every
         wanted = (other or compiled.model)(*args, **kwargs)
     with undisturbed(compiled.model, call):
         outputs, calls = _calls(compiled, call)
-    notes, graphs = [], []
+    notes: list[str] = []
+    graphs: list[Explanation] = []
     with undisturbed(compiled.model, call):
         others = _calls(other, call)[1] if other is not None else []
     if other is not None and len(others) != len(calls):
@@ -44,10 +46,14 @@ def explain(compiled: Compiled, call: Call, other: Compiled | None = None, every
         eagerly = next((c.variant for c in (one, theirs) if c and not isinstance(c.variant, Variant)), None)
         if eagerly is None:
             places = _places(one, outputs) if len(calls) == 1 else {}
+            only = list(places) if compiled.model.training else []  # the others are kept for the backward pass
             eager = dict(leaves(wanted))
             known = {i: v for i, leaf in places.items() if isinstance(v := eager.get(leaf), torch.Tensor)}
-            explained = _explained(compiled, one, other, theirs, known, every)
-            graphs += [replace(_named(explained, one, places), graph=name)] if explained else []
+            explained = _explained(compiled, one, other, theirs, known, every, only)
+            if explained is None:
+                notes.append(f"{name} {NO_SHARES}")
+            else:
+                graphs.append(replace(_named(explained, one, places), graph=name))
         else:
             notes.append(f"{name} runs in eager mode: {eagerly}")
     return Explained(closeness(outputs, wanted, compiled.settings.pcc), tuple(graphs), tuple(notes))
@@ -103,24 +109,33 @@ def _explained(
     theirs: _GraphCall | None,
     known: dict[int, torch.Tensor],
     every: bool,
+    only: Sequence[int],
 ) -> Explanation | None:
     loaded = one.variant.ready(one.arguments)
     device = f"{compiled.device}, {_told(compiled, other)}"
     if other is None or theirs is None:
         eager = _eager(one, loaded.program, known)
         return attribute(
-            loaded, one.inputs, eager, candidate=device, against="eager" if eager else FLOAT32, every=every
-        )
+            loaded, one.inputs, eager, candidate=device, against="eager" if eager else FLOAT32, every=every,
+            phases=_in_phases(compiled), only=only,
+        )  # fmt: skip
     told = _told(other, compiled)
     chips = compiled.device, other.device
     sides = chips if chips[0] != chips[1] else (_told(compiled, other), told)
     return difference(
-        Ran(loaded, one.inputs, one.outputs, sides[0]),
-        Ran(theirs.variant.ready(theirs.arguments), theirs.inputs, theirs.outputs, sides[1]),
+        Ran(loaded, one.inputs, one.outputs, sides[0], _in_phases(compiled)),
+        Ran(theirs.variant.ready(theirs.arguments), theirs.inputs, theirs.outputs, sides[1], _in_phases(other)),
         candidate=device,
         against=f"{other.device}, {told}",
         every=every,
+        only=only,
     )
+
+
+def _in_phases(compiled: Compiled) -> bool:
+    """Whether its device multiplies as a chip does, by its own rules."""
+    info = find(compiled.device)
+    return info.target == "ttnn" and (not info.numerics or compiled.settings.numerics == "faithful")
 
 
 def _told(compiled: Compiled, other: Compiled | None) -> str:

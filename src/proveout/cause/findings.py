@@ -20,8 +20,15 @@ SYSTEMATIC = 2.0
 """How much more an error counts that has one sign everywhere: rounding has any, and in sums it goes away."""
 COMPILER = "the Program itself"
 """The contribution of what is off in float32 already, before any op is the device's."""
+LOFI = "as in LoFi"
 AT_ONCE = "Steps run as one kernel"
 """The contribution of what a device's run has other than its Steps one by one."""
+
+
+def beyond(times: float, lofi: float) -> float:
+    """The part of an op's error that makes it a suspect: what it adds beyond STANDS_OUT times what is expected, or what
+    it adds as in LoFi, where others like it do not."""
+    return max(1 - (STANDS_OUT / times) ** 2 if times >= STANDS_OUT else 0.0, lofi)
 
 
 @dataclass(frozen=True)
@@ -72,24 +79,29 @@ class Contribution:
     """That of others like it; None where there is none."""
     side: str = ""
     """Whose op it is, where two that do not run the same Steps are held against each other."""
+    lofi: float = 0.0
+    """The part of what it adds that is there because it computes as in LoFi, where most others do not."""
 
     @property
     def is_suspect(self) -> bool:
-        return self.times is not None and self.times >= STANDS_OUT
+        return self.lofi > 0 or (self.times is not None and self.times >= STANDS_OUT)
 
     @property
     def stands_out(self) -> str:
         """Of a suspect: what is not as expected, in words; empty for others."""
         if not self.is_suspect or self.adds is None or self.expected is None or self.times is None:
             return ""
+        if self.times < STANDS_OUT:
+            return LOFI
+        lofi = f", {LOFI}" if self.lofi > 0.5 else ""
         if self.drift is not None and self.adds < self.times * self.expected * (1 - 1e-9):
-            return f"{abs(self.drift):.1%} too {'large' if self.drift > 0 else 'small'} throughout"
-        return f"{self.times:.1f} × what is expected"
+            return f"{abs(self.drift):.1%} too {'large' if self.drift > 0 else 'small'} throughout{lofi}"
+        return f"{self.times:.1f} × what is expected{lofi}"
 
     @property
     def beyond(self) -> float:
-        """Of a suspect: the part of `own` that is there because it adds more than what makes it one."""
-        return self.own * (1 - (STANDS_OUT / self.times) ** 2) if self.times is not None and self.is_suspect else 0.0
+        """Of a suspect: the part of `own` that is there because of what makes it one."""
+        return self.own * beyond(self.times or 0.0, self.lofi)
 
     @property
     def interaction(self) -> float:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from proveout.cause.findings import STANDS_OUT, SYSTEMATIC, Role
-from proveout.cause.sides import Formats, Pair, as_double
+from proveout.cause.findings import SYSTEMATIC, Role, beyond
+from proveout.cause.sides import Change, Formats, Pair, as_double
 from proveout.check.exact import joined
 from proveout.kernels.blockfloat import FORMATS, quantise
 from proveout.kernels.row import MATRIX_UNIT
@@ -23,6 +24,8 @@ MAGNIFIES = 2.0
 SEVERAL = 2.0
 LIKE = (*MATRIX_UNIT, "norm")
 """Kinds of kernels whose ops add about as much as one another."""
+LIKELIER, SURE = 0.5, 3.0
+"""The multiple of LoFi's error that an op's is: nearer to 1 than to 0, and so many times what it is by chance."""
 NOISE = 1e-7
 """An incoming error below float32's own has no gain worth telling."""
 
@@ -43,6 +46,8 @@ class Local:
     rounding: float = 0.0
     """What storing an exact result in its format adds, whatever computes it; the usual amount where it happens to add
     none."""
+    lofi: float = 0.0
+    """The part of what it adds that is what LoFi leaves out; 0 of what does not compute as in LoFi."""
 
     @property
     def gain(self) -> float | None:
@@ -65,8 +70,9 @@ class Pass:
     other_outputs: tuple[Any, ...]
 
 
-def look(pair: Pair, inputs: Sequence[Any]) -> Pass:
-    """Run both sides from the inputs on, and every Step of the other side once more on the device's operands."""
+def look(pair: Pair, inputs: Sequence[Any], phases: bool = True) -> Pass:
+    """Run both sides from the inputs on, and every Step of the other side once more on the device's operands; products
+    once more still as LoFi would take their weights, where the device multiplies in `phases`."""
     device: dict[str, Any] = dict(zip(pair.inputs, inputs))
     other: dict[str, Any] = dict(device)
     last = {name: i for i, step in enumerate(pair.device.steps) for name in (*step.uses, *step.outputs)}
@@ -80,7 +86,11 @@ def look(pair: Pair, inputs: Sequence[Any]) -> Pass:
             overall = alone if untouched else pair.other.run(index, other)
             same = all(_same(a, b) for a, b in zip(results, alone))
             around = [(device[n], other[n]) for n in uses]
-            findings.append(_local(same, results, alone, overall, around, pair.formats[index]))
+            local = _local(same, results, alone, overall, around, pair.formats[index])
+            if phases and not same:
+                weighted = functools.partial(pair.weighted, index, device)
+                local = replace(local, lofi=_as_in_lofi(results, alone, weighted))
+            findings.append(local)
             for name, mine, yours in zip(step.outputs, results, overall):
                 device[name] = mine
                 other[name] = mine if same and untouched else yours
@@ -100,6 +110,13 @@ class Expected:
     """What it adds over that; or, of all numbers too large or too small alike, SYSTEMATIC × as much."""
     drift: float | None
     """How much too large the results of others like it are for sums as long as its; None where there is none."""
+    lofi: float = 0.0
+    """The part of what it adds that is there because it computes as in LoFi, where most others do not."""
+
+    @property
+    def beyond(self) -> float:
+        """The part of what it adds that is not as expected."""
+        return beyond(self.times, self.lofi)
 
 
 def expectations(pair: Pair, seen: Pass) -> dict[int, Expected]:
@@ -108,6 +125,7 @@ def expectations(pair: Pair, seen: Pass) -> dict[int, Expected]:
     attention, all on the matrix unit; where there is none, it may round as often as SEVERAL² times on its way."""
     adds = {i: local.adds for i, local in enumerate(seen.locals) if local.adds > 0}
     steps, terms = pair.device.steps, [f.terms for f in pair.formats]
+    products = [i for i in adds if kind_of(steps[i]) in MATRIX_UNIT]
     out = {}
     for index, local in ((i, seen.locals[i]) for i in adds):
         others = [i for i in adds if i != index]
@@ -119,7 +137,7 @@ def expectations(pair: Pair, seen: Pass) -> dict[int, Expected]:
         alike = next(filter(None, groups), [])
         if not alike:
             most = SEVERAL * local.rounding
-            out[index] = Expected(most, local.adds / most, None)
+            out[index] = Expected(most, local.adds / most, None, local.lofi)
             continue
         most = max(local.rounding, _grown([(terms[i], adds[i]) for i in alike], terms[index]))
         near = any(terms[index] <= 2 * terms[i] <= 4 * terms[index] for i in alike)
@@ -127,7 +145,9 @@ def expectations(pair: Pair, seen: Pass) -> dict[int, Expected]:
         known = (_line(drifts)(terms[index]), statistics.median(y for _, y in drifts))
         drift = min(known, key=lambda d: abs(local.drift - d)) if near else None  # one of few may lead a line astray
         off = SYSTEMATIC * (abs(local.drift - drift) - local.chance) if drift is not None else 0.0
-        out[index] = Expected(most, max(local.adds, off) / most, drift)
+        rest = [seen.locals[i].lofi > 0 for i in products if i != index]
+        lofi = local.lofi if sum(rest) <= len(rest) / 2 else 0.0
+        out[index] = Expected(most, max(local.adds, off) / most, drift, lofi)
     return out
 
 
@@ -148,9 +168,9 @@ def _grown(points: Sequence[tuple[float, float]], terms: float) -> float:
 
 
 def suspicious(expected: Mapping[int, Expected]) -> list[int]:
-    """Ops that add more than they should, the worst first."""
-    found = [i for i, one in expected.items() if one.times >= STANDS_OUT]
-    return sorted(found, key=lambda i: -expected[i].times)
+    """Ops that do not do as they should, the worst first."""
+    found = [i for i, one in expected.items() if one.beyond > 0]
+    return sorted(found, key=lambda i: (-expected[i].beyond, -expected[i].times))
 
 
 def _local(
@@ -217,6 +237,52 @@ def _drift(one: Any, two: Any) -> float:
     a, b = _flat(one).nan_to_num(0.0, 0.0, 0.0), _flat(two).nan_to_num(0.0, 0.0, 0.0)
     whole = _norm(b) ** 2 if a.shape == b.shape else 0.0
     return float(torch.dot(a - b, b)) / whole if whole else 0.0
+
+
+def _as_in_lofi(results: Sequence[Any], exact: Sequence[Any], weighted: Callable[[Change], Sequence[Any]]) -> float:
+    """The part of a product's error that is what LoFi would add; 0 where it does not compute so.
+
+    What LoFi leaves out of each weight has a pattern that no other error of a sum has. The op's error holds it once in
+    LoFi and 0 times otherwise, but for chance. What scales the result as a whole does not count: sums in bfloat16 do
+    that too."""
+    pattern = weighted(_left_out)
+    if not pattern:
+        return 0.0
+    size = _flat(exact[0])
+    off, lost = _flat(results[0]) - size, _flat(pattern[0]) - size
+    times, chance = _multiple(off, lost, size)
+    if times < max(LIKELIER, SURE * chance):
+        return 0.0
+    return min(1.0, (times * _norm(_flat(weighted(_first_pass)[0]) - size) / _norm(off)) ** 2)
+
+
+def _multiple(off: torch.Tensor, lost: torch.Tensor, size: torch.Tensor) -> tuple[float, float]:
+    """How many times an error holds another one, beside what scales the whole; and what that may be by chance."""
+    whole = torch.dot(size, size)
+    if not bool(whole) or not bool(torch.isfinite(off).all() and torch.isfinite(lost).all()):
+        return 0.0, 0.0
+    off, lost = (v - torch.dot(v, size) / whole * size for v in (off, lost))
+    norm = _norm(lost)
+    if norm <= NOISE * _norm(size):
+        return 0.0, 0.0
+    times = float(torch.dot(off, lost)) / norm**2
+    return times, _norm(off - times * lost) / norm / math.sqrt(lost.numel())
+
+
+def _first_pass(weights: torch.Tensor) -> torch.Tensor:
+    """The 5 bits of each number's significand that the multiplier takes of a weight at a time: in LoFi there is no
+    second time (`kernels.arithmetic.matrix`)."""
+    return (weights.float().contiguous().view(torch.int32) & -(1 << 19)).view(torch.float32)
+
+
+def _left_out(weights: torch.Tensor) -> torch.Tensor:
+    """Weights with what the first pass leaves out of each of them more or less than it usually does, so that small ones
+    are not all made smaller: sums in which large numbers swallow small ones do that too."""
+    top = _first_pass(weights)
+    left = weights.float() - top
+    place = torch.where(left != 0, torch.ldexp(torch.ones_like(top), torch.frexp(top).exponent - 5), 0.0) * top.sign()
+    usual = (left / place)[place != 0].mean() if bool((place != 0).any()) else 0.0
+    return top + usual * place
 
 
 def _flat(value: Any) -> torch.Tensor:

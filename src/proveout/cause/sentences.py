@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from proveout.cause.findings import COMPILER, Contribution, tree_of, walk
+from proveout.cause.findings import COMPILER, LOFI, Contribution, tree_of, walk
 from proveout.cause.local import Pass
 from proveout.cause.sides import Pair
 
@@ -25,7 +25,7 @@ def sentences(pair: Pair, seen: Pass, parts: Sequence[Contribution], whole: floa
         return [*_spread(parts, largest, whole, what), *_together(parts, whole, what)]
     out = [f"{_where(top)} makes {top.share / whole:.0%} of the {what}{_adds(top)}."]
     if top.is_suspect:
-        out.append(f"That is {top.stands_out}{_usual(top)}: look here first.")
+        out.append(f"{_unlike(top)}: look here first.")
     if top.adds and top.arrives >= 2 * top.adds:
         reason = f"What it adds arrives at the outputs {top.arrives / top.adds:.0f} × larger"
         magnifier = _magnifier(pair, seen, top.position)
@@ -47,11 +47,15 @@ def _program(top: Contribution, whole: float, what: str) -> str:
     )
 
 
-def _usual(top: Contribution) -> str:
-    """What a suspect is held against."""
-    if "throughout" not in top.stands_out or top.usual_drift is None:
-        return f" of it ({top.expected:.2%})"
-    return f", and others like it {abs(top.usual_drift):.1%} too {'large' if top.usual_drift > 0 else 'small'}"
+def _unlike(top: Contribution) -> str:
+    """What is not as expected of a suspect, and what it is held against."""
+    if top.stands_out == LOFI:
+        return "It computes as in LoFi, and others do not"
+    what, lofi, _ = top.stands_out.partition(f", {LOFI}")
+    usual = f" of it ({top.expected:.2%})"
+    if "throughout" in what and top.usual_drift is not None:
+        usual = f", and others like it {abs(top.usual_drift):.1%} too {'large' if top.usual_drift > 0 else 'small'}"
+    return f"That is {what}{usual}{lofi}"
 
 
 def _spread(parts: Sequence[Contribution], largest: Contribution, whole: float, what: str) -> list[str]:

@@ -12,12 +12,16 @@ import torch
 
 from proveout.check.exact import draws, exactly, joined, wide
 from proveout.devices.execute import is_placement
+from proveout.kernels.pieces import Pieces
 from proveout.kernels.row import MATRIX_UNIT
 from proveout.kernels.table import kernels, kind_of, specs_of, torch_dtype
 from proveout.program import DEALLOCATE, Loaded, Program, Ref, Step, with_refs
 from proveout.types import TensorSpec
 
 Values = Mapping[str, Any]
+Change = Callable[[torch.Tensor], torch.Tensor]
+OTHER_WEIGHTS = "other weights"
+"""The name of what takes the place of a product's weights."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,8 @@ class Pair:
     """Those that are floating-point tensors."""
     formats: tuple[Formats, ...]
     """Of each Step on the device."""
+    weighted: Callable[[int, Values, Change], tuple[Any, ...]] = lambda index, values, change: ()
+    """The other side's results of a product with other weights than the device's; nothing of other Steps."""
 
 
 def against_float32(loaded: Loaded) -> Pair:
@@ -76,8 +82,22 @@ def against_float32(loaded: Loaded) -> Pair:
         operands = {n: wide(values[n]) if n in values else exact[n] for n in step.uses}
         return tuple(map(wide, exactly(step, operands, drawn.get(index, ()), program.chips)))
 
+    def weighted(index: int, values: Values, change: Change) -> tuple[Any, ...]:
+        step, shared = body.own[index], body.shared[index]
+        weight = kernels()[step.kernel].weight if kind_of(step) in MATRIX_UNIT else None
+        held = step.attr(weight.operand) if weight else None
+        if weight is None or not isinstance(held, Ref):
+            return ()
+        value = values[body.names[held.name]] if held.name in body.names else at_home(loaded.value(held.name))
+        changed = Pieces(map(change, wide(value))) if isinstance(value, Pieces) else change(wide(value))
+        attrs = tuple((k, Ref(OTHER_WEIGHTS) if k == weight.operand else v) for k, v in shared.attrs)
+        step = replace(shared, attrs=attrs)
+        operands = {n: wide(values[n]) if n in values else exact[n] for n in step.uses if n != OTHER_WEIGHTS}
+        return exactly(step, {**operands, OTHER_WEIGHTS: changed}, (), program.chips)
+
     ends, formats = output_names(program, body), _formats(program, body)
-    return Pair(Side(body.shared, on_device), Side(body.shared, in_float32), program.inputs, ends, formats)
+    sides = Side(body.shared, on_device), Side(body.shared, in_float32)
+    return Pair(*sides, program.inputs, ends, formats, weighted)
 
 
 def against_another(loaded: Loaded, other: Loaded) -> Pair | str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -53,6 +54,7 @@ def run(
     check_runtime(runtime, [script for script, _ in scripts])
     if all(script.suffix == ".onnx" for script, _ in scripts) and request.device not in (DEFAULT, HOST):
         raise UsageError(f"ONNX Runtime runs {scripts[0][0].name} on the CPU; leave --device {request.device} out.")
+    made = [folder for folder in (artifacts, dump) if folder is not None and not folder.exists()]
     check_folder(artifacts)
     check_folder(dump, "--dump DIR")
     plan = dataclasses.replace(
@@ -63,7 +65,11 @@ def run(
         alone=frozenset(device for device, _ in plan.targets if not find(device).shared),
     )
     with Progress() as progress:
-        return sweep(plan, scripts, _workers(request, plan.store, [script for script, _ in scripts]), progress)
+        results = sweep(plan, scripts, _workers(request, plan.store, [script for script, _ in scripts]), progress)
+    for folder in made:
+        with contextlib.suppress(OSError):  # one that holds something stays
+            folder.rmdir()
+    return results
 
 
 def _workers(request: SharedOptions, store: Store, scripts: Sequence[Path]) -> Workers:

@@ -61,7 +61,11 @@ def picture(name: str, graph: Explanation) -> str:
         el("text", "share of the error of the outputs", x=LEFT, y=top - 10),
         el("line", x1=LEFT, x2=LEFT, y1=top - 4, y2=end + 4),
         *drawn,
-        *([el("text", f"{ops(hidden, 'other ')}: {rest / graph.whole:.0%}", x=LEFT, y=end + 17)] if hidden else []),
+        *(
+            [el("text", f"{ops(hidden, 'other ')}: {round(rest / graph.whole, 2) + 0:.0%}", x=LEFT, y=end + 17)]
+            if hidden
+            else []
+        ),
         xmlns="http://www.w3.org/2000/svg",
         viewBox=f"0 0 {WIDTH} {height}",
         width=WIDTH,

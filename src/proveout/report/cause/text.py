@@ -41,7 +41,8 @@ def _graph(graph: Explanation, named: bool, outputs: Sequence[str]) -> Iterator[
     rest = [part for part in graph.contributions if part not in shown]
     if rest:
         yield f"  {sum(p.share for p in rest) / graph.whole:7.1%}  in {ops(sum(p.ops for p in rest), 'other ')}"
-    yield f"  {ops(graph.exact_ops)} give the same either way. It took {graph.passes:.1f} forward passes."
+    same = f"{ops(graph.exact_ops)} give{'s' * (graph.exact_ops == 1)} the same either way"
+    yield f"  {same}. It took {graph.passes:.1f} forward passes."
     yield ""
     yield "  error budget by module"
     for depth, branch in [b for b in walk(graph.tree) if abs(b[1].share) > LEAST * graph.whole][:MOST_MODULES]:
@@ -84,7 +85,7 @@ def _op(part: Contribution, whole: float) -> tuple[str, ...]:
 
 
 def _mark(part: Contribution) -> str:
-    return f", {part.stands_out.removesuffix(' what is expected').removesuffix(' throughout')} !" * part.is_suspect
+    return f", {part.stands_out.replace(' what is expected', '').replace(' throughout', '')} !" * part.is_suspect
 
 
 def _outputs(outputs: Sequence[Closeness]) -> Iterator[str]:

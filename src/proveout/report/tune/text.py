@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterator
 
+from proveout.report.cause.text import columns
 from proveout.report.perf.view import faster, time, without_host
 from proveout.tune.certificate import Certificate, Weighed
 
@@ -24,8 +26,11 @@ def headline(certificate: Certificate) -> str:
 
 
 def text(label: str, certificate: Certificate) -> str:
-    """All of it, most important first."""
-    return "\n".join([f"{label}: {headline(certificate)}", *(f"  {line}" for line in lines(certificate))])
+    """All of it, most important first, in lines that fit the terminal."""
+    out = textwrap.wrap(f"{label}: {headline(certificate)}", columns(), subsequent_indent="  ")
+    for line in lines(certificate):
+        out += textwrap.wrap(line, columns(), initial_indent="  ", subsequent_indent="    ") or [""]
+    return "\n".join(out)
 
 
 def lines(certificate: Certificate) -> Iterator[str]:
