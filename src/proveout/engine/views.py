@@ -71,7 +71,19 @@ def with_strides(value: torch.Tensor, strides: tuple[int, ...] | None) -> torch.
     return value.as_strided(value.shape, strides)
 
 
-class AsTraced(torch.fx.Interpreter):
+class Resolved(torch.fx.Interpreter):
+    """Runs a graph, no result a conjugate or a negative yet to be made where it was none when the graph was traced:
+    what comes after may look at the memory itself. A gradient that was one then is none when a caller hands it over."""
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        result, traced = super().run_node(n), n.meta.get("val")
+        if n.op != "call_function" or not isinstance(result, torch.Tensor) or not isinstance(traced, torch.Tensor):
+            return result
+        result = result.resolve_conj() if result.is_conj() and not traced.is_conj() else result
+        return result.resolve_neg() if result.is_neg() and not traced.is_neg() else result
+
+
+class AsTraced(Resolved):
     """Runs a graph in eager, each result laid out as it was when the graph was traced: ops rely on that, and eager's
     own kernels lay out some results otherwise."""
 
