@@ -107,9 +107,8 @@ def page(models: Iterable[ModelSheet]) -> str:
         own = [m for m in models if m.corpus == corpus]
         names: Counter[str] = sum((Counter(m.unclassified) for m in own), Counter())
         clean = sum(not m.unclassified for m in own)
-        rows.append(
-            f"| {corpus} | {len(own)} | {sum(m.lines for m in own):,} | {clean} | {_counts(names)} | {min(m.day for m in own)} |"
-        )
+        day = min(m.day for m in own)
+        rows.append(f"| {corpus} | {len(own)} | {sum(m.lines for m in own):,} | {clean} | {_counts(names)} | {day} |")
     odd = [m for m in models if m.unclassified]
     lacking = sorted(corpora().keys() - {m.corpus for m in models})
     missing = [f"Not read yet: {', '.join(f'`{corpus}`' for corpus in lacking)}.", ""] if lacking else []
@@ -130,7 +129,8 @@ corpus has its day; sheets made before 2026-11-19 are of Programs with ttnn's ow
 `tests/interop/test_real_tools.py` lists every such name that a kernel of ours can have.
 """
 TITLES = (
-    "| corpus | sheets | lines | without an unclassified line | lines without a category, by the runtime's name | made on |",
+    "| corpus | sheets | lines | without an unclassified line "
+    "| lines without a category, by the runtime's name | made on |",
     "|---|---:|---:|---:|---|---|",
 )
 LISTED = ("## Models with such lines", "")
