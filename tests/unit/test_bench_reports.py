@@ -185,6 +185,7 @@ def test_a_harness_as_slow_as_the_model_is_named():
 
 @settings(max_examples=40, deadline=None)
 @example([[0]], "passed")
+@example([[0, 1]], "passed")
 @given(st.lists(st.lists(st.integers(0, 10**10), max_size=30), max_size=3), st.sampled_from(["passed", "partial"]))
 def test_any_stamps_give_strict_json_and_every_null_has_its_reason(workers, status):
     told = report(*(worker(i, t, model=i) for i, t in enumerate(workers)), status=status)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -16,6 +17,7 @@ from proveout.labels import load_from_cache
 from torch import nn
 
 from proveout.capture import corpora_folder, discover, load, read_labels, resolve, watch
+from proveout.capture.child import Deadline, _raise_deadline
 from proveout.capture.running import explain, print_traceback
 from proveout.capture.watcher import _Watcher, observe
 from proveout.errors import EnvironmentFault, ScriptError, UsageError
@@ -615,6 +617,20 @@ def test_discovery_tells_a_deadline(write: Write) -> None:
     assert found.workloads == ()
     assert "script.py ran past its limit and was stopped" in found.error
     assert found.error.endswith("Give it more time: --timeout")
+
+
+def test_models_are_told_where_a_thread_of_the_script_never_ends(write: Write) -> None:
+    script = write(LINEAR + "\nimport threading\nend = threading.Event()\nthreading.Thread(target=end.wait).start()\n")
+    before = signal.signal(signal.SIGALRM, _raise_deadline)
+    signal.setitimer(signal.ITIMER_REAL, 5)
+    try:
+        workloads, _, raised = observe(script)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        next(m for m in sys.modules.values() if getattr(m, "__file__", "") == str(script)).end.set()
+    assert len(workloads) == 1
+    assert isinstance(raised, Deadline)
 
 
 @pytest.mark.slow

@@ -138,6 +138,32 @@ def test_gradients_pass_through_complex_conjugates(device, function):
 
 
 @pytest.mark.parametrize("device", ["cpu", "sim"])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_the_gradient_of_a_conjugate_may_come_as_one_or_not(device, dynamic):
+    """PyTorch may trace it as a conjugate yet to be made and hand over one that is made, or the other way round."""
+    torch._dynamo.reset()
+
+    def function(a, b):
+        a.real.add_(1)
+        return torch.cat([b, a]).conj(), a.conj(), torch.stack([a, a.flip(0)], -1)
+
+    compiled = torch.compile(function, backend="proveout", options={"device": device}, dynamic=dynamic)
+    for size in (4, 5, 3):
+        generator = torch.Generator().manual_seed(size)
+        given = [
+            torch.randn(1, 6, dtype=torch.complex64, generator=generator),
+            torch.randn(size, 6, generator=generator),
+        ]
+        gradients = []
+        for call in (compiled, function):
+            leaves = [g.clone().requires_grad_() for g in given]
+            results = call(*(leaf.clone() for leaf in leaves))
+            torch.autograd.backward(results, [torch.full_like(r, 2j if r.is_complex() else 1) for r in results])
+            gradients.append([leaf.grad for leaf in leaves])
+        torch.testing.assert_close(*gradients, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("device", ["cpu", "sim"])
 @pytest.mark.parametrize("number", [3, 200, 255])
 def test_bytes_are_combined_with_numbers_as_integers(device, number):
     torch._dynamo.reset()

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import nn
 
 import proveout
@@ -111,10 +112,9 @@ def test_loading_checks_the_call_that_was_saved(tmp_path):
 def test_floats_seen_as_integers_are_checked_as_floats(tmp_path, bits, loads, dtype):
     """Their last bits are another order of sums; others are another model."""
     again(lambda w, x: (y := x @ w, y.view(dtype)), X, path=tmp_path)
-    path = tmp_path / "model" / "reference.safetensors"
-    reference = load_file(path)
+    reference, plain = reference_of(tmp_path / "model")
     reference["output 1"] = (reference["output 1"].view(torch.int32) + bits).view(dtype)
-    save_file(reference, path)
+    save_reference(tmp_path / "model", reference, plain)
     if loads:
         load_compiled(tmp_path / "model")
     else:
@@ -140,6 +140,49 @@ def changed(path, name, change):
     document = json.loads((path / name).read_text())
     change(document)
     (path / name).write_text(json.dumps(document))
+
+
+def reference_of(path):
+    """The tensors of a saved call, and its plain values."""
+    with safe_open(path / "reference.safetensors", "pt") as file:
+        return {name: file.get_tensor(name) for name in sorted(file.keys())}, json.loads(file.metadata()["plain"])
+
+
+def save_reference(path, tensors, plain):
+    save_file(tensors, path / "reference.safetensors", {"plain": json.dumps(plain)})
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda head: head["outputs"][-1].update(value=4), "output 3 is not what the model gave when it was saved"),
+        (lambda head: head["outputs"][-1].update(value=3.0), "output 3 is not what the model gave when it was saved"),
+        (lambda head: head["constants"][0].__setitem__(1, 5), "argument 2 is 2; the model was compiled for 5"),
+        (lambda head: head["constants"].pop(), "argument 2 is 2, and nothing says that the model was compiled for it"),
+        (lambda head: head.update(results=exchanged(head["results"])), "its results are not nested as when"),
+        (lambda head: head.update(arguments=exchanged(head["arguments"])), "its arguments are not nested as when"),
+    ],
+    ids=["an output", "an output's type", "an argument", "no argument", "names of outputs", "names of arguments"],
+)
+def test_plain_values_and_names_of_a_call_are_what_they_were(tmp_path, change, told):
+    again(lambda w, x, y, n: {"a": x @ w, "b": y * n, "c": (x, 3)}, path=tmp_path, x=X, y=Y, n=2)
+    changed(tmp_path / "model", "compiled.json", change)
+    with pytest.raises(UsageError, match=told):
+        load_compiled(tmp_path / "model")
+
+
+def exchanged(structure):
+    """Its names a and b, and x and y, the other way round."""
+    words = json.dumps(structure)
+    for one, other in (("a", "b"), ("x", "y")):
+        words = words.replace(f'"{one}"', '"?"').replace(f'"{other}"', f'"{one}"').replace('"?"', f'"{other}"')
+    return json.loads(words)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 1 << 70, "\ud800"])
+def test_what_would_come_back_as_something_else_is_not_saved(tmp_path, value):
+    with pytest.raises(UsageError, match=r"an output is .*; tensors and plain values can be saved"):
+        again(lambda w, x: (x @ w, value), X, path=tmp_path)
 
 
 def test_a_program_that_was_changed_is_not_taken_for_the_saved_one(tmp_path):
@@ -168,9 +211,10 @@ def test_a_view_of_a_size_that_was_forged_takes_no_memory(tmp_path):
 
 def test_the_containers_of_a_call_import_nothing(tmp_path):
     again(lambda w, x: {"y": x @ w}, X, path=tmp_path)
-    head = json.loads((tmp_path / "model" / "compiled.json").read_text())
-    head["results"] = {"fields": ["antigravity.Output", [["y", "*"]]]}
-    (tmp_path / "model" / "compiled.json").write_text(json.dumps(head))
+    reference, plain = reference_of(tmp_path / "model")
+    results = {"results": {"fields": ["antigravity.Output", [["y", "*"]]]}}
+    changed(tmp_path / "model", "compiled.json", lambda head: head.update(results))
+    save_reference(tmp_path / "model", reference, plain | results)
     assert set(load_compiled(tmp_path / "model")(X)) == {"y"}
     assert "antigravity" not in sys.modules
 

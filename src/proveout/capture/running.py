@@ -26,11 +26,11 @@ from proveout.errors import UsageError
 
 _OURS = os.path.dirname(__file__) + os.sep
 SAYS_MORE = "Its log says more."
+"""Where the sentence on a script that ended itself points; its last words are put here once they can be read."""
 OFFLINE = "Run it where the network can be reached; --weights random does without a hub's weights."
 ARGUMENTS = " Pass a script its arguments with --script-args '…'."
 USAGE = 2
 """What argparse exits with."""
-"""Where the sentence on a script that ended itself points; its last words are put here once they can be read."""
 _numbers = itertools.count(1)
 
 
@@ -57,9 +57,14 @@ def run_script(script: Path, script_args: str = "") -> tuple[ModuleType, BaseExc
             raise
         except BaseException as error:
             raised = error
-        for thread in set(threading.enumerate()) - before:
-            while thread.is_alive() and not thread.daemon and not _waits_for_work(thread):  # Python waits for these too
-                thread.join(0.05)
+        try:
+            for thread in set(threading.enumerate()) - before:
+                while thread.is_alive() and not thread.daemon and not _waits_for_work(thread):  # Python waits, too
+                    thread.join(0.05)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # its time is up
+            raised = error
     module.__name__ = f"proveout_script_{next(_numbers)}"
     sys.modules[module.__name__] = module
     return module, raised

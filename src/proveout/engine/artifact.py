@@ -12,17 +12,16 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from math import inf
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from proveout.arguments import Ref
-from proveout.coding import check_plain, from_json, read_json, to_json
+from proveout.coding import check_plain, from_json, json_value, read_json, to_json
 from proveout.devices.registry import find, kept_device
 from proveout.engine import structure
 from proveout.engine.artifact_head import Head, OutputSource, source_of
@@ -34,7 +33,7 @@ from proveout.kernels.accept import NAMESPACES, load_program, shortened
 from proveout.kernels.table import torch_dtype
 from proveout.types import Settings
 
-SCHEMA = 3
+SCHEMA = 4
 HEAD, WEIGHTS, PROGRAM, REFERENCE = "compiled.json", "weights.safetensors", "program", "reference.safetensors"
 FILES = frozenset({HEAD, WEIGHTS, PROGRAM, REFERENCE})
 TOLERANCE = 0.01
@@ -56,7 +55,7 @@ def save(compiled: Compiled, path: str | Path) -> Path:
     try:
         program.save(folder / PROGRAM)
         save_file(weights, folder / WEIGHTS)
-        save_file(reference, folder / REFERENCE)
+        _write_reference(reference, folder / REFERENCE)
         (folder / HEAD).write_text(json.dumps(to_json(head[0]), indent=1))
         shutil.rmtree(path, ignore_errors=True)
         folder.chmod(0o755)
@@ -67,9 +66,24 @@ def save(compiled: Compiled, path: str | Path) -> Path:
 
 
 Tensors = dict[str, torch.Tensor]
+Reference = dict[str, Any]
+"""A call's arguments and outputs by their places, tensors and plain values, and how both are nested."""
 
 
-def _described(compiled: Compiled, args: Sequence[Any], kwargs: Any) -> tuple[tuple[Head, Variant], Tensors, Tensors]:
+def _write_reference(reference: Reference, path: Path) -> None:
+    plain = {name: value for name, value in reference.items() if not isinstance(value, torch.Tensor)}
+    save_file({n: v for n, v in reference.items() if n not in plain}, path, {"plain": json.dumps(to_json(plain))})
+
+
+def _read_reference(path: Path) -> Reference:
+    with safe_open(check_plain(path), "pt") as file:
+        plain = json_value((file.metadata() or {}).get("plain", "").encode())
+        if not isinstance(plain, dict):
+            raise ValueError(f"{REFERENCE} has no plain values")
+        return {**plain, **{name: file.get_tensor(name) for name in sorted(file.keys())}}
+
+
+def _described(compiled: Compiled, args: Sequence[Any], kwargs: Any) -> tuple[tuple[Head, Variant], Tensors, Reference]:
     """The call is made with tensors that share nothing, so that each input and output has one place of its own: what
     is matched is where a tensor lies, never what it holds. What they hold is the reference."""
     leaves, arguments = tree_flatten((tuple(args), dict(kwargs)))
@@ -92,8 +106,8 @@ def _described(compiled: Compiled, args: Sequence[Any], kwargs: Any) -> tuple[tu
     constants = []
     for index, leaf in enumerate(leaves):
         if not isinstance(leaf, torch.Tensor):
-            if leaf is not None and (type(leaf) not in PLAIN or leaf in (inf, -inf) or leaf != leaf):
-                raise UsageError(f"an argument is a {type(leaf).__name__}; tensors and plain values can be saved.")
+            if not _is_plain(leaf):
+                raise UsageError(f"an argument is {_told(leaf)}; tensors and plain values can be saved.")
             constants.append((index, leaf))
     inputs = []
     for name, position in zip(program.inputs, variant.compiled.input_positions):
@@ -103,6 +117,9 @@ def _described(compiled: Compiled, args: Sequence[Any], kwargs: Any) -> tuple[tu
         inputs.append(position_of)
     weights = {name: call[position] for name, position in zip(program.weights, variant.compiled.weight_positions)}
     results, result_structure = tree_flatten(outputs)
+    for result in results:
+        if not isinstance(result, torch.Tensor) and not _is_plain(result):
+            raise UsageError(f"an output is {_told(result)}; tensors and plain values can be saved.")
     holders: dict[str, dict[Any, Any]] = {
         "argument": dict(enumerate(leaves)),
         "program": dict(enumerate(gave[0])),
@@ -120,8 +137,9 @@ def _described(compiled: Compiled, args: Sequence[Any], kwargs: Any) -> tuple[tu
         outputs=tuple(source_of(result, holders) for result in results),
         strides=tuple(tuple(o.stride()) if isinstance(o, torch.Tensor) else None for o in gave[0]),
     )
-    reference = {f"argument {i}": _stored(leaf) for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)}
-    reference |= {f"output {i}": _stored(r) for i, r in enumerate(results) if isinstance(r, torch.Tensor)}
+    reference = {f"argument {i}": _stored(leaf) for i, leaf in enumerate(leaves)}
+    reference |= {f"output {i}": _stored(result) for i, result in enumerate(results)}
+    reference |= {"arguments": head.arguments, "results": head.results}
     return (head, variant), {n: _stored(v) for n, v in weights.items()}, reference
 
 
@@ -147,7 +165,23 @@ def _equal(a: torch.Tensor, b: Any) -> bool:
     return isinstance(b, torch.Tensor) and (a.dtype, a.device) == (b.dtype, b.device) and torch.equal(a, b)
 
 
-def _stored(value: torch.Tensor) -> torch.Tensor:
+def _is_plain(value: Any) -> bool:
+    """Whether a value that is no tensor can be written and is the same when it is read: no infinity, no 65 bits."""
+    if value is not None and type(value) not in PLAIN:
+        return False
+    try:
+        return bool(json_value(json.dumps(to_json(value)).encode()) == value)
+    except ValueError:
+        return False
+
+
+def _told(value: Any) -> str:
+    return repr(value) if isinstance(value, int | float) else f"a {type(value).__name__}"
+
+
+def _stored(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
     return value.detach().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
 
 
@@ -187,7 +221,7 @@ class Saved:
         with _own_words("cannot be put on its device"):
             self._loaded = kept_device(self.device).load(self.program, self.settings)
             self._loaded.set_weights(weights)
-        self._check_reference(load_file(check_plain(folder / REFERENCE)))
+        self._check_reference(_read_reference(folder / REFERENCE))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         shape = tree_unflatten(range(self._arguments.num_leaves), self._arguments)
@@ -263,21 +297,26 @@ class Saved:
         if strange := weights.keys() - set(self.program.weights):
             raise ValueError(f"{WEIGHTS} holds {min(strange)!r}, which the Program does not know")
 
-    def _check_reference(self, reference: Tensors) -> None:
+    def _check_reference(self, reference: Reference) -> None:
         """Make the saved call again: a model that gives something else now is not handed out."""
+        for part in ("arguments", "results"):
+            if reference.get(part) != getattr(self._head, part):
+                raise UsageError(f"its {part} are not nested as when it was saved.")
+        leaves = [reference.get(f"argument {i}") for i in range(self._arguments.num_leaves)]
         constants = dict(self._head.constants)
-        leaves = [constants.get(i, reference.get(f"argument {i}")) for i in range(self._arguments.num_leaves)]
+        for index, leaf in enumerate(leaves):
+            if not isinstance(leaf, torch.Tensor) and index not in constants:
+                raise UsageError(f"argument {index} is {leaf!r}, and nothing says that the model was compiled for it.")
         args, kwargs = tree_unflatten(leaves, self._arguments)
         with _seeded():
             outputs = tree_flatten(self(*args, **kwargs))[0]
         for index, output in enumerate(outputs):
-            wanted = reference.get(f"output {index}")
-            if isinstance(output, torch.Tensor) != (wanted is not None) or not (
-                wanted is None or self._is_alike(index, output, wanted)
-            ):
+            if not self._is_alike(index, output, reference.get(f"output {index}")):
                 raise UsageError(f"output {index} is not what the model gave when it was saved.")
 
-    def _is_alike(self, index: int, output: torch.Tensor, wanted: torch.Tensor) -> bool:
+    def _is_alike(self, index: int, output: Any, wanted: Any) -> bool:
+        if not isinstance(output, torch.Tensor) or not isinstance(wanted, torch.Tensor):
+            return type(output) is type(wanted) and bool(output == wanted)
         if (output.dtype, output.shape) != (wanted.dtype, wanted.shape):  # before anything is made of their size
             return False
         return alike(self._as_computed(index, output), self._as_computed(index, wanted))

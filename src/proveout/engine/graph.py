@@ -25,7 +25,7 @@ from proveout.devices.registry import DeviceInfo
 from proveout.engine import cache
 from proveout.engine.recorder import Recorder
 from proveout.engine.residence import Residence, Shared, TensorForm
-from proveout.engine.views import AsTraced, OutputLayout, layout_of
+from proveout.engine.views import AsTraced, OutputLayout, Resolved, layout_of, resolved
 from proveout.engine.watch import WeightWatch, wrote
 from proveout.engine.writes import take_writes
 from proveout.errors import OutOfMemory
@@ -310,7 +310,7 @@ class Variant:
 
     def run(self, arguments: Sequence[Any]) -> Result:
         loaded = self.ready(arguments)
-        result = loaded.run([arguments[i] for i in self.compiled.input_positions])
+        result = loaded.run([resolved(arguments[i]) for i in self.compiled.input_positions])
         self.modelled_ns, self.num_transfers = result.modelled_ns, result.num_transfers
         return result
 
@@ -406,7 +406,7 @@ def _views_as_complex(gm: GraphModule) -> bool:
 def _without_symbols(gm: GraphModule) -> Callable[..., Any]:
     def run(*arguments: Any) -> Any:
         with preserve_node_meta():  # each node keeps its module and source line
-            return torch.fx.Interpreter(gm).run(*arguments)
+            return Resolved(gm).run(*arguments)
 
     return run
 

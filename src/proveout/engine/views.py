@@ -42,7 +42,7 @@ def view_of(result: torch.Tensor, base: torch.Tensor) -> TensorView | None:
 
 def seen_as(base: torch.Tensor, view: TensorView) -> torch.Tensor:
     """The view of another tensor that lies as the first base did."""
-    base, dtype = with_strides(base.resolve_conj().resolve_neg(), view.base_stride), torch_dtype(view.dtype)
+    base, dtype = with_strides(resolved(base), view.base_stride), torch_dtype(view.dtype)
     first = base.storage_offset() * base.element_size()
     if len(view.shape) != len(view.stride) or min((*view.shape, *view.stride, view.offset), default=0) < 0:
         raise ValueError("a view has an impossible shape")
@@ -71,7 +71,24 @@ def with_strides(value: torch.Tensor, strides: tuple[int, ...] | None) -> torch.
     return value.as_strided(value.shape, strides)
 
 
-class AsTraced(torch.fx.Interpreter):
+def resolved(value: Any) -> Any:
+    """A tensor whose memory holds its numbers, not those that it is the conjugate or the negative of."""
+    return value.resolve_conj().resolve_neg() if isinstance(value, torch.Tensor) else value
+
+
+class Resolved(torch.fx.Interpreter):
+    """Runs a graph, no result a conjugate or a negative yet to be made where it was none when the graph was traced:
+    what comes after may look at the memory itself. A gradient that was one then is none when a caller hands it over."""
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        result, traced = super().run_node(n), n.meta.get("val")
+        if not isinstance(result, torch.Tensor) or not isinstance(traced, torch.Tensor):
+            return result
+        result = result.resolve_conj() if result.is_conj() and not traced.is_conj() else result
+        return result.resolve_neg() if result.is_neg() and not traced.is_neg() else result
+
+
+class AsTraced(Resolved):
     """Runs a graph in eager, each result laid out as it was when the graph was traced: ops rely on that, and eager's
     own kernels lay out some results otherwise."""
 

@@ -325,6 +325,9 @@ def _notes(
     outcome: Outcome, calls: series.CallSeries, started: int, ended: int, verdict: steady.Verdict | None
 ) -> list[str]:
     notes = []
+    size, device = outcome.configuration.pipeline_size, outcome.configuration.device
+    if size > 1 and len(calls) and "pipeline" not in dict(outcome.conditions):
+        notes.append(f"no pipeline: the model ran whole on {device}, and pipeline_size {size} only counts places")
     within = calls.ended_within(started, ended)
     outside = len(calls) - (within.stop - within.start)
     if outside:

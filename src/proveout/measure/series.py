@@ -81,7 +81,7 @@ def windows(calls: CallSeries, started_ns: int, ended_ns: int, items: int) -> li
     elapsed = ended_ns - started_ns
     if elapsed <= 0 or not len(calls):
         return []
-    count = int(min(MOST_WINDOWS, max(elapsed // SECOND, min(20, len(calls)))))
+    count = int(min(MOST_WINDOWS, elapsed, max(elapsed // SECOND, min(20, len(calls)))))
     edges = started_ns + np.arange(count + 1, dtype=np.int64) * elapsed // count
     places = np.searchsorted(calls.ends_ns, edges, side="right")
     places[0] = np.searchsorted(calls.ends_ns, started_ns, side="left")

@@ -142,6 +142,10 @@ def test_a_pipeline_on_the_cpu_runs_whole(file, capfd):
     reports = npf.torch.benchmark("all.json", rows(2), pipeline_sizes=[1, 2, 3], **(QUICK | {"verbosity": 1}))
     assert [(r["pipeline_size"], r["n_devices"]) for r in reports] == [(1, 1), (2, 2), (3, 3)]
     assert capfd.readouterr().err.count("runs whole on cpu") == 2
+    npf.print_reports(reports)
+    told = capfd.readouterr().out
+    assert told.count("no pipeline: the model ran whole on cpu") == 2
+    assert "pipeline_size 3 only counts places" in told
 
 
 def test_copies_and_workers(file):

@@ -85,6 +85,7 @@ def command_line(
     options += ["--weights", str(weights.expanduser().resolve())] if weights else []
     options += ["--data", str(data.expanduser().resolve())] if data else []
     settings = {
+        "global.developmentMode": "false",  # Streamlit takes its own source tree for whatever is in no site-packages
         "server.address": ADDRESS,
         "server.port": str(_free(port)),
         "server.headless": "true" if no_browser else "false",
