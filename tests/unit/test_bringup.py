@@ -25,7 +25,7 @@ from proveout.bringup.flow import bring_up, run_stages
 from proveout.bringup.graph import GraphOp, _boxes
 from proveout.bringup.graph_page import render
 from proveout.bringup.method_text import at, indented
-from proveout.bringup.modules import _graph
+from proveout.bringup.modules import _graph, _input_names
 from proveout.bringup.report import figures
 from proveout.bringup.sizes import sized
 from proveout.bringup.stages import NUMBERS, with_needs
@@ -544,6 +544,38 @@ def test_a_visit_that_computes_nothing_is_its_parents():
     assert [s.outputs for s in attention.items] == [("a",), ("b",)], "a merged product belongs to the module around it"
     assert (attention.path, act.path) == ("attention", "act")
     assert isinstance(late, Step), "a stray reshape makes no second visit"
+
+
+def test_a_modules_first_visit_that_stays_has_no_number():
+    """The one before it computes nothing, and becomes its parent's."""
+
+    def step(kernel, uses, gives, module):
+        operands = (
+            (("input_tensor", "input_tensor_a")[kernel == "ttnn.linear"], Ref(uses)),
+            ("input_tensor_b", Ref("w")),
+        )
+        return Step(kernel, operands[: 1 + (kernel == "ttnn.linear")], (gives,), Origin(module=module))
+
+    steps = [
+        step("ttnn.reshape", "x", "a", "block.norm"),
+        step("ttnn.linear", "a", "b", "first"),
+        step("ttnn.linear", "b", "c", "block"),
+        step("ttnn.linear", "c", "d", "first"),
+    ]
+    root = tree_of(steps, {"block": "Block", "block.norm": "Norm", "first": "Linear"}, {})
+    assert [item.name for item in root.items if not isinstance(item, Step)] == ["first", "block", "first_2"]
+
+
+class Reader(torch.nn.Module):
+    def forward(self, image, text, sizes):
+        return image + text["features"][0] * sizes[0]
+
+
+def test_an_input_inside_a_dict_is_called_by_the_way_to_it():
+    image, features, size = (torch.full((2, 2), float(n)) for n in range(3))
+    subject = SimpleNamespace(model=Reader(), call=((image,), {"text": {"features": [features]}, "sizes": (size,)}))
+    inputs = {"arg0_1": image, "arg7_1": features, "arg9_1": size}
+    assert _input_names(subject, inputs) == {"arg0_1": "image", "arg7_1": "text_features_0", "arg9_1": "sizes_0"}
 
 
 def op_of(number, aten, module, uses):

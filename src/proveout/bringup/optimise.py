@@ -25,6 +25,8 @@ from proveout.tune.search import Options, tune
 from proveout.types import Settings
 
 MINUTES = 30.0
+LEAST_GAIN = 0.002
+"""Of what a person will read and keep: layers that are alike stay so, unless it pays."""
 MOST_REJECTED = 12
 
 
@@ -32,7 +34,7 @@ def run(subject: Subject, files: Files) -> StageResult:
     start = replace(subject.bringup.settings, memory="dram", trace=True)
     model = Model(subject.model, subject.call, subject.bringup.device, start)
     kept = default_folder() / "tune" / "searches" / f"{digest([subject.bringup.key, start])[:20]}.json"
-    options = Options(minutes=MINUTES, kept=kept, solver=find_spec("ortools") is not None)
+    options = Options(minutes=MINUTES, kept=kept, least_gain=LEAST_GAIN, solver=find_spec("ortools") is not None)
     certificate = tune(model, options, name=subject.bringup.workload.name)
     freed = _freed(subject, certificate.settings)
     trials = _trials(certificate)
