@@ -36,6 +36,7 @@ def test_the_server_listens_on_this_machine_only_and_tells_nobody(tmp_path):
     words = command.command_line(None, str(tmp_path), None, True)
     assert words[words.index("--server.address") + 1] == "127.0.0.1"
     assert words[words.index("--browser.gatherUsageStats") + 1] == "false"
+    assert words[words.index("--global.developmentMode") + 1] == "false", "it refuses a port else"
     assert words[-2:] == ["--cache-dir", str(tmp_path)]
 
 

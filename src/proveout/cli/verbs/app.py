@@ -88,6 +88,7 @@ def command_line(
         "server.address": ADDRESS,
         "server.port": str(_free(port)),
         "server.headless": "true" if no_browser else "false",
+        "global.developmentMode": "false",  # where Streamlit lies outside site-packages it would take itself for that
         "logger.level": "warning",
         "browser.gatherUsageStats": "false",
     }

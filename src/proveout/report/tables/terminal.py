@@ -205,7 +205,7 @@ def _stacked(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     for head, *cells in rows:
         names = titles[1:]
         if titles[0] == "#":
-            head, names, cells = f"{head}. {names[0]}: {cells[0]}", names[1:], cells[1:]
+            head, names, cells = f"{head}. {names[0]}  {cells[0]}", names[1:], cells[1:]
         lines.append(f"{titles[0]}: {head}" if titles[0] not in ("", "#") else head)
         lines += [f"  {title:{room}}  {cell}".rstrip() for title, cell in zip(names, cells) if cell]
     return "\n".join(lines)
