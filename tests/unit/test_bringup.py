@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import proveout
-from proveout.bringup import STAGES, BringupJob, Folder, flow, missing, summary, trace
+from proveout.bringup import STAGES, BringupJob, Folder, card, flow, missing, report_page, summary, trace
 from proveout.bringup.code import WrittenClasses, write_graph
 from proveout.bringup.data import DATA, EndToEndData, Exactness, MissingData, ModulesData, OptimiseData
 from proveout.bringup.exactness import own_thresholds
@@ -39,6 +39,7 @@ from proveout.coding import to_json
 from proveout.errors import CompileError, EnvironmentFault
 from proveout.program import Construct, Ref, Step
 from proveout.reasons import RANDOM
+from proveout.report.drawing import element
 from proveout.report.script import call_line, in_words
 from proveout.store import Store
 from proveout.types import Fallback, Origin, Settings, TensorSpec
@@ -679,3 +680,15 @@ def test_a_time_without_the_host_says_so(tmp_path, monkeypatch):
     timed = [text for _, text, _ in figures(Folder(tmp_path / "out")) if "modelled" in text]
     assert len(timed) == 2
     assert all("without the host's part" in text for text in timed)
+
+
+def test_a_card_names_a_script_once():
+    at = dataclasses.replace(workload_of(torch.nn.Linear(1, 1), (), {}), script="/home/me/net.py", location="net.py:7")
+    assert card._place(at) == "`net.py:7`"
+    assert card._place(dataclasses.replace(at, location="parts.py:3")) == "`parts.py:3` in `net.py`"
+
+
+def test_a_command_in_a_finding_is_code_on_the_page():
+    assert "".join(map(str, report_page._ticked("Run: `proveout perf`, <then> look"))).count("`") == 0
+    assert "<code>proveout perf</code>" in element.el("p", *report_page._ticked("Run: `proveout perf`, <then> look"))
+    assert "&lt;then&gt;" in element.el("p", *report_page._ticked("Run: `proveout perf`, <then> look"))

@@ -148,17 +148,14 @@ def _form() -> ScriptRequest | None:
         st.caption(usable[device].description[:1].upper() + usable[device].description[1:])
         with st.expander("Limits", icon=":material/shield:"):
             left, right = st.columns(2)
+            sandbox = left.toggle("Sandbox", True, key="own-sandbox", help="It writes below its own folder only.")
+            network = right.toggle("Network", False, key="own-network", help="Whether the script may use the network.")
             most = max(1.0, math.floor(9 * machine_memory() / 2**30) / 10)
-            usual = {"sandbox": True, "network": False, "memory": most, "timeout": 600, "timed": 2.0}
-            for name, value in usual.items():  # not as a widget's default: what was set comes back from another page
-                st.session_state.setdefault(f"own-{name}", value)
-            sandbox = left.toggle("Sandbox", key="own-sandbox", help="It writes below its own folder only.")
-            network = right.toggle("Network", key="own-network", help="Whether the script may use the network.")
-            memory = left.number_input("Memory (GiB)", 0.5, most, step=1.0, key="own-memory", help="Of each process.")
+            memory = left.number_input("Memory (GiB)", 0.5, most, most, 1.0, key="own-memory", help="Of each process.")
             timeout = right.number_input(
-                "Time limit (s)", 10, 7200, step=60, key="own-timeout", help="Of the script, and of each model."
+                "Time limit (s)", 10, 7200, 600, 60, key="own-timeout", help="Of the script, and of each model."
             )
-            timed = left.number_input("Timed calls (s)", 0.1, 60.0, step=1.0, key="own-timed", help="Of each kind.")
+            timed = left.number_input("Timed calls (s)", 0.1, 60.0, 2.0, 1.0, key="own-timed", help="Of each kind.")
     if script is None:
         return None
     if sandbox and way == "Path" and sandbox_reaches(store().folder, script.parent):

@@ -89,6 +89,7 @@ def command_line(
         "server.port": str(_free(port)),
         "server.headless": "true" if no_browser else "false",
         "global.developmentMode": "false",  # where Streamlit lies outside site-packages it would take itself for that
+        "global.disableWidgetStateDuplicationWarning": "true",  # what was typed comes back from another page
         "logger.level": "warning",
         "browser.gatherUsageStats": "false",
     }
