@@ -36,6 +36,7 @@ from proveout.bringup.modules_text import (
     TAIL,
     TESTS,
 )
+from proveout.bringup.setup import simplified
 from proveout.bringup.sizes import batch_of
 from proveout.bringup.stage import Files, StageResult
 from proveout.bringup.subject import GraphRun, Subject
@@ -138,7 +139,7 @@ def _graph(subject: Subject, number: int, run: GraphRun, settings: Settings) -> 
     types = {path: type(module).__name__ for path, module in subject.model.named_modules()}
     title = type(subject.model).__name__
     inputs = _input_names(subject, dict(zip(program.inputs, run.inputs)))
-    return GraphSource(program, names, types, title, inputs)
+    return GraphSource(simplified(program), names, types, title, inputs)
 
 
 def _with_fidelity(program: Program, settings: Settings) -> Program:
