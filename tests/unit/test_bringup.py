@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import proveout
-from proveout.bringup import STAGES, BringupJob, Folder, card, flow, missing, report_page, summary, trace
+from proveout.bringup import STAGES, BringupJob, Folder, card, flow, missing, optimise, report_page, summary, trace
 from proveout.bringup.code import WrittenClasses, write_graph
 from proveout.bringup.data import DATA, EndToEndData, Exactness, MissingData, ModulesData, OptimiseData
 from proveout.bringup.exactness import own_thresholds
@@ -42,6 +42,7 @@ from proveout.reasons import RANDOM
 from proveout.report.drawing import element
 from proveout.report.script import call_line, in_words
 from proveout.store import Store
+from proveout.tune.certificate import Rejected
 from proveout.types import Fallback, Origin, Settings, TensorSpec
 
 SCRIPT = """# labels: name::small licence::apache-2.0 task::testing
@@ -692,3 +693,10 @@ def test_a_command_in_a_finding_is_code_on_the_page():
     assert "".join(map(str, report_page._ticked("Run: `proveout perf`, <then> look"))).count("`") == 0
     assert "<code>proveout perf</code>" in element.el("p", *report_page._ticked("Run: `proveout perf`, <then> look"))
     assert "&lt;then&gt;" in element.el("p", *report_page._ticked("Run: `proveout perf`, <then> look"))
+
+
+def test_a_value_that_keeps_the_pcc_was_not_too_far_off():
+    """The greedy search's choice was quicker than any that had it."""
+    said = [optimise._verdict(Rejected("x", 5730, pcc, why), 0.99) for pcc, why in ((0.9996, "PCC"), (0.96, "PCC"))]
+    assert said == ["others were quicker", "too far off"]
+    assert optimise._verdict(Rejected("x", 1, None, "gain too small"), 0.99) == "gain too small"

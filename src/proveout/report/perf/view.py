@@ -105,7 +105,7 @@ def lines_of(sheet: Sheet) -> list[SheetLine]:
 
 FIGURES = (("%", 5), ("µs", 7), ("n", 3), ("each (from–to)", 16), ("util.", 5), ("cores", 5), ("bound", 8))
 """Title and width of each column of figures; the operation follows."""
-ROOM = 48
+ROOM = 40
 """Columns for an operation beside its figures; where there are fewer, it is told below them."""
 BELOW = 7
 BOUNDS = {"compute": "compute", "bandwidth": "memory"}
