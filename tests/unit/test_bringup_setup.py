@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from proveout.bringup.code import GraphSource, _setup
 from proveout.bringup.setup import simplified
+from proveout.bringup.tree import Visit
 from proveout.program import DEALLOCATE, Name, Program, Ref, Step
 
 TILE, ROWS, BF16 = Name("ttnn.TILE_LAYOUT"), Name("ttnn.ROW_MAJOR_LAYOUT"), Name("ttnn.bfloat16")
@@ -66,3 +70,16 @@ def test_what_would_change_a_number_or_another_reader_stays(steps):
 def test_what_the_body_reads_stays_too():
     steps = send("w", "a"), PERMUTED
     assert simplified(program(*steps, reads="a")).setup == steps
+
+
+def test_what_is_joined_later_is_called_as_torch_calls_it():
+    turned = [
+        Step("ttnn.permute", (("input_tensor", Ref(a)), ("dims", (1, 0))), (y,)) for a, y in (("a", "s"), ("b", "t"))
+    ]
+    joined = Step("ttnn.concat", (("tensors", (Ref("s"), Ref("t"))), ("dim", 1)), ("y",))
+    steps = send("w", "a"), turned[0], send("v", "b"), turned[1], joined
+    named = {"w": "gate.weight", "v": "up.weight"}
+    graph = GraphSource(simplified(replace(program(*steps), weights=("w", "v"))), named, {}, "Net")
+    lines = _setup(graph, Visit("", "model"), {"y": "gate_up_weight"})
+    assert lines[0].startswith("gate_weight = ttnn.from_torch(tensor=tensors['gate.weight'].T")
+    assert lines[-1].startswith("self.gate_up_weight = ttnn.concat(tensors=[gate_weight, up_weight]")
