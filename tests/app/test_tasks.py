@@ -367,3 +367,9 @@ def plain(text: str) -> str:
 def test_a_long_time_is_told_in_whole_numbers():
     slow = Timing("eager", "measured", "cpu", (861_000_000,) * 3, interval_ns=(483e6, 1310e6), verdict="too few")
     assert results._note(slow) == "measured, median of 3, 483 to 1,310 ms; too few"
+
+
+def test_a_short_times_interval_has_its_unit():
+    """Beside 368 µs it said 0.246 to 0.612 ms."""
+    short = Timing("compiled", "modelled", "sim:n150", (368_000,), interval_ns=(246e3, 612e3))
+    assert results._note(short) == "modelled, 246 to 612 µs"

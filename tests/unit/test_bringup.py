@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import proveout
-from proveout.bringup import STAGES, BringupJob, Folder, flow, missing, summary, trace
+from proveout.bringup import STAGES, BringupJob, Folder, card, flow, missing, optimise, report_page, summary, trace
 from proveout.bringup.code import WrittenClasses, write_graph
 from proveout.bringup.data import DATA, EndToEndData, Exactness, MissingData, ModulesData, OptimiseData
 from proveout.bringup.exactness import own_thresholds
@@ -25,7 +25,7 @@ from proveout.bringup.flow import bring_up, run_stages
 from proveout.bringup.graph import GraphOp, _boxes
 from proveout.bringup.graph_page import render
 from proveout.bringup.method_text import at, indented
-from proveout.bringup.modules import _graph
+from proveout.bringup.modules import _graph, _input_names
 from proveout.bringup.report import figures
 from proveout.bringup.sizes import sized
 from proveout.bringup.stages import NUMBERS, with_needs
@@ -39,8 +39,10 @@ from proveout.coding import to_json
 from proveout.errors import CompileError, EnvironmentFault
 from proveout.program import Construct, Ref, Step
 from proveout.reasons import NO_ELEMENTS, NOT_A_DTYPE, RANDOM
+from proveout.report.drawing import element
 from proveout.report.script import call_line, in_words
 from proveout.store import Store
+from proveout.tune.certificate import Rejected
 from proveout.types import Fallback, Origin, Settings, TensorSpec
 
 SCRIPT = """# labels: name::small licence::apache-2.0 task::testing
@@ -548,6 +550,38 @@ def test_a_visit_that_computes_nothing_is_its_parents():
     assert isinstance(late, Step), "a stray reshape makes no second visit"
 
 
+def test_a_modules_first_visit_that_stays_has_no_number():
+    """The one before it computes nothing, and becomes its parent's."""
+
+    def step(kernel, uses, gives, module):
+        operands = (
+            (("input_tensor", "input_tensor_a")[kernel == "ttnn.linear"], Ref(uses)),
+            ("input_tensor_b", Ref("w")),
+        )
+        return Step(kernel, operands[: 1 + (kernel == "ttnn.linear")], (gives,), Origin(module=module))
+
+    steps = [
+        step("ttnn.reshape", "x", "a", "block.norm"),
+        step("ttnn.linear", "a", "b", "first"),
+        step("ttnn.linear", "b", "c", "block"),
+        step("ttnn.linear", "c", "d", "first"),
+    ]
+    root = tree_of(steps, {"block": "Block", "block.norm": "Norm", "first": "Linear"}, {})
+    assert [item.name for item in root.items if not isinstance(item, Step)] == ["first", "block", "first_2"]
+
+
+class Reader(torch.nn.Module):
+    def forward(self, image, text, sizes):
+        return image + text["features"][0] * sizes[0]
+
+
+def test_an_input_inside_a_dict_is_called_by_the_way_to_it():
+    image, features, size = (torch.full((2, 2), float(n)) for n in range(3))
+    subject = SimpleNamespace(model=Reader(), call=((image,), {"text": {"features": [features]}, "sizes": (size,)}))
+    inputs = {"arg0_1": image, "arg7_1": features, "arg9_1": size}
+    assert _input_names(subject, inputs) == {"arg0_1": "image", "arg7_1": "text_features_0", "arg9_1": "sizes_0"}
+
+
 def op_of(number, aten, module, uses):
     return GraphOp(number, 0, f"n{number}", aten, module, "converted", uses=list(uses))
 
@@ -649,3 +683,22 @@ def test_a_time_without_the_host_says_so(tmp_path, monkeypatch):
     timed = [text for _, text, _ in figures(Folder(tmp_path / "out")) if "modelled" in text]
     assert len(timed) == 2
     assert all("without the host's part" in text for text in timed)
+
+
+def test_a_card_names_a_script_once():
+    at = dataclasses.replace(workload_of(torch.nn.Linear(1, 1), (), {}), script="/home/me/net.py", location="net.py:7")
+    assert card._place(at) == "`net.py:7`"
+    assert card._place(dataclasses.replace(at, location="parts.py:3")) == "`parts.py:3` in `net.py`"
+
+
+def test_a_command_in_a_finding_is_code_on_the_page():
+    assert "".join(map(str, report_page._ticked("Run: `proveout perf`, <then> look"))).count("`") == 0
+    assert "<code>proveout perf</code>" in element.el("p", *report_page._ticked("Run: `proveout perf`, <then> look"))
+    assert "&lt;then&gt;" in element.el("p", *report_page._ticked("Run: `proveout perf`, <then> look"))
+
+
+def test_a_value_that_keeps_the_pcc_was_not_too_far_off():
+    """The greedy search's choice was quicker than any that had it."""
+    said = [optimise._verdict(Rejected("x", 5730, pcc, why), 0.99) for pcc, why in ((0.9996, "PCC"), (0.96, "PCC"))]
+    assert said == ["others were quicker", "too far off"]
+    assert optimise._verdict(Rejected("x", 1, None, "gain too small"), 0.99) == "gain too small"

@@ -7,6 +7,7 @@ import torch
 
 from proveout.bringup.op_tests_text import HEAD
 from proveout.bringup.testing import written_module
+from proveout.check.thresholds import of_these_numbers, threshold
 
 NUMBERS = "T((4, 32, 64), ttnn.bfloat16, ttnn.{layout}_LAYOUT, 'dram', Normal(-2.961e-05, 1, -3.625, 3.781))"
 CASES = {
@@ -30,3 +31,15 @@ def test_a_call_that_jumps_is_exact_on_the_operands_that_it_is_given(function, t
         finally:
             ops.ttnn.close_device(device)
     assert torch.equal(found.to(wanted.dtype), wanted)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "bfloat8_b"])
+def test_numbers_close_together_are_held_to_what_their_format_can_tell_apart(dtype):
+    """A cosine of small angles: bfloat16 keeps its values to 0.4 %, and they differ in a few per cent."""
+    angles = torch.randn(2, 16, generator=torch.Generator().manual_seed(0)) * 0.15
+    cosines = torch.cos(angles)
+    least = threshold("ttnn.cos", dtype)
+    own = of_these_numbers(least, cosines, dtype)
+    assert 0.85 < own.pcc < least.pcc
+    assert dtype in own.origin
+    assert of_these_numbers(least, angles, dtype) == least, "numbers around zero keep the format's threshold"

@@ -568,12 +568,13 @@ def test_load_says_that_a_script_changed(write: Write) -> None:
         (LINEAR + "1 / 0", "script.py raised ZeroDivisionError at script.py:7 after its model ran: division by zero"),
         (LINEAR + "import sys; sys.exit(3)", ""),
         ("import nowhere", "script.py raised ModuleNotFoundError at script.py:1 before any model had run: No mod"),
-        ("x = 1\nx = = 2", "script.py raised SyntaxError at script.py:2 before any model had run: invalid syntax: x"),
+        ("x = 1\nx = = 2", "script.py:2 is not valid Python: invalid syntax: x = = 2"),
+        ("x = 1\0", "script.py is not valid Python: source code string cannot contain null bytes"),
         ("raise SystemExit(3)", "script.py exited with 3 before any model had run. Its log says more."),
         ("raise SystemExit", "script.py ran no model. A script must build a torch.nn.Module and call it"),
         ("def f(): raise OSError('a\\n  b')\nf()", "script.py raised OSError at script.py:1 before any model had run"),
     ],
-    ids=["after", "exit after", "before", "syntax", "exit before", "no model", "inside a function"],
+    ids=["after", "exit after", "before", "syntax", "null bytes", "exit before", "no model", "inside a function"],
 )  # fmt: skip
 def test_a_failure_is_one_sentence(write: Write, source: str, sentence: str) -> None:
     script = write(source)

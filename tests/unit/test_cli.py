@@ -22,6 +22,8 @@ from test_store import make_record
 
 from proveout import cli
 from proveout.cli import verbs
+from proveout.columns.table import row
+from proveout.columns.words import numbers
 from proveout.errors import UsageError
 from proveout.store import Store
 from proveout.sweep import settle
@@ -696,3 +698,40 @@ def test_no_verb_s_summary_is_cut_at_80_columns(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("COLUMNS", "80")
     listed = run("--help").stdout
     assert "..." not in listed.split("Commands:")[1]
+
+
+def test_the_scripts_with_a_text_in_their_name_are_listed(capsys):
+    assert cli.main(["models", "list", "resnet18", "--json"]) == 0
+    names = [row["name"] for row in json.loads(capsys.readouterr().out)["models"]]
+    assert "resnet18" in names
+    assert all("resnet18" in name for name in names)
+    assert cli.main(["models", "list", "no such model"]) == 2
+    assert "proveout models list" in capsys.readouterr().err
+
+
+def test_a_device_named_alone_is_shown(capsys):
+    assert cli.main(["devices", "sim:n150"]) == 0
+    alone = capsys.readouterr().out
+    assert cli.main(["devices", "show", "sim:n150"]) == 0
+    assert capsys.readouterr().out == alone
+
+
+def test_kernels_of_an_op_are_functions_and_its_note_a_whole_sentence(capsys):
+    assert cli.main(["ops", "_embedding_bag.default", "--json"]) == 0
+    (op,) = json.loads(capsys.readouterr().out)["ops"]
+    assert "ttnn.embedding" in op["kernels"]
+    assert not [name for name in op["kernels"] if not name.rpartition(".")[2].islower()]
+    assert op["doc"].endswith(".")
+
+
+def test_eager_is_among_the_places_that_compare_names(tmp_path, capsys):
+    (tmp_path / "net.py").write_text("")
+    assert cli.main(["compare", f"{tmp_path}/net.py@eagr", f"{tmp_path}/net.py@cpu"]) == 2
+    assert "Did you mean 'eager'?" in capsys.readouterr().err
+
+
+def test_rows_of_one_model_with_and_without_a_trace_do_not_read_alike():
+    plain = make_record()
+    settings = dataclasses.replace(plain.job.settings, trace=True, queues=2)
+    traced = dataclasses.replace(plain, job=dataclasses.replace(plain.job, settings=settings))
+    assert numbers(row(traced)) == f"{numbers(row(plain))} trace 2 queues"

@@ -224,7 +224,7 @@ def test_a_model_that_raises_at_our_call_fails_as_a_script(script):
     ("source", "words"),
     [
         ("raise KeyError('weights')", "model.py raised KeyError at model.py:1 before any model had run: 'weights'"),
-        ("x = 1 +", "model.py raised SyntaxError at model.py:1"),
+        ("x = 1 +", "model.py:1 is not valid Python: invalid syntax"),
         ("print('nothing here')", "It holds: none. Run: proveout discover"),
         (LINEAR, "no longer holds the model 0123456789ab"),
     ],

@@ -240,15 +240,20 @@ def _note(timing: Timing) -> str:
     count = len(timing.samples_ns)
     said = f"{timing.source}, median of {count}" if count > 1 else timing.source
     if timing.interval_ns is not None:
-        said += f", {_number(timing.interval_ns[0] / 1e6)} to {_number(timing.interval_ns[1] / 1e6)} ms"
+        unit, size = _unit(timing.median_ns)  # as the tile has it
+        low, high = timing.interval_ns
+        said += f", {_number(low / size)} to {_number(high / size)} {unit}"
     return said + (f"; {timing.verdict}" if timing.verdict in ("unsteady", "too few") else "")
 
 
 def _duration(ns: float) -> tuple[str, str]:
-    for unit, size in (("s", 1e9), ("ms", 1e6)):
-        if ns >= size:
-            return _number(ns / size), unit
-    return _number(ns / 1e3), "µs"
+    unit, size = _unit(ns)
+    return _number(ns / size), unit
+
+
+def _unit(ns: float) -> tuple[str, float]:
+    """The unit that a time is told in, and its nanoseconds."""
+    return next(((unit, size) for unit, size in (("s", 1e9), ("ms", 1e6)) if ns >= size), ("µs", 1e3))
 
 
 def _number(value: float) -> str:

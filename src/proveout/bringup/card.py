@@ -16,6 +16,7 @@ from proveout.check.outputs import leaves
 from proveout.chip.fidelity import PHASES
 from proveout.chip.time import MATRIX
 from proveout.engine.compiled import undisturbed
+from proveout.types import Workload
 
 TASKS: tuple[tuple[str, str], ...] = (
     ("QuestionAnswering", "question answering"),
@@ -49,7 +50,7 @@ def run(subject: Subject, files: Files) -> StageResult:
     licence = labels.get("licence") or labels.get("license") or "none stated in the script (`# labels: licence::…`)"
     rows = [
         ("Model", f"{workload.name} (`{workload.class_name}`)"),
-        ("Source", f"`{workload.location or workload.script}` in `{_name(workload.script)}` {workload.script_args}"),
+        ("Source", f"{_place(workload)} {workload.script_args}".strip()),
         ("Author", labels.get("author", "not stated")),
         ("Task", labels.get("task") or _task(workload.class_name, workload.name)),
         ("Licence label", licence),
@@ -113,6 +114,13 @@ def _nbytes(value: Any) -> int:
 def _size(nbytes: float) -> str:
     unit = min(int(math.log(max(nbytes, 1), 1000)), 3)
     return f"{nbytes / 1000**unit:.3g} {('B', 'kB', 'MB', 'GB')[unit]}"
+
+
+def _place(workload: Workload) -> str:
+    """Where the model is built, and in which script where that says it not."""
+    script = _name(workload.script)
+    line = workload.location or script
+    return f"`{line}`" if line.partition(":")[0] == script else f"`{line}` in `{script}`"
 
 
 def _name(script: str) -> str:

@@ -293,8 +293,9 @@ def _of_a_tensor(step: Step, names: Names) -> str:
 
 def _setup_name(step: Step, graph: GraphSource, visit: Visit) -> str:
     """A parameter on its way by the parameter's name, as seen from the module; what is made of it by the function's."""
-    if step.kernel == FROM_TORCH and step.uses[0] in graph.names:
-        name = graph.names[step.uses[0]]
+    made_of = graph.sources.get(step.outputs[0], ())
+    if step.kernel == FROM_TORCH and len(made_of) == 1:
+        name = made_of[0]
         inside = name.removeprefix(f"{visit.path}.") if visit.path else name
         return "_".join(inside.split(".")[-2:])
     return _function(step)

@@ -118,7 +118,7 @@ const time = ns => ns >= 1e6 ? (ns / 1e6).toPrecision(3) + " ms" : (ns / 1e3).to
 function note(item) {
   if (colour.value === "ns") return item.ns ? time(item.ns) : "";
   if (colour.value === "pcc") return item.pcc == null ? "" : "PCC " + item.pcc.toFixed(5);
-  return item.op ? item.shape : `${item.type} · ${item.count} ops` + (item.states.host ? `, ${item.states.host} host` : "");
+  return item.op ? item.shape : `${item.type} · ${item.count} ${item.count === 1 ? "op" : "ops"}` + (item.states.host ? `, ${item.states.host} host` : "");
 }
 function fit(text, room) {
   if (pen.measureText(text).width <= room) return text;

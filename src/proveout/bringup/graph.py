@@ -70,7 +70,8 @@ def run(subject: Subject, files: Files) -> StageResult:
     coverage = compiled.coverage
     files.json("graph.json", {"ops": ops, "modules": types, "graph_breaks": coverage.graph_breaks})
     files.text(
-        "graph.svg", draw(_boxes(ops, types), f"{name}: modules, {sum(o.state == 'host' for o in ops)} ops on the host")
+        "graph.svg",
+        draw(_boxes(ops, types), f"{name}: modules, {counted(sum(o.state == 'host' for o in ops), 'op')} on the host"),
     )
     files.text("graph.html", render(name, subject.bringup.device, ops, types))
     for number, program in enumerate(compiled.programs):
@@ -206,9 +207,9 @@ def _boxes(ops: Sequence[GraphOp], types: Mapping[str, str]) -> list[GraphNode]:
         if single and name in several:
             label = f"{label} {single.aten.split('.')[1] if single.aten.count('.') else single.aten}"
         pccs = [op.pcc for op in members if op.pcc is not None]
-        title = f"{types.get(name, '')} {len(members)} ops, {states['host']} on the host"
+        title = f"{types.get(name, '')} {counted(len(members), 'op')}, {states['host']} on the host"
         title += f", lowest PCC {min(pccs):.5f}" if pccs else ""
-        note = members[-1].shape if single else f"{types.get(name, 'module')} · {len(members)} ops"
+        note = members[-1].shape if single else f"{types.get(name, 'module')} · {counted(len(members), 'op')}"
         used = tuple(keys[s] for s in sources if s != number)
         boxes.append(GraphNode(keys[number], label, PLACES[worst], note, title, used))
     return _sources_first(boxes)

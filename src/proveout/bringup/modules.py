@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_flatten_with_path, tree_leaves
 
 from proveout import isolate
 from proveout.bringup.code import GraphSource, WrittenClasses, needs_given, write_graph
@@ -36,6 +36,7 @@ from proveout.bringup.modules_text import (
     TAIL,
     TESTS,
 )
+from proveout.bringup.setup import simplified
 from proveout.bringup.sizes import batch_of
 from proveout.bringup.stage import Files, StageResult
 from proveout.bringup.subject import GraphRun, Subject
@@ -48,7 +49,7 @@ from proveout.kernels.row import Kind
 from proveout.kernels.signatures import parameters
 from proveout.kernels.table import constant_tensor, kind_of
 from proveout.program import Name, Program, Ref, Step
-from proveout.report.script import GIVEN, in_words
+from proveout.report.script import GIVEN, identifier, in_words
 from proveout.types import Settings, TensorSpec
 from proveout.words import counted
 
@@ -138,7 +139,7 @@ def _graph(subject: Subject, number: int, run: GraphRun, settings: Settings) -> 
     types = {path: type(module).__name__ for path, module in subject.model.named_modules()}
     title = type(subject.model).__name__
     inputs = _input_names(subject, dict(zip(program.inputs, run.inputs)))
-    return GraphSource(program, names, types, title, inputs)
+    return GraphSource(simplified(program), names, types, title, inputs)
 
 
 def _with_fidelity(program: Program, settings: Settings) -> Program:
@@ -157,12 +158,14 @@ def _with_fidelity(program: Program, settings: Settings) -> Program:
 
 
 def _input_names(subject: Subject, inputs: Mapping[str, Any]) -> dict[str, str]:
-    """The arguments of the model's forward that a graph takes as they are, by its own names for them."""
+    """The arguments of the model's forward that a graph takes as they are, by its own names for them; a tensor inside
+    an argument, as in a dict, by the way to it."""
     try:
         bound = inspect.signature(subject.model.forward).bind(*subject.call[0], **subject.call[1]).arguments
     except (TypeError, ValueError):
         return {}
-    known = {name: value for name, value in bound.items() if isinstance(value, torch.Tensor)}
+    known = {identifier("_".join(_step_text(k) for k in way)): v for way, v in tree_flatten_with_path(dict(bound))[0]}
+    known = {name: value for name, value in known.items() if isinstance(value, torch.Tensor)}
     names: dict[str, str] = {}
     for argument, value in inputs.items():
         for name, tensor in known.items():
@@ -171,6 +174,11 @@ def _input_names(subject: Subject, inputs: Mapping[str, Any]) -> dict[str, str]:
                 names[argument] = name
                 break
     return names
+
+
+def _step_text(key: Any) -> str:
+    """One step of the way to a tensor: the key of a dict, the place in a list, the name of a field."""
+    return str(next((value for name in ("key", "idx", "name") if (value := getattr(key, name, None)) is not None), key))
 
 
 def _optimised(subject: Subject, settings: Settings) -> str:

@@ -21,7 +21,7 @@ from proveout.bringup.stage import Files, StageResult
 from proveout.bringup.subject import Subject
 from proveout.bringup.testing import run_tests, written_module
 from proveout.check.compare import pearson
-from proveout.check.thresholds import threshold
+from proveout.check.thresholds import BY_DTYPE, of_these_numbers, threshold
 from proveout.check.walk import walk
 from proveout.kernels.pieces import Pieces
 from proveout.kernels.row import MATRIX_UNIT
@@ -228,6 +228,9 @@ def _try(case: Case, knob: str, settings: dict[str, str], scope: Any, devices: M
             raise
         return Tried(case.name, knob, refused=(str(error).strip().splitlines() or [type(error).__name__])[0][:160])
     least = threshold(case.kernel, dtype, fidelity)
+    for _, wanted in pairs:
+        if wanted.is_floating_point() and wanted.numel() and dtype in BY_DTYPE:
+            least = of_these_numbers(least, wanted, dtype)
     pcc = min((p for p in (_pcc(*pair) for pair in pairs) if p is not None), default=None)
     return Tried(case.name, knob, pcc, least.pcc, least.origin)
 

@@ -18,13 +18,15 @@ from proveout.kernels.cost import memory_use
 from proveout.program import DEALLOCATE
 from proveout.report.perf.view import faster, signed, time
 from proveout.tune.account import NOT_MEASURED
-from proveout.tune.certificate import Certificate
-from proveout.tune.greedy import Trial
+from proveout.tune.certificate import Certificate, Rejected
+from proveout.tune.greedy import Trial, Verdict
 from proveout.tune.model import Model
 from proveout.tune.search import Options, tune
 from proveout.types import Settings
 
 MINUTES = 30.0
+LEAST_GAIN = 0.002
+"""Of what a person will read and keep: layers that are alike stay so, unless it pays."""
 MOST_REJECTED = 12
 
 
@@ -32,7 +34,7 @@ def run(subject: Subject, files: Files) -> StageResult:
     start = replace(subject.bringup.settings, memory="dram", trace=True)
     model = Model(subject.model, subject.call, subject.bringup.device, start)
     kept = default_folder() / "tune" / "searches" / f"{digest([subject.bringup.key, start])[:20]}.json"
-    options = Options(minutes=MINUTES, kept=kept, solver=find_spec("ortools") is not None)
+    options = Options(minutes=MINUTES, kept=kept, least_gain=LEAST_GAIN, solver=find_spec("ortools") is not None)
     certificate = tune(model, options, name=subject.bringup.workload.name)
     freed = _freed(subject, certificate.settings)
     trials = _trials(certificate)
@@ -41,7 +43,8 @@ def run(subject: Subject, files: Files) -> StageResult:
     files.text("optimise.md", _page(subject, certificate, trials, freed))
     lowest = min(certificate.verified_pcc[1:], default=None)
     findings = [f"{t.change}: saves {time(t.saves_ns)}" for t in certificate.path]
-    findings += [f"not kept: {r.change}, {r.reason}" for r in certificate.rejected if r.pcc is not None][:4]
+    off = [r for r in certificate.rejected if r.pcc is not None and r.pcc < certificate.pcc]
+    findings += [f"not kept: {r.change}, {r.reason}" for r in off[:4]]
     findings.append(f"held-out inputs: lowest PCC {lowest:.6f}" if lowest is not None else "held-out inputs: none")
     if options.solver:
         proven = f"no combination within the error budget takes less than {time(certificate.bound_ns)}"
@@ -77,18 +80,22 @@ def _step(certificate: Certificate) -> str:
 def _trials(certificate: Certificate) -> list[Trial]:
     """What was changed and what was not, as rows of the report."""
     kept = [Trial(t.change, "kept", t.ns, t.saves_ns, t.pcc, certificate.settings) for t in certificate.path]
+    added = certificate.found_by == "solver"  # what is told of a value is then what it does on top of those kept
     rejected = [
         Trial(
-            r.change,
-            "too far off" if r.pcc is not None else "out of time" if r.reason == NOT_MEASURED else "gain too small",
-            certificate.verified_ns - r.saves_ns,
-            r.saves_ns,
-            r.pcc,
-            certificate.settings,
+            r.change, _verdict(r, certificate.pcc), certificate.verified_ns - r.saves_ns if added else None, r.saves_ns,
+            r.pcc, certificate.settings,
         )
         for r in certificate.rejected[:MOST_REJECTED]
-    ]
+    ]  # fmt: skip
     return kept + rejected
+
+
+def _verdict(rejected: Rejected, least: float) -> Verdict:
+    """Why a value was not taken, in a few words."""
+    if rejected.pcc is None:
+        return "out of time" if rejected.reason == NOT_MEASURED else "gain too small"
+    return "too far off" if rejected.pcc < least else "others were quicker"
 
 
 def _freed(subject: Subject, settings: Settings) -> str:
@@ -120,7 +127,7 @@ def _page(subject: Subject, certificate: Certificate, trials: list[Trial], freed
         f"| everything in bfloat16, interleaved in DRAM | {start} | | {certificate.start_pcc:.6f} | start |",
     ]
     for t in trials:
-        then, saved = (time(t.ns), signed(t.saves_ns)) if t.ns is not None else ("", "")
+        then, saved = (time(t.ns) if t.ns is not None else "", signed(t.saves_ns) if t.saves_ns else "")
         pcc = f"{t.pcc:.6f}" if t.pcc is not None else ""
         lines.append(f"| {t.change} | {then} | {saved} | {pcc} | {t.verdict} |")
     shown = "; ".join(f"PCC {call.pcc:.6f}, relative L2 {call.l2:.4f}" for call in certificate.calls[1:])

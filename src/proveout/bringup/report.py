@@ -52,7 +52,7 @@ def figures(folder: Folder) -> list[Figure]:
             drawn.append((pcc_text(checked.lowest_pcc) or "", "lowest PCC of an output, before optimising", tone))
         if checked.trust is not None and checked.trust.trusted is not None:
             answer, tone = ("yes", "passed") if checked.trust.trusted else ("no", "failed")
-            drawn.append((answer, "fast's PCC can be trusted", tone))
+            drawn.append((answer, "the quick mode's PCC can be trusted", tone))
         if checked.accuracy is not None:
             drawn.append((f"{checked.accuracy[0]:.1f} %", f"accuracy; eager {checked.accuracy[1]:.1f} %", "plain"))
     graph = folder.data(GraphData)

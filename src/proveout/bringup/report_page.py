@@ -115,14 +115,19 @@ def _section(outcome: StageRecord, data: StageData | None, svg: str) -> Html:
     return el(
         "section",
         el("h2", f"{outcome.number} {outcome.title}", chip),
-        el("p", outcome.headline, class_="reason failed" if outcome.status == "failed" else None),
-        el("ul", *(el("li", finding) for finding in outcome.findings)) if outcome.findings else "",
-        el("p", el("b", "Next: "), outcome.next_step, class_="next") if outcome.next_step else "",
+        el("p", *_ticked(outcome.headline), class_="reason failed" if outcome.status == "failed" else None),
+        el("ul", *(el("li", *_ticked(finding)) for finding in outcome.findings)) if outcome.findings else "",
+        el("p", el("b", "Next: "), *_ticked(outcome.next_step), class_="next") if outcome.next_step else "",
         details,
         el("p", *links, more, class_="files") if names else "",
         id=outcome.name,
         class_="card stage",
     )
+
+
+def _ticked(text: str) -> list[str | Html]:
+    """A text with its commands, which stand in backticks, as code."""
+    return [el("code", part) if i % 2 else part for i, part in enumerate(text.split("`"))]
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[int] = ()) -> Html:

@@ -100,7 +100,6 @@ def tree_of(steps: Sequence[Step], types: Mapping[str, str], owners: Mapping[str
     """The visits of a run of Steps. `owners` are the modules whose parameters a stable value is made of."""
     root = Visit("", "model")
     stack, left = [root], set[str]()
-    names: dict[tuple[int, str], int] = {}
     for step in steps:
         if step.kernel == DEALLOCATE:
             stack[-1].items.append(step)
@@ -115,15 +114,23 @@ def tree_of(steps: Sequence[Step], types: Mapping[str, str], owners: Mapping[str
         del stack[shared + 1 :]
         for path in chain[shared:]:
             parent = stack[-1]
-            name = attribute_of(path.removeprefix(f"{parent.path}."))
-            count = names[id(parent), name] = names.get((id(parent), name), 0) + 1
-            visit = Visit(path, name)
-            visit.name += f"_{count}" if count > 1 else ""
+            visit = Visit(path, attribute_of(path.removeprefix(f"{parent.path}.")))
             parent.items.append(visit)
             stack.append(visit)
         stack[-1].items.append(step)
     _dissolve(root)
+    for visit in (root, *root.visits()):
+        _number(visit)
     return root
+
+
+def _number(visit: Visit) -> None:
+    """Names for a module's second visit and those after it."""
+    counts: dict[str, int] = {}
+    for item in visit.items:
+        if isinstance(item, Visit):
+            count = counts[item.name] = counts.get(item.name, 0) + 1
+            item.name += f"_{count}" if count > 1 else ""
 
 
 def _dissolve(visit: Visit) -> None:

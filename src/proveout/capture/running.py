@@ -127,8 +127,10 @@ def explain(script: Path, raised: BaseException | None, ran: bool) -> str:
         return str(raised)
     kind, message = type(raised).__name__, " ".join(str(raised).split())
     if isinstance(raised, SyntaxError):
-        line = f"{_relative(script, raised.filename or script.name)}:{raised.lineno}"
-        message = f"{raised.msg}: {(raised.text or '').strip()}"
+        line = _relative(script, raised.filename or script.name) + (f":{raised.lineno}" if raised.lineno else "")
+        message = ": ".join(filter(None, (raised.msg, (raised.text or "").strip())))
+        if line.partition(":")[0] == script.name:
+            return f"{line} is not valid Python: {message}"
     else:
         frames = [f"{frame.f_code.co_filename}:{number}" for frame, number in traceback.walk_tb(raised.__traceback__)]
         owned = [_relative(script, frame) for frame in frames if is_users(script, frame)]

@@ -6,8 +6,12 @@ A relative error of r (root mean square, independent of the values) leaves a PCC
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import torch
+
+from proveout.check.compare import pearson
+from proveout.kernels import blockfloat
 from proveout.kernels.row import MATRIX_UNIT
 from proveout.kernels.table import kernels
 from proveout.program import Step
@@ -66,3 +70,21 @@ def threshold(kernel: str, dtype: str = "bfloat16", fidelity: str | None = None)
     limit = BY_FIDELITY.get(fidelity or "")
     multiplies = row is not None and row.kind in MATRIX_UNIT
     return limit if limit and multiplies and limit.pcc < by_dtype.pcc else by_dtype
+
+
+ROUNDINGS = 2
+"""Times that a call rounds: its operands and its result."""
+
+
+def of_these_numbers(least: Threshold, wanted: torch.Tensor, dtype: str) -> Threshold:
+    """A threshold for numbers that lie far from zero and close together, as a cosine's of small angles do: there the
+    format itself rounds off more of what they differ in than its threshold leaves."""
+    finite = wanted[torch.isfinite(wanted)].float()
+    stored = blockfloat.quantise(finite, dtype) if dtype in blockfloat.FORMATS else finite.to(getattr(torch, dtype))
+    closest = pearson(stored.double(), finite.double())
+    reachable = 1 - ROUNDINGS**2 * (1 - closest) if closest is not None else least.pcc
+    if reachable >= least.pcc:
+        return least
+    return replace(
+        least, pcc=round(max(0.0, reachable), 4), origin=f"storing these numbers in {dtype} gives {closest:.4f}"
+    )

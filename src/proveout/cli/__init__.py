@@ -101,7 +101,8 @@ def _in_the_name_of(program: str, text: str) -> str:
 
 
 def _expand(words: list[str]) -> list[str]:
-    """`proveout linear.py …` means `proveout benchmark linear.py …`, as does a folder; no words at all ask for help.
+    """`proveout linear.py …` means `proveout benchmark linear.py …`, as do a folder and a list of scripts; no words
+    at all ask for help.
 
     `--labels a::b c::d` means `--labels a::b --labels c::d`.
     """
@@ -121,7 +122,7 @@ def _expand(words: list[str]) -> list[str]:
     return spelled
 
 
-SCRIPTS = (".py", ".onnx")
+SCRIPTS = (".py", ".onnx", ".txt")
 
 
 class _Verbs(typer.core.TyperGroup):

@@ -12,7 +12,7 @@ def device_names(incomplete: str) -> list[str]:
     from proveout.devices import registry
 
     before, comma, last = incomplete.rpartition(",")
-    return [before + comma + name for name in registry.names(registry.devices()) if name.startswith(last)]
+    return [before + comma + name for name in registry.device_names(registry.devices()) if name.startswith(last)]
 
 
 def corpus_names(incomplete: str) -> list[str]:

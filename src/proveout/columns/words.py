@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -117,11 +118,15 @@ def corpus(flat: Row) -> str:
 
 
 def numbers(flat: Row) -> str:
-    """What was chosen about numbers, as `bfloat16 bfloat8_b weights faithful`, and whether calls train."""
+    """What was chosen about numbers, as `bfloat16 bfloat8_b weights faithful`, whether calls train, and how the device
+    is driven: times with and without a trace are not alike."""
     weights = f"{flat.weights} weights" if flat.weights != "same" else None
     runtime = flat.runtime if flat.runtime != "proveout" else None
     mode = "training" if flat.mode == "training" else None
-    return " ".join(filter(None, (flat.precision, weights, flat.numerics, runtime, mode)))
+    settings = json.loads(flat.settings)
+    queues = settings.get("queues", 1)
+    driven = "trace" if settings.get("trace") else None, f"{queues} queues" if queues > 1 else None
+    return " ".join(filter(None, (flat.precision, weights, flat.numerics, runtime, mode, *driven)))
 
 
 def off_host(flat: Row) -> float | None:

@@ -207,7 +207,7 @@ def find(name: str) -> DeviceInfo:
     """The device a user named; raises UsageError or EnvironmentFault with the way out."""
     info = _named(name, known := devices())
     if info is None:
-        raise unknown("device", name, names(known))
+        raise unknown("device", name, device_names(known))
     if not info.available:
         raise EnvironmentFault(f"device {name!r} cannot be used here: {info.reason}.")
     return info
@@ -241,7 +241,7 @@ def describe(name: str) -> DeviceInfo | None:
     return replace(kin, name=name, spec=None, opener=None, reason="it is not known here") if kin else None
 
 
-def names(known: Mapping[str, DeviceInfo]) -> list[str]:
+def device_names(known: Mapping[str, DeviceInfo]) -> list[str]:
     """All that a user may type, short names first."""
     return [*(info.alias for info in known.values() if info.alias), *known]
 

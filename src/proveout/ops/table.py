@@ -120,7 +120,7 @@ class Op:
 
     @property
     def doc(self) -> str:
-        return (self.lower.__doc__ or "").strip().split("\n")[0]
+        return " ".join((self.lower.__doc__ or "").partition("\n\n")[0].split())
 
 
 _BUILDER_KERNELS = {
@@ -132,14 +132,16 @@ _BUILDER_KERNELS = {
 
 
 def _kernel_names(function: Any, seen: frozenset[Any] = frozenset()) -> set[str]:
-    """Kernel names in a function's constants and closure, and in those of our own functions that it calls."""
+    """Kernel names in a function's constants and closure, and in those of our own functions that it calls. (Layouts and
+    variants are ttnn's too, in capitals.)"""
     code = getattr(function, "__code__", None)
     if code is None or function in seen:
         return set()
     cells = [c.cell_contents for c in function.__closure__ or ()]
     called = [function.__globals__.get(n) for n in code.co_names] + cells
     ours = [f for f in called if getattr(f, "__module__", "").startswith("proveout.ops.") and hasattr(f, "__code__")]
-    names = {v for v in (*code.co_consts, *cells) if isinstance(v, str) and v.startswith("ttnn.")}
+    texts = {v for v in (*code.co_consts, *cells) if isinstance(v, str) and v.startswith("ttnn.")}
+    names = {v for v in texts if v.rpartition(".")[2][:1].islower()}
     names.update(kernel for method, kernel in _BUILDER_KERNELS.items() if method in code.co_names)
     return names.union(*(_kernel_names(f, seen | {function}) for f in ours))
 

@@ -17,7 +17,7 @@ LEAST_GAIN = 0.002
 FIDELITIES: tuple[Fidelity, ...] = ("LoFi", "HiFi2", "HiFi3")
 MOST_GROUPS = 8
 """Parts of the model that formats are tried on one by one; each try is a compilation."""
-Verdict = Literal["kept", "gain too small", "too far off", "does not compile", "out of time"]
+Verdict = Literal["kept", "gain too small", "too far off", "does not compile", "out of time", "others were quicker"]
 
 
 class Costs(Protocol):

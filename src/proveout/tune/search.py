@@ -19,7 +19,7 @@ from proveout.tune.model import Model
 from proveout.tune.rounds import Rounds, SearchState
 from proveout.tune.solve import Problem
 from proveout.tune.space import EXACT_EITHER_WAY, Assignment, Times, decisions_of, settings_with
-from proveout.tune.structures import Structure, ways_of, worthwhile
+from proveout.tune.structures import LEAST_GAIN, Structure, ways_of, worthwhile
 from proveout.tune.verify import Costs, Verifier, Watch
 from proveout.types import Settings
 
@@ -47,6 +47,8 @@ class Options:
     top1: float = 0.0
     """Share of rows of scores whose largest element must stay the same, beside the PCC; 0 where that is not asked."""
     greedy: bool = True
+    least_gain: float = LEAST_GAIN
+    """Share of the time below which a change is not worth its error, nor ops that differ from others like them."""
     solver: bool = True
     """Without it the greedy search alone decides, and nothing is proven."""
     kept: Path | None = None
@@ -241,7 +243,9 @@ class _Search:
         if self.numerics == "fast":
             decisions = [d for d in decisions if d.about not in ("fidelity", "accumulate")]
         chip = self.model.chip
-        decisions, self.left_out_ns, self.small = worthwhile(decisions, graphs, chip, settings, cure)
+        decisions, self.left_out_ns, self.small = worthwhile(
+            decisions, graphs, chip, settings, cure, self.options.least_gain
+        )
         return [Structure(s, g, Times.of(g, decisions, chip, s)) for s, g in planned]
 
     # ------------------------------------------------------------------------------------------ the errors

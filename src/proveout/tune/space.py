@@ -57,7 +57,8 @@ class Decision:
     """The first is KEPT."""
 
     def said(self, value: int) -> str:
-        return f"{WORDS[self.about]} of {self.op}: {self.values[value] or 'as it was'}"
+        op = self.op.removeprefix(":")  # of the model itself
+        return f"{WORDS[self.about]} of {op}: {self.values[value] or 'as it was'}"
 
 
 WORDS: dict[Decided, str] = {

@@ -47,7 +47,12 @@ def ways_of(model: Model, start: Settings, cure: bool) -> list[tuple[Settings, t
 
 
 def worthwhile(
-    decisions: list[Decision], graphs: tuple[CompiledGraph, ...], chip: DeviceSpec, settings: Settings, cure: bool
+    decisions: list[Decision],
+    graphs: tuple[CompiledGraph, ...],
+    chip: DeviceSpec,
+    settings: Settings,
+    cure: bool,
+    least_gain: float = LEAST_GAIN,
 ) -> tuple[list[Decision], int, list[Rejected]]:
     """Decisions without the values that cannot be had, or that change neither the time nor the error enough; what those
     could save at most, one by one; and each of them that saves something."""
@@ -69,7 +74,7 @@ def worthwhile(
             if v == 0 or after is None:
                 continue
             exact = value in EXACT.get(decision.about, ())
-            gains = now - after >= LEAST_GAIN * now
+            gains = now - after >= least_gain * now
             if (exact and (cure or gains)) or (gains and not cure):
                 values.append(value)
             else:

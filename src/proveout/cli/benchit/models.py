@@ -33,7 +33,7 @@ def verb(
       benchit models list --labels task::Computer_Vision
     """
     if action is BenchitCorpusAction.list:
-        return ours.verb(ours.CorpusAction.list, search_dir, labels, as_json)
+        return ours.verb(search_dir=search_dir, labels=labels, as_json=as_json)
     folder = corpora_folder()
     if as_json:
         emit_json({"models": str(folder)})

@@ -18,8 +18,8 @@ from proveout.cli.options import CacheDir, Json, ScriptArgs, SearchDir
 from proveout.cli.output import emit, emit_json, note
 from proveout.cli.request import SharedOptions, check
 from proveout.columns.words import called, measured_ratio, weakness
-from proveout.devices.registry import find
-from proveout.errors import ScriptError, UsageError
+from proveout.devices.registry import device_names, devices, find
+from proveout.errors import ScriptError, UsageError, unknown
 from proveout.measure import compare as statistics
 from proveout.measure.compare import Gate, Ratio
 from proveout.prove import prove
@@ -304,6 +304,8 @@ def _side(name: str, text: str, request: SharedOptions) -> Competitor:
     if not script or not place:
         raise UsageError(f"{text!r}: give SCRIPT, SCRIPT@DEVICE or SCRIPT@DEVICE,KEY=VALUE.")
     eager = place == EAGER
+    if not eager and place not in device_names(devices()):
+        raise unknown("device", place, [EAGER, *device_names(devices())])
     if eager and overrides:
         raise UsageError(f"{text!r}: settings are for a compiled model; `eager` takes none.")
     side_request = dataclasses.replace(request, device="cpu" if eager else place, overrides=overrides or None)

@@ -13,7 +13,7 @@ from proveout.chip.show import backing_of, facts, fitted, rooflines
 from proveout.cli.options import Json
 from proveout.cli.output import colour, emit, emit_json, note
 from proveout.coding import to_json
-from proveout.devices.registry import devices, find
+from proveout.devices.registry import device_names, devices, find
 from proveout.errors import UsageError
 from proveout.report.tables.terminal import grid
 from proveout.words import counted
@@ -59,6 +59,8 @@ def verb(action: Action = None, subjects: Subjects = None, output: Output = None
     """
     if action is None:
         return _list(as_json)
+    if not subjects and action in device_names(devices()):
+        action, subjects = "show", [action]
     if action not in NEEDS:
         raise UsageError(f"no action {action!r}. Take {', '.join(NEEDS)}, or nothing for the list of devices.")
     if not subjects or (len(subjects) > 1 and action != "numerics"):

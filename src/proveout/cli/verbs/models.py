@@ -15,6 +15,7 @@ from proveout.capture import read_labels
 from proveout.cli.options import Json, Labels, SearchDir
 from proveout.cli.output import colour, emit, emit_json, note
 from proveout.cli.request import chosen_scripts
+from proveout.errors import UsageError
 from proveout.report.tables.terminal import grid
 from proveout.words import counted
 
@@ -25,21 +26,24 @@ class CorpusAction(StrEnum):
 
 def verb(
     action: Annotated[CorpusAction, typer.Argument(help="What to do with them.")] = CorpusAction.list,
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Only scripts whose name holds this.")] = "",
     search_dir: SearchDir = None,
     labels: Labels = None,
     as_json: Json = False,
 ) -> int:
     """List the scripts of the corpora.
 
-    All of them, or those with the labels asked for. Nothing is run.
+    All of them, or those with this in their name or with these labels. Nothing is run.
 
     \b
     Examples:
-      proveout models list
+      proveout models list bert
       proveout models list --labels task::Computer_Vision author::google
       proveout models list --search-dir selftest --json
     """
-    scripts = [script for script, _ in chosen_scripts(None, search_dir, True, labels)]
+    scripts = [script for script, _ in chosen_scripts(None, search_dir, True, labels) if name in script.stem]
+    if not scripts:
+        raise UsageError(f"no script has {name!r} in its name. List all: proveout models list")
     rows: list[dict[str, Any]] = [
         {
             "script": str(script),
@@ -74,7 +78,8 @@ def verb(
         )
     )
     corpora = {row["corpus"] for row in rows}
-    note(f"{len(rows)} scripts in {len(corpora)} corpora; to run one: proveout SCRIPT --search-dir CORPUS")
+    scripts_of = f"{counted(len(rows), 'script')} in {counted(len(corpora), 'corpus', 'corpora')}"
+    note(f"{scripts_of}; to run one: proveout SCRIPT --search-dir CORPUS")
     return 0
 
 

@@ -88,7 +88,7 @@ def verb(
         emit(grid(TITLES, list(map(_cells, records)), colour()))
         for op, count in _all_ops(records) if name == "stat" else ():
             emit(f"  {count:>6,}  {op}")
-        if name == "proveout" and info.times == "modelled":
+        if name == "proveout" and info.times == "modelled" and any(map(_device, records)):
             note("Call ms is the simulation's own time on this machine; Device ms is modelled for the chip.")
         for record in records:
             if record.reason:

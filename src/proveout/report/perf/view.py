@@ -18,7 +18,7 @@ from proveout.report.tables.terminal import UNLIMITED
 from proveout.types import TensorSpec, short_dtype
 from proveout.words import counted
 
-MOST_LINES = 40
+MOST_LINES = 25
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,9 @@ def lines_of(sheet: Sheet) -> list[SheetLine]:
 
 FIGURES = (("%", 5), ("µs", 7), ("n", 3), ("each (from–to)", 16), ("util.", 5), ("cores", 5), ("bound", 8))
 """Title and width of each column of figures; the operation follows."""
+ROOM = 40
+"""Columns for an operation beside its figures; where there are fewer, it is told below them."""
+BELOW = 7
 BOUNDS = {"compute": "compute", "bandwidth": "memory"}
 KEY = (
     "%: of kernels and transfers. each: the predicted µs of one with their interval; ~ where no measurement backs it. "
@@ -117,12 +120,21 @@ def _table(sheet: Sheet, width: int, colour: bool) -> list[str]:
     lines = lines_of(sheet)
     busy = sum(line.ns for line in lines) or 1
     indent = sum(size + 1 for _, size in FIGURES) + 1
+    narrow = width - indent < ROOM
     head = " ".join(f"{title:>{size}}" for title, size in FIGURES)
     text = [_styled(f"{head}  operation", "1", colour), "─" * min(width, UNLIMITED)]
     for line in lines[:MOST_LINES]:
         figures = " ".join(f"{cell:>{size}}" for cell, (_, size) in zip(_figures(line, sheet, busy), FIGURES))
         row = line.first
-        what = _wrapped(f"{row.code.removesuffix(SUFFIX)} {_operands(row)}", width - indent)
+        code = row.code.removesuffix(SUFFIX)
+        if narrow:
+            text.append(f"{figures}  {code}".rstrip())
+            for said, style in ((_operands(row), ""), (_where(line.rows), "2")):
+                text += [
+                    " " * BELOW + _styled(more, style, colour and bool(style)) for more in _wrapped(said, width - BELOW)
+                ]
+            continue
+        what = _wrapped(f"{code} {_operands(row)}", width - indent)
         text.append(f"{figures}  {what[0]}".rstrip())
         text += [" " * indent + more for more in what[1:]]
         text += [" " * indent + _styled(place, "2", colour) for place in _wrapped(_where(line.rows), width - indent)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from proveout.columns.table import Row
-from proveout.columns.words import called, kind_of, number
+from proveout.columns.words import called, kind_of, number, numbers
 from proveout.report.drawing.element import Html, el, join
 from proveout.types import Source
 
@@ -99,7 +99,7 @@ def _bar(flat: Row, y: int, width: float) -> Html:
     return el(
         "g",
         el("title", f"{called(flat)} on {flat.device}: {label}"),
-        el("text", called(flat), el("tspan", f"  {flat.device}", class_="dim"), x=0, y=y + 14),
+        el("text", called(flat), el("tspan", f"  {flat.device} {numbers(flat)}", class_="dim"), x=0, y=y + 14),
         el("rect", x=0, y=y + 19, width=f"{width:.2f}%", height=14, rx=3, class_=_bar_class(flat.compiled_kind)),
         el("text", label, x=f"{width:.2f}%", dx=6, y=y + 30, class_="value"),
     )

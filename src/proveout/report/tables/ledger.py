@@ -47,10 +47,10 @@ COLUMNS = (
     LedgerColumn("ATen op", lambda f: f.aten, "The op that stays on the host."),
     LedgerColumn("Count", lambda f: f"{f.count:,}", "Its nodes over all graphs, for this one reason."),
     LedgerColumn("Transfers", lambda f: f"{f.num_transfers:,}", "Transfers at every call that exist for them alone."),
-    LedgerColumn("Of all", lambda f: _share(f.transfer_share), "Their share of all transfers."),
-    LedgerColumn("Time", lambda f: _microseconds(f.transfer_ns), "Their modelled time at every call."),
+    LedgerColumn("Of all transfers", lambda f: _share(f.transfer_share), "Their share of all transfers."),
+    LedgerColumn("Transfer time", lambda f: _microseconds(f.transfer_ns), "Their modelled time at every call."),
     LedgerColumn(
-        "Of the chip's part", lambda f: _share(f.time_share),
+        "Of the chip's time", lambda f: _share(f.time_share),
         "That time's share of the modelled time of a call, in which the host's own part is not.",
     ),
     LedgerColumn(

@@ -54,8 +54,15 @@ def table(rows: Sequence[Row], width: int | None = None, colour: bool = False) -
         )
     for flat in rows:
         drawn.add_row(*(_cell(column, flat) for column in shown))
-    below = [common, f"Hidden (terminal too narrow): {', '.join(c.short for c in hidden)}." if hidden else ""]
+    below = [
+        common,
+        DIFFERENT if any(c.key in ("ops_before", "ops_remain") for c in shown) else "",
+        f"Hidden (terminal too narrow): {', '.join(c.short for c in hidden)}." if hidden else "",
+    ]
     return "\n".join([_print(drawn, width, colour), *filter(None, below)])
+
+
+DIFFERENT = "Ops in parentheses: how many different ones."
 
 
 def _told_once(columns: Sequence[Shown], rows: Sequence[Row]) -> tuple[list[Shown], str]:
@@ -90,10 +97,16 @@ def modelled_time(record: Record) -> list[str]:
         f"  {record.job.workload.name} on {record.job.device}: "
         f"{MODELLED.get(timing.what, 'modelled')} {number(timing.median_ns / 1e6)} ms, "
         f"between {interval(timing, ' and ')} ms; "
-        f"calibrated: {dict(timing.conditions).get('calibrated', 'no')}"
+        f"{_backing(dict(timing.conditions).get('calibrated', 'no'))}"
         for timing in record.timings
         if timing.kind == "modelled" and timing.interval_ns is not None
     ]
+
+
+def _backing(calibrated: str) -> str:
+    """How much of a prediction rests on kernels whose predictions were held against published measurements."""
+    share = {"no": "none", "yes": "all"}.get(calibrated, calibrated.partition(" ")[0])
+    return f"{share} of it calibrated on published measurements"
 
 
 MODELLED = {"device": "the chip's part of a call, without the host's: modelled"}
@@ -190,8 +203,11 @@ def _stacked(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     room = max(map(len, titles[1:]), default=0)
     lines = []
     for head, *cells in rows:
-        lines.append(f"{titles[0]}: {head}" if titles[0] else head)
-        lines += [f"  {title:{room}}  {cell}".rstrip() for title, cell in zip(titles[1:], cells) if cell]
+        names = titles[1:]
+        if titles[0] == "#":
+            head, names, cells = f"{head}. {names[0]}  {cells[0]}", names[1:], cells[1:]
+        lines.append(f"{titles[0]}: {head}" if titles[0] not in ("", "#") else head)
+        lines += [f"  {title:{room}}  {cell}".rstrip() for title, cell in zip(names, cells) if cell]
     return "\n".join(lines)
 
 

@@ -96,4 +96,4 @@ def change(weighed: Weighed) -> str:
     many = f" ({len(weighed.ops)} ops)" if len(weighed.ops) > 1 else ""
     value = weighed.values[weighed.chosen]
     value = PLACES.get(value, value) if weighed.about == "memory" else value
-    return f"{weighed.op}{many}: {WHAT[weighed.about].format(value)}; {how}"
+    return f"{weighed.op.removeprefix(':')}{many}: {WHAT[weighed.about].format(value)}; {how}"
