@@ -20,6 +20,8 @@ Fidelity = Literal["LoFi", "HiFi2", "HiFi3", "HiFi4"]
 Weights = Literal["same", "bfloat16", "bfloat8_b", "bfloat4_b", "int8", "float8"]
 """The format of a weight on the device; `same` is what `precision` gives. The last two are a GPU's: `int8` where a few
 rows read them, as in decoding, `float8` in the other products, whose rows are then in float8 too."""
+CacheFormat = Literal["same", "bfloat16", "bfloat8_b"]
+"""The format of a decoder's keys and values on the device; `same` is what `precision` gives."""
 Decided = Literal["weights", "result", "fidelity", "accumulate", "memory", "config"]
 FORMATS = ("float32", "bfloat16", "bfloat8_b", "bfloat4_b")
 PER_OP: dict[Decided, tuple[str, ...]] = {
@@ -45,6 +47,8 @@ class Settings:
     overrides: tuple[tuple[str, Weights], ...] = ()
     """(pattern, format) for the weights of some: a module's path (with all inside it) or an ATen op; the last one that
     matches counts."""
+    cache: CacheFormat = "same"
+    """Of a decoder's keys and values between its calls: of what calls write to that has four dimensions."""
     per_op: tuple[tuple[str, Decided, str], ...] = ()
     """(pattern, decision, value) for single ops of a Program, by names such as `encoder.0:ttnn.linear` (see `PER_OP`);
     the last one that matches counts. `proveout tune` finds them."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,18 +95,21 @@ class Decoder:
     sampling: Sampling | None = None
     trace: bool = False
     weights: str = ""
+    cache: str = "same"
     wide: bool = False
     """Of its published widths: what is cut over many cores, and with which configs, is only seen there."""
 
     @property
     def settings(self) -> dict[str, object]:
-        return {"precision": self.precision, "trace": self.trace} | ({"weights": self.weights} if self.weights else {})
+        chosen = {"precision": self.precision, "trace": self.trace, "cache": self.cache}
+        return chosen | ({"weights": self.weights} if self.weights else {})
 
     @property
     def stem(self) -> str:
         how = "sampled" if self.sampling == DRAWN else "paged" if self.page_size else "static"
         trace = "-trace" if self.trace else ""
-        return f"{self.name}-{self.weights or self.precision}{trace}-{self.users}-{how}"
+        cache = "" if self.cache == "same" else f"-{self.cache}-cache"
+        return f"{self.name}-{self.weights or self.precision}{cache}{trace}-{self.users}-{how}"
 
     def model(self) -> torch.nn.Module:
         if not self.wide:
@@ -121,11 +124,19 @@ def small_decoders() -> Iterator[Decoder]:
     for users in USERS:
         yield Decoder("llama", users, "bfloat16", sampling=DRAWN)
         yield Decoder("llama", users, "bfloat16", trace=True, weights="bfloat8_b")
+    yield from packed_caches(CONFIGS, itertools.product(USERS, PAGE_SIZES))
+
+
+def packed_caches(names: Iterable[str], ways: Iterable[tuple[int, int]], wide: bool = False) -> Iterator[Decoder]:
+    """With keys and values in 8 bits."""
+    for (users, page_size), name in itertools.product(ways, names):
+        yield Decoder(name, users, "bfloat16", page_size, None, True, "bfloat8_b", "bfloat8_b", wide)
 
 
 def wide_decoders() -> Iterator[Decoder]:
     for (users, page_size), name in itertools.product(WIDE_WAYS, WIDE):
         yield Decoder(name, users, "bfloat16", page_size, trace=True, weights="bfloat8_b", wide=True)
+    yield from packed_caches(WIDE, WIDE_WAYS, wide=True)
 
 
 def save_decoders(decoders: Iterator[Decoder], folder: Path, device: str) -> int:

@@ -275,6 +275,38 @@ def test_bfloat16_and_block_floats_agree_with_eager_under_teacher_forcing(recipe
     assert close.pcc > (0.999 if recipe == "same" else 0.998)
 
 
+@pytest.mark.parametrize("page_size", [0, 32])
+def test_a_cache_in_8_bits_agrees_with_eager_under_teacher_forcing(page_size):
+    model = small("llama")
+    settings = {"precision": "bfloat16", "cache": "bfloat8_b"}
+    generator = Generator.compile(model, settings=settings, max_length=64, batch=2, page_size=page_size)
+    kernels = [step.kernel for step in generator.decode_phase.program.body]
+    assert kernels.count(UPDATE) == 4
+    assert sum(kernel.endswith("scaled_dot_product_attention_decode") for kernel in kernels) == 2
+    assert not generator.cache_is_unpacked
+    assert generator.notes == ("the cache is kept in bfloat8_b",)
+    positions = 64 * 2 + (32 if page_size else 0)  # and those of the page that is nobody's
+    assert generator.cache_bytes == 2 * 2 * 2 * positions * 32 * 1088 / 1024  # keys and values, layers, heads, …
+    ids, mask = prompts(21, 9)
+    close = agreement(generator, ids, mask, eager_tokens(model, ids, mask, 32))
+    assert close.top5 == 1.0
+    assert close.top1 >= 0.95
+    assert close.pcc > 0.999
+
+
+def test_a_prompt_into_one_slot_leaves_the_8_bits_of_all_others_alone():
+    model = small("llama")
+    settings = {"precision": "bfloat16", "cache": "bfloat8_b"}
+    generator = Generator.compile(model, settings=settings, max_length=64, batch=3)
+    ids, mask = prompts(21, 9, 13)
+    token, position = generator.prefill(ids, mask).argmax(-1), mask.sum(1)
+    before = generator.decode(token, position)
+    generator.prefill(torch.tensor([[40, 41, 42]]), slots=[1])
+    after = generator.decode(token, position)
+    assert torch.equal(after[[0, 2]], before[[0, 2]])
+    assert not torch.equal(after[1], before[1])
+
+
 @pytest.mark.whole_decoders
 @pytest.mark.parametrize("name", CONFIGS)
 def test_bfloat16_agrees_with_eager_for_every_decoder(name):
@@ -316,6 +348,9 @@ def test_the_recipe_takes_attention_to_bfloat8_and_feed_forward_to_bfloat4():
     assert formats["model.model.layers.1.mlp"] == "bfloat4_b"
     assert formats["model.model.layers.1.self_attn"] == "bfloat8_b"
     assert settings.overrides[-1] == ("*.0.mlp", "bfloat16"), "the user's own count more"
+    assert settings.cache == "bfloat8_b"
+    assert with_recipe(Settings(cache="bfloat16"), without_weights("llama"), "performance").cache == "bfloat16"
+    assert with_recipe(Settings(), without_weights("llama"), "accuracy").cache == "same"
     with pytest.raises(UsageError, match="recipe"):
         with_recipe(Settings(), without_weights("llama"), "soup")
 

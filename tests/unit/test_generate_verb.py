@@ -52,6 +52,24 @@ def test_a_script_runs_up_to_its_decoder_and_the_tokens_are_eagers(script):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("alibi", "packed"), [(False, True), (True, False)])
+def test_the_performance_recipe_packs_the_cache_where_a_kernel_reads_it_so(tmp_path, alibi, packed):
+    path = tmp_path / "speaks.py"
+    path.write_text(
+        "import torch\nfrom transformers import FalconConfig, FalconForCausalLM\n"
+        "config = FalconConfig(vocab_size=64, hidden_size=128, num_hidden_layers=1, num_attention_heads=4,"
+        f" multi_query=False, parallel_attn=False, alibi={alibi})\n"
+        "FalconForCausalLM(config).eval()(torch.zeros(1, 4, dtype=torch.long))\n"
+    )
+    settings = Settings(precision="bfloat16")
+    report = generated(GenerationRequest(str(path), settings=settings, recipe="performance", dry_run=True))
+    assert report.notes == (("the cache is kept in bfloat8_b",) if packed else ())
+    asked = replace(settings, cache="bfloat8_b")
+    (note,) = generated(GenerationRequest(str(path), settings=asked, recipe="performance", dry_run=True)).notes
+    assert ("unpacked at every step" in note) is not packed
+
+
+@pytest.mark.slow
 def test_the_cache_is_no_longer_than_the_model_s_positions(script):
     report = generated(GenerationRequest(str(script), prompt_length=30, new_tokens=10, dry_run=True))
     assert report.max_length == 40

@@ -35,6 +35,7 @@ from proveout.compiler.program_passes import (
     keep_in_dram,
     layouts,
     lift_matmul,
+    pack_cache,
     pack_weights,
     place,
     prune,
@@ -308,7 +309,10 @@ def program_passes(
         passes.append(hoist)
         if settings.packs_weights:  # before products are joined: each weight's format is its own module's
             passes += [partial(pack_weights, settings=settings), prune]
-        passes += [*formulas, sink_in_layout, cancel, prune, *products, prune, settle_state]
+        passes += formulas
+        if settings.cache != "same":
+            passes.append(partial(pack_cache, dtype=settings.cache))
+        passes += [sink_in_layout, cancel, prune, *products, prune, settle_state]
         if cut is not None:
             passes.append(cut)
         if chip is not None:

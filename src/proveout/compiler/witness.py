@@ -20,7 +20,7 @@ EXACT, ROUNDED, NARROWED = 1e-3, 5e-2, 0.3
 float32 graph to the bfloat16 Program lowered from it. A pass that breaks the meaning is far beyond."""
 
 
-NARROWS = ("lower", "pack_weights", "spread")
+NARROWS = ("lower", "pack_cache", "pack_weights", "spread")
 """The stages that may go over to a narrower dtype; `spread` is held against the graph, like `lower`."""
 
 

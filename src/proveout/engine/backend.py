@@ -176,6 +176,8 @@ def _check_numbers(info: DeviceInfo, settings: Settings) -> None:
         )
     if info.target == "torch" and settings.numerics != "fast":
         raise UsageError(f"numerics={settings.numerics!r} is the chip's: device {info.name!r} has its own. Use 'sim'.")
+    if info.target == "torch" and settings.cache != "same":
+        raise UsageError(f"device {info.name!r} keeps what is computed in one format: use 'sim', or cache=same.")
     formats = [settings.weights, *(dtype for _, dtype in settings.overrides)]
     for dtype in formats if info.target == "ttnn" else formats[:1]:
         if dtype not in info.formats:

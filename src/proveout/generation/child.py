@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import json
 import logging
 import os
@@ -78,19 +79,25 @@ def generated(request: GenerationRequest) -> GenerationReport:
     tiles = -(-needed // TILE) * TILE
     length = request.max_length or (max(needed, min(tiles, positions)) if positions else tiles)
 
+    compile_for = functools.partial(
+        Generator.compile,
+        model,
+        device=request.device,
+        max_length=length,
+        batch=request.batch,
+        page_size=request.page_size,
+        pages=request.pages,
+        sampling=GREEDY,
+        dry_run=request.dry_run,
+    )
+
     def compiled(recipe: str) -> Generator:
-        return Generator.compile(
-            model,
-            device=request.device,
-            settings=with_recipe(request.settings, model, recipe) if recipe else request.settings,
-            max_length=length,
-            batch=request.batch,
-            prompt_lengths=(request.prompt_length,),
-            page_size=request.page_size,
-            pages=request.pages,
-            sampling=GREEDY,
-            dry_run=request.dry_run,
-        )
+        settings = with_recipe(request.settings, model, recipe) if recipe else request.settings
+        generator = compile_for(settings=settings)
+        if settings.cache != request.settings.cache and generator.cache_is_unpacked:
+            generator = compile_for(settings=replace(settings, cache=request.settings.cache))
+        generator.prefill_phase(request.prompt_length)
+        return generator
 
     tried: tuple[str, ...] = ()
     if request.recipe == AUTO:

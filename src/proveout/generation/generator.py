@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from proveout.compiler.program_passes.pack_cache import is_read_unpacked
 from proveout.devices.registry import find, info_of
 from proveout.engine.compiled import Compiled
 from proveout.engine.compiled import compile as compile_model
@@ -45,7 +46,7 @@ from proveout.generation.state_space import (
 )
 from proveout.generation.twin import twin_of
 from proveout.program import Device, Program
-from proveout.types import Settings
+from proveout.types import DTYPE_BYTES, Settings
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +75,8 @@ class Generator:
         self.pages = None if paging is None else SlotPages(paging.count, paging.size)
         """Who holds the cache's pages, by slot; a caller that gives tables of its own does not change it."""
         self.model, self.max_length, self.batch = model, max_length, batch
-        self._device, self._settings, self._dry_run = device, settings, dry_run
+        self._device, self._dry_run = device, dry_run
+        self._settings = settings if isinstance(settings, Settings) else Settings.of(dict(settings or {}))
         self.recurrent = is_state_space(model)
         """Whether it keeps states, which have no length, and no keys and values."""
         twin = twin_of(model, max_length, None if dry_run else _home(device))
@@ -182,9 +184,19 @@ class Generator:
 
     @property
     def cache_bytes(self) -> int:
-        """Of the keys and values of all users at the model's dtype, without tile padding."""
+        """Of the keys and values of all users in the format of `settings.cache`, or at the model's dtype; without tile
+        padding."""
         held = (self.batch, self.max_length) if self.paging is None else (self.paging.count + 1, self.paging.size)
-        return sum(layer.nbytes(*held) for layer in self.layers)
+        whole = sum(layer.nbytes(*held) for layer in self.layers)
+        cache = self._settings.cache
+        if self.recurrent or cache == "same":
+            return whole
+        return round(whole * DTYPE_BYTES[cache] / self.layers[0].dtype.itemsize)
+
+    @property
+    def cache_is_unpacked(self) -> bool:
+        """Whether a decode step reads keys and values in another format than they are kept in: it unpacks them all."""
+        return any(is_read_unpacked(program) for program in self.decode_phase.programs)
 
     @property
     def weight_bytes(self) -> int:
@@ -196,8 +208,15 @@ class Generator:
         """What is not as one might expect, in sentences."""
         experts = {m.num_experts for m in self._computed.modules() if isinstance(getattr(m, "num_experts", None), int)}
         dense = (f"all {n} experts are computed for every token (dense)" for n in sorted(experts))
-        state = "a state space: what it keeps of a text is of the same size however long the text is"
-        return (*dense, *((state,) if self.recurrent else ()))
+        if self.recurrent:
+            return (*dense, "a state space: what it keeps of a text is of the same size however long the text is")
+        cache = self._settings.cache
+        if cache == "same":
+            return tuple(dense)
+        unpacked = (
+            ", and unpacked at every step: attention here has no kernel that reads it" if self.cache_is_unpacked else ""
+        )
+        return (*dense, f"the cache is kept in {cache}{unpacked}")
 
     def bucket(self, prompt_length: int) -> int:
         """The length that a prompt is padded to: a power of two of at least a tile, and at most the cache's."""

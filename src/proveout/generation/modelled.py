@@ -12,7 +12,7 @@ from proveout.generation.generator import Generator
 from proveout.generation.phase import Phase
 from proveout.generation.speed import SpeedRow
 from proveout.generation.state_space import StateShape
-from proveout.types import TILE, Settings, Timing
+from proveout.types import DTYPE_BYTES, TILE, Settings, Timing
 
 
 def modelled_row(generator: Generator, prefill: Phase, length: int, device: str, settings: Settings) -> SpeedRow:
@@ -65,13 +65,14 @@ def _kept_bytes(generator: Generator, settings: Settings) -> tuple[int, int]:
     """Of one user, on the device, in whole tiles and at the precision that is computed in: whatever the length, and for
     each position."""
     item = 2 if settings.precision == "bfloat16" else generator.layers[0].dtype.itemsize
+    packed = item if settings.cache == "same" else DTYPE_BYTES[settings.cache]
     fixed = position = 0
     for layer in generator.layers:
         if isinstance(layer, StateShape):
             fixed += sum(map(_whole_tiles, (layer.taps, layer.size))) * _whole_tiles(layer.channels)
         else:
             position += layer.heads * sum(map(_whole_tiles, (layer.key_size, layer.value_size)))
-    return fixed * item, position * item
+    return fixed * item, round(position * packed)
 
 
 def _whole_tiles(size: int) -> int:

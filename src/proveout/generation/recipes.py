@@ -8,7 +8,7 @@ from typing import Any
 
 from proveout.errors import UsageError, unknown
 from proveout.generation.messages import Agreement
-from proveout.settings import Weights
+from proveout.settings import CacheFormat, Weights
 from proveout.types import Settings
 
 RECIPES: dict[str, dict[str, Weights]] = {
@@ -17,6 +17,8 @@ RECIPES: dict[str, dict[str, Weights]] = {
     "same": {},
 }
 """From the smallest to the one that changes nothing. The first is what decoders on these chips usually run with."""
+CACHES: dict[str, CacheFormat] = {"performance": "bfloat8_b"}
+"""How a recipe keeps keys and values where ttnn's cache kernels read them; the others leave that to `precision`."""
 AUTO = "auto"
 
 
@@ -26,7 +28,8 @@ def with_recipe(settings: Settings, model: Any, name: str) -> Settings:
         raise unknown("recipe", name, [*RECIPES, AUTO])
     formats = RECIPES[name]
     pairs = tuple((f"model.{path}", formats[part]) for path, part in parts_of(model) if part in formats)
-    return replace(settings, overrides=(*pairs, *settings.overrides))
+    cache = settings.cache if settings.cache != "same" else CACHES.get(name, "same")
+    return replace(settings, overrides=(*pairs, *settings.overrides), cache=cache)
 
 
 def parts_of(model: Any) -> Iterator[tuple[str, str]]:

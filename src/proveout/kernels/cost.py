@@ -232,7 +232,10 @@ class MemoryAt:
 
 
 def names_again(step: Step, specs: Mapping[str, TensorSpec]) -> bool:
-    """Whether a Step only gives another name to what lies on the chip already: a piece, or a view of a whole buffer."""
+    """Whether a Step only gives another name to what lies on the chip already: a piece, a view of a whole buffer, or
+    a buffer that it writes to."""
+    if not step.on_host and kernels()[step.kernel].in_place:
+        return True
     kind = kind_of(step)
     if kind != "view" or specs[step.uses[0]].memory != specs[step.outputs[0]].memory:
         return kind == "piece"

@@ -260,7 +260,9 @@ KERNELS = [
         refuse=update_cache_refuses,
         dram_operands=frozenset({"cache_tensor", "update_idxs_tensor", "page_table"}),
         user_shards=frozenset({"input_tensor"}),
+        caches=frozenset({"cache_tensor"}),
         shares_buffer=True,
+        in_place=True,
     ),
     Kernel(
         "ttnn.fill_cache",
@@ -271,7 +273,10 @@ KERNELS = [
         out_memory=DRAM,
         refuse=fill_cache_refuses,
         dram_operands=frozenset({"cache_tensor"}),
+        caches=frozenset({"cache_tensor"}),
+        put_as_is="input_tensor",
         shares_buffer=True,
+        in_place=True,
     ),
     Kernel(
         "ttnn.transformer.scaled_dot_product_attention_decode",
@@ -284,5 +289,6 @@ KERNELS = [
         out_memory=DRAM,
         refuse=attend_refuses,
         dram_operands=frozenset({"input_tensor_q", "input_tensor_k", "input_tensor_v", "cur_pos_tensor"}),
+        caches=frozenset({"input_tensor_k", "input_tensor_v"}),
     ),
 ]

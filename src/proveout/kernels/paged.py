@@ -114,7 +114,10 @@ KERNELS = [
         out_memory=DRAM,
         refuse=fill_refuses,
         dram_operands=frozenset({"cache_tensor", "page_table"}),
+        caches=frozenset({"cache_tensor"}),
+        put_as_is="input_tensor",
         shares_buffer=True,
+        in_place=True,
     ),
     Kernel(
         f"ttnn.transformer.{ATTEND}",
@@ -129,5 +132,6 @@ KERNELS = [
         dram_operands=frozenset(
             {"input_tensor_q", "input_tensor_k", "input_tensor_v", "cur_pos_tensor", "page_table_tensor"}
         ),
+        caches=frozenset({"input_tensor_k", "input_tensor_v"}),
     ),
 ]

@@ -192,6 +192,10 @@ class Kernel:
     """Operands that ttnn does not take from L1, unless they are cut over its cores."""
     user_shards: frozenset[str] = field(default_factory=frozenset)
     """Operands [1, users, heads, size] that ttnn takes cut over as many cores as there are users."""
+    caches: frozenset[str] = field(default_factory=frozenset)
+    """Operands that are a decoder's keys and values: they may be block floats where the others are not."""
+    put_as_is: str = ""
+    """The operand whose tiles go into such a cache as they are: it must be of the same dtype."""
     takes_host: bool = False
     """Whether it takes tensors that are not on the device."""
     writes_shards: bool = False
@@ -207,6 +211,8 @@ class Kernel:
     """Whether the meaning may return a view of its operand."""
     shares_buffer: bool = False
     """Whether ttnn may give the result its operand's own buffer: the two are then freed together."""
+    in_place: bool = False
+    """Whether its result is its first operand's own buffer, written to."""
     cut: Callable[[Specs, Sequence[TensorSpec]], list[Cut]] | None = None
     """Every way we know to divide a call, outermost dimension first."""
     host: HostForm | None = None

@@ -66,7 +66,7 @@ Recipe = Annotated[
     typer.Option(
         "--recipe",
         metavar="NAME",
-        help="Formats of the weights: performance (bfp8, MLPs in bfp4), accuracy (bfp8), same, or auto.",
+        help="Formats of the weights: performance (bfp8 with the cache, MLPs in bfp4), accuracy (bfp8), same, or auto.",
         show_default=False,
     ),
 ]

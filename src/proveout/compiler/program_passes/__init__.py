@@ -16,6 +16,7 @@ from proveout.compiler.program_passes.hoist import hoist
 from proveout.compiler.program_passes.layouts import layouts
 from proveout.compiler.program_passes.lift_matmul import lift_matmul
 from proveout.compiler.program_passes.match import Fuse, Policy
+from proveout.compiler.program_passes.pack_cache import pack_cache
 from proveout.compiler.program_passes.pack_weights import pack_weights
 from proveout.compiler.program_passes.place import keep_in_dram, place
 from proveout.compiler.program_passes.prune import prune
@@ -37,6 +38,6 @@ def fusions(stage: str) -> tuple[Fuse, ...]:
 
 __all__ = [
     "Policy", "bank_products", "cancel", "configure_products",
-    "deallocate", "decide", "fusions", "hoist", "keep_in_dram", "layouts", "lift_matmul", "pack_weights", "place",
-    "prune", "settle_state", "shard_images", "shard_norms", "shard_users", "sink", "sink_in_layout",
+    "deallocate", "decide", "fusions", "hoist", "keep_in_dram", "layouts", "lift_matmul", "pack_cache", "pack_weights",
+    "place", "prune", "settle_state", "shard_images", "shard_norms", "shard_users", "sink", "sink_in_layout",
 ]  # fmt: skip
