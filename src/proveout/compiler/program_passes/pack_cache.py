@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from proveout.compiler.program_passes.gain import with_attrs
 from proveout.kernels.blockfloat import FORMATS
 from proveout.kernels.table import LAYOUT_NAMES, infer, kernels
 from proveout.program import FROM_TORCH, Arg, Name, Program, Ref, Step, map_refs
@@ -55,7 +54,7 @@ class _Packing:
         if len(spec.shape) != 4 or spec.dtype not in PLAIN or spec.dtype == self.dtype:
             return step
         self.weights.add(weight)
-        step = with_attrs(step, dtype=Name(f"ttnn.{self.dtype}"), layout=LAYOUT_NAMES["tile"])
+        step = step.with_attrs(dtype=Name(f"ttnn.{self.dtype}"), layout=LAYOUT_NAMES["tile"])
         self._pack(step)
         return step
 
@@ -69,7 +68,7 @@ class _Packing:
             if kernel is not None and kernel.in_place and step.uses[0] in self.plain:
                 if kernel.put_as_is:
                     new = self._as(step.attr(kernel.put_as_is), self.dtype, step.origin)
-                    step = with_attrs(step, **{kernel.put_as_is: new})
+                    step = step.with_attrs(**{kernel.put_as_is: new})
                 self._pack(step)
         self.body.append(step)
 
