@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import pty
+import select
+import signal
 import socket
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -40,6 +46,24 @@ def test_the_server_listens_on_this_machine_only_and_tells_nobody(tmp_path):
         "it would refuse the port outside site-packages"
     )
     assert words[-2:] == ["--cache-dir", str(tmp_path)]
+
+
+@pytest.mark.slow
+def test_a_first_start_in_a_terminal_asks_nothing_and_ctrl_c_ends_it(tmp_path):
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "HOME": str(tmp_path), "BROWSER": "true", "PATH": "/nowhere"}
+    words = command.command_line(None, str(tmp_path), None, False)
+    with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as server:
+        said, deadline = "", time.monotonic() + command.START_S
+        while "http://" not in said and time.monotonic() < deadline and server.poll() is None:
+            if select.select([ours], [], [], 0.2)[0]:
+                said += os.read(ours, 1 << 16).decode()
+                if "mail" in said:
+                    break
+        server.send_signal(signal.SIGINT)
+        assert "http://" in said
+        assert "mail" not in said
+        assert server.wait(30) in (0, 130)
 
 
 def test_the_demo_has_the_look_of_the_app():

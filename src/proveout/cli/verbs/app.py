@@ -89,6 +89,7 @@ def command_line(
         "server.address": ADDRESS,
         "server.port": str(_free(port)),
         "server.headless": "true" if no_browser else "false",
+        "server.showEmailPrompt": "false",  # a first start would wait for an address to be typed
         "global.disableWidgetStateDuplicationWarning": "true",  # what was typed comes back from another page
         "logger.level": "warning",
         "browser.gatherUsageStats": "false",
