@@ -14,7 +14,10 @@ from proveout.app import main, results  # noqa: E402
 from proveout.app.runs import Seen  # noqa: E402
 from proveout.app.tasks import TASKS, Inputs, TaskRequest  # noqa: E402
 from proveout.app.worker import Generation, with_token_times  # noqa: E402
+from proveout.clock.timing import FIRST_TOKEN, modelled  # noqa: E402
 from proveout.columns.words import WEAK  # noqa: E402
+from proveout.serving import Configuration  # noqa: E402
+from proveout.store import Store  # noqa: E402
 from proveout.types import Comparison, Coverage, Job, MemoryUse, OpStatus, Record, Timing, Workload  # noqa: E402
 
 
@@ -191,3 +194,24 @@ def test_where_no_answer_is_found_no_confidence_is_claimed(monkeypatch):
     request = SimpleNamespace(inputs=SimpleNamespace(context="Ann ran."), source="small")
     results._answer(request, {"span": None, "guess": (0, 3), "none": True, "score": 0.99, "read": 8})
     assert said == [("I don't know", "no answer found in the passage")]
+
+
+def test_a_generation_s_page_says_what_its_record_does_not_keep(tmp_path):
+    kept = record("modelled")
+    told = {"prompt_length": 64, "new_tokens": 8, "agreement": {"top1": 0.5, "top5": 1.0}, "cache_bytes": 2048}
+    job = replace(kept.job, do=("generate",), serve=Configuration("m", "sim:n150", 4, multiprocess=False))
+    timings = (modelled(FIRST_TOKEN, "sim:n150", 2_000_000, (1_000_000, 3_000_000), 0.8),)
+    Store(tmp_path).write(replace(kept, job=job, timings=timings, report=told, memory=MemoryUse(dram_peak_bytes=9)))
+
+    def shown(script: str) -> str:
+        page = testing.AppTest.from_string(script, default_timeout=60).run()
+        assert not page.exception
+        return " ".join(block.proto.body for block in page.get("html"))
+
+    model = shown(
+        "import streamlit as st\nfrom proveout.app.explorer_model import page\n"
+        "st.session_state['section'] = 'Ops'\npage()"
+    )
+    assert "b4 64+8 tokens" in model
+    assert "Ops: not kept of a generation" in model
+    assert "Top-1 against eager" in shown("from proveout.app.explorer_generation import page\npage()")

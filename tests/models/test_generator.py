@@ -285,6 +285,9 @@ def test_a_cache_in_8_bits_agrees_with_eager_under_teacher_forcing(page_size):
     assert sum(kernel.endswith("scaled_dot_product_attention_decode") for kernel in kernels) == 2
     assert not generator.cache_is_unpacked
     assert generator.notes == ("the cache is kept in bfloat8_b",)
+    unpacked = Generator.compile(model, settings={"precision": "bfloat16"}, max_length=64, batch=2, dry_run=True)
+    program = unpacked.decode_phase.program
+    assert unpacked.cache_bytes == sum(program.specs[value].nbytes for _, value in program.state)
     positions = 64 * 2 + (32 if page_size else 0)  # and those of the page that is nobody's
     assert generator.cache_bytes == 2 * 2 * 2 * positions * 32 * 1088 / 1024  # keys and values, layers, heads, …
     ids, mask = prompts(21, 9)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ from proveout.cli.verbs import compare, run
 from proveout.clock import loops
 from proveout.clock.timing import MOST_KEPT, judged
 from proveout.clock.timing import kept as thinned
+from proveout.columns.table import row
+from proveout.columns.words import numbers
+from proveout.report.tables.markdown import render_model
 from proveout.store import Store
 from proveout.types import Record, Timing
 
@@ -126,6 +130,11 @@ def test_the_command_generate(tmp_path: Path, device: str, kind: str) -> None:
     assert (times["first token"], times["time per token"]) == (kind, kind)
     assert len(record.timing("time per token" if device == "cpu" else "simulation").samples_ns) == CALLS
     assert record.report["equal_tokens"] == CALLS + 1
+    flat = row(record)
+    assert (flat.load, flat.l1_peak_bytes) == (f"b1 8+{CALLS + 1} tokens", None), "no words of a server's, no made-up 0"
+    packed = replace(record, job=replace(record.job, settings=replace(record.job.settings, cache="bfloat8_b")))
+    assert numbers(row(packed)) == numbers(flat).replace(flat.precision, f"{flat.precision} bfloat8_b cache")
+    assert "No graph was captured" not in render_model(record, flat)
 
 
 @pytest.mark.slow

@@ -17,13 +17,16 @@ from proveout.columns import words
 from proveout.columns.table import Row
 from proveout.columns.words import called
 from proveout.types import Kind, Record, Timing
+from proveout.words import byte_count
 
 COLUMNS = (
     Column("name", "Model", width="medium", pinned=True),
     Column("device", "Device", width="small"),
+    Column("numbers", "Numbers", help="Precision, the format of weights and cache and, on sim, the numerics."),
     Column("kind", "Times", width="small", help="Modelled times are predictions; measured ones come from a clock."),
-    Column("did", "Did", width="small", help="generate: alone; load: under load; run: in the playground."),
-    Column("load", "Users and arrivals", help="b is the number of users at once."),
+    Column(
+        "load", "Users, tokens, arrivals", help="b is the number of users at once; 64+32: a prompt's tokens, new ones."
+    ),
     Column("first_token_ms", "TTFT ms", "number", "%.4g", help="Median time to first token."),
     Column("per_token_ms", "TPOT ms", "number", "%.4g", help="Median time per output token after the first."),
     Column("per_user", "Tokens/s/user", "number", "%.4g"),
@@ -32,7 +35,8 @@ COLUMNS = (
     Column("goodput", "Goodput/s", "number", "%.4g", help="Requests per second that kept every limit."),
     Column("slo", "Limits"),
     Column("status", "Status", width="small"),
-    Column("created", "Made"),
+    Column("did", "Did", help="generate: alone; load: under load; run: in the playground."),
+    Column("created", "Made", width=125),
 )
 TITLES = {FIRST_TOKEN: "Time to first token", PER_TOKEN: "Time per output token", TOKEN_GAP: "Gap between tokens"}
 PERCENTS = ("50", "90", "99")
@@ -71,6 +75,7 @@ def row(entry: Entry) -> Cells:
         **vars(flat),
         "name": " ".join(filter(None, (flat.model, flat.script_args))),
         "kind": kind_of(flat),
+        "numbers": words.numbers(flat),
         "per_user": 1e3 / per_token if per_token else None,
         "created": flat.created[:16].replace("T", " "),
     }
@@ -82,7 +87,9 @@ def _one(entry: Entry) -> None:
     kind = kind_of(entry.row)
     assert kind is not None
     st.subheader(called(entry.row), anchor="one")
-    theme.row(theme.badge(f"{kind} on {record.job.device}", kind), *_verdict(report))
+    theme.row(
+        theme.badge(f"{kind} on {record.job.device}", kind), theme.badge(words.numbers(entry.row)), *_verdict(report)
+    )
     links.link("Look inside", "model", icon=":material/search_insights:", record=entry.id)
     theme.tiles(_tiles(record, kind))
     for problem in report.get("verdict_reasons", ())[:6]:
@@ -117,6 +124,11 @@ def _tiles(record: Record, kind: theme.Tone) -> list[theme.Tile]:
         tiles.append(theme.Tile("Tokens/s per user", f"{1e9 / later.median_ns:.3g}", "", later.kind, kind))
     if total := report.get("tokens_per_s"):
         tiles.append(theme.Tile("Tokens/s", f"{total:.4g}", "", "of all users", kind))
+    if agreement := report.get("agreement"):
+        note = f"top-5 {agreement['top5']:.1%}; given eager's tokens"
+        tiles.append(theme.Tile("Top-1 against eager", f"{100 * agreement['top1']:.1f}", "%", note))
+    if cache := report.get("cache_bytes"):
+        tiles.append(theme.Tile("Cache", byte_count(cache), "", "of all users"))
     if (good := report.get("good_share")) is not None:
         tone: theme.Tone = "good" if good >= 0.99 else "warn"
         tiles.append(theme.Tile("Kept the limits", f"{good:.1%}", "", report.get("slo", ""), tone))

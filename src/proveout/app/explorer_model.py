@@ -21,6 +21,7 @@ from proveout.columns.parts import (
     timing_rows,
     variation_rows,
 )
+from proveout.columns.read import GENERATION
 from proveout.columns.words import called, count, kind_of, number, numbers, status_words
 from proveout.report.tables import ledger
 from proveout.types import PROMISED, Kind, Record, Settings, Source
@@ -53,7 +54,15 @@ def page() -> None:
         label_visibility="collapsed",
         **links.BOUND,
     )
-    SECTIONS[section or next(iter(SECTIONS))](board, entry, record)
+    section = section or next(iter(SECTIONS))
+    if record.job.do == GENERATION and section not in OF_A_GENERATION:
+        theme.empty(
+            f"{section}: not kept of a generation",
+            "Its times to the first token and per token, and how its tokens agree with eager mode's, are on the page"
+            " Generation.",
+        )
+        return
+    SECTIONS[section](board, entry, record)
 
 
 def _chosen(board: Board) -> Entry | None:
@@ -71,7 +80,7 @@ def _heading(board: Board, entry: Entry) -> None:
     parts = [
         theme.badge(f"{words.mark} {words.words}", TONES[flat.status]),
         theme.badge(flat.device),
-        theme.badge(numbers(flat), title="precision, the weights' format, numerics"),
+        theme.badge(numbers(flat), title="precision, the format of weights and cache, numerics"),
     ]
     if kind := kind_of(flat.compiled_kind):
         parts.append(theme.badge(f"time {flat.compiled_kind}", kind))
@@ -86,14 +95,16 @@ def _heading(board: Board, entry: Entry) -> None:
     others = [e for e in board.entries if e.row.model == flat.model and e.id != entry.id]
     with st.container(horizontal=True, vertical_alignment="center"):
         links.link("All models", "models", icon=":material/arrow_back:")
+        if entry.row.first_token_ms or entry.row.per_token_ms:
+            links.link("Generation", "generation", icon=":material/speed:", record=entry.id)
         if others:
             nearest = max(others, key=lambda e: (e.row.did == flat.did, e.row.created))
             links.link("Compare", "compare", icon=":material/compare_arrows:", left=nearest.id, right=entry.id)
             with st.popover(f"{len(others)} more of this model", type="tertiary"):
                 for other in others[:20]:
                     seen = other.row
-                    facts = (seen.device, numbers(seen), seen.did, seen.created[:16])
-                    links.link(" · ".join(facts), "model", record=other.id)
+                    facts = (seen.device, numbers(seen), seen.load, seen.did, seen.created[:16])
+                    links.link(" · ".join(filter(None, facts)), "model", record=other.id)
 
 
 # ------------------------------------------------------------------------------------------ sections
@@ -117,7 +128,7 @@ def _overview(board: Board, entry: Entry, record: Record) -> None:
         parts.append(theme.Tile("Compile", number(flat.compile_s) or "", "s", "all stages; measured", "measured"))
     theme.tiles(parts)
     history = board.history(entry)
-    if len(history) > 1:
+    if len(history) > 1 and record.job.do != GENERATION:
         st.subheader("Over time")
         explorer_charts.show_trend(history)
     st.subheader("Facts")
@@ -350,4 +361,6 @@ SECTIONS: dict[str, Callable[[Board, Entry, Record], None]] = {
     "Graph": explorer_program.graph,
     "Timings": _timings,
 }
+OF_A_GENERATION = ("Overview", "Timings")
+"""Sections of a generation: its Record keeps neither ops nor Programs."""
 """The parts of the page, by the name that the address has."""

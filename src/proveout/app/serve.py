@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 import threading
-
-from proveout.app import data
-from proveout.app.options import read_options
-from proveout.store import Store
 
 EARLY = ("pandas", "pyarrow", "plotly.graph_objects")
 """Libraries that the first page draws with. Imported before any thread starts: Plotly takes a half-imported pandas for
@@ -17,7 +14,12 @@ a whole one."""
 
 def main() -> None:
     """`python -m proveout.app.serve run main.py [Streamlit's options] -- [ours]`, as Streamlit's own command has it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until Streamlit takes it, Ctrl-C ends a start at once
     from streamlit.web import cli
+
+    from proveout.app import data
+    from proveout.app.options import read_options
+    from proveout.store import Store
 
     for module in EARLY:
         importlib.import_module(module)

@@ -16,12 +16,29 @@ def coverage(name: str) -> Read:
     return lambda record: getattr(record.coverage, name) if record.coverage != Coverage() else None
 
 
+GENERATION = ("generate",)
+"""What a Record of a generation did."""
+
+
 def memory(name: str) -> Read:
     return lambda record: getattr(record.memory, name) if record.memory != MemoryUse() else None
 
 
 def served(name: str) -> Read:
     return lambda record: (record.report or {}).get(name)
+
+
+def l1_peak(record: Record) -> int | None:
+    """None where none is kept, as of a generation, whose Programs are two."""
+    return None if record.job.do == GENERATION else memory("l1_peak_bytes")(record)
+
+
+def load_words(record: Record) -> str | None:
+    """How it was served: `b8 n1 w2`; of a generation users and tokens, `b4 64+32 tokens`."""
+    told, serve = record.report or {}, record.job.serve
+    if serve and record.job.do == GENERATION and {"prompt_length", "new_tokens"} <= told.keys():
+        return f"b{serve.batch_size} {told['prompt_length']}+{told['new_tokens']} tokens"
+    return serve.words if serve else None
 
 
 def parameters(job: Job) -> int | None:

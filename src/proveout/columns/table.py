@@ -11,7 +11,19 @@ from typing import Any
 from proveout.clock.timing import FIRST_TOKEN, PER_TOKEN
 from proveout.coding import from_json, hints_of, to_json
 from proveout.columns.column import Column, OnBoard, Shown, column, sql_type
-from proveout.columns.read import bound_ms, coverage, median_ms, memory, numerics, parameters, served, source, verdict
+from proveout.columns.read import (
+    bound_ms,
+    coverage,
+    l1_peak,
+    load_words,
+    median_ms,
+    memory,
+    numerics,
+    parameters,
+    served,
+    source,
+    verdict,
+)
 from proveout.columns.words import (
     ShownStatus,
     called,
@@ -95,14 +107,14 @@ class Row:
     precision: str = column(
         lambda r: r.job.settings.precision, (),
         (OnBoard(
-            "Numbers", 50, help="Precision, the weights' format and, on sim, the numerics.", value=numbers,
+            "Numbers", 50, help="Precision, the format of weights and cache and, on sim, the numerics.", value=numbers,
             key="numbers",
         ),),
     )
     weights: str = column(lambda r: r.job.settings.weights if not r.job.settings.overrides else "mixed")
     numerics: str | None = column(lambda r: numerics(r.job))
     runtime: str = column(lambda r: r.job.runtime)
-    load: str | None = column(lambda r: r.job.serve.words if r.job.serve else None)
+    load: str | None = column(load_words)
     random_weights: str | None = column(lambda r: ", ".join(r.job.workload.random_weights) or None)
     mode: str = column(lambda r: r.job.workload.mode)
     did: str = column(
@@ -295,7 +307,7 @@ class Row:
     slo: str | None = column(lambda r: (r.report or {}).get("slo") or None)
     compile_s: float | None = column(lambda r: sum(seconds for _, seconds in r.compile_s) if r.compile_s else None)
     l1_peak_bytes: int | None = column(
-        memory("l1_peak_bytes"),
+        l1_peak,
         (Shown(
             "Peak SRAM usage (in MB)", "SRAM MB",
             "Most on-chip memory (L1 of all cores) in use at once, with tile padding, in 10⁶ bytes; modelled.",

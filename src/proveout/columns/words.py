@@ -118,15 +118,16 @@ def corpus(flat: Row) -> str:
 
 
 def numbers(flat: Row) -> str:
-    """What was chosen about numbers, as `bfloat16 bfloat8_b weights faithful`, whether calls train, and how the device
-    is driven: times with and without a trace are not alike."""
+    """What was chosen about numbers, as `bfloat16 bfloat8_b weights faithful`, the format of a decoder's cache, whether
+    calls train, and how the device is driven: times with and without a trace are not alike."""
     weights = f"{flat.weights} weights" if flat.weights != "same" else None
     runtime = flat.runtime if flat.runtime != "proveout" else None
     mode = "training" if flat.mode == "training" else None
     settings = json.loads(flat.settings)
-    queues = settings.get("queues", 1)
+    cache, queues = settings.get("cache", "same"), settings.get("queues", 1)
+    kept = f"{cache} cache" if cache != "same" else None
     driven = "trace" if settings.get("trace") else None, f"{queues} queues" if queues > 1 else None
-    return " ".join(filter(None, (flat.precision, weights, flat.numerics, runtime, mode, *driven)))
+    return " ".join(filter(None, (flat.precision, weights, kept, flat.numerics, runtime, mode, *driven)))
 
 
 def off_host(flat: Row) -> float | None:

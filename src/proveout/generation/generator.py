@@ -184,14 +184,17 @@ class Generator:
 
     @property
     def cache_bytes(self) -> int:
-        """Of the keys and values of all users in the format of `settings.cache`, or at the model's dtype; without tile
-        padding."""
+        """Of the keys and values of all users, as the device keeps them; without tile padding."""
         held = (self.batch, self.max_length) if self.paging is None else (self.paging.count + 1, self.paging.size)
-        whole = sum(layer.nbytes(*held) for layer in self.layers)
-        cache = self._settings.cache
-        if self.recurrent or cache == "same":
-            return whole
-        return round(whole * DTYPE_BYTES[cache] / self.layers[0].dtype.itemsize)
+        return round(sum(layer.nbytes(*held) / layer.dtype.itemsize for layer in self.layers) * self.bytes_per_value)
+
+    @property
+    def bytes_per_value(self) -> float:
+        """Of a key, a value or a state between calls: in the format of `settings.cache`, or at the precision that is
+        computed in."""
+        if self._settings.cache != "same" and not self.recurrent:
+            return DTYPE_BYTES[self._settings.cache]
+        return 2 if self._settings.precision == "bfloat16" else self.layers[0].dtype.itemsize
 
     @property
     def cache_is_unpacked(self) -> bool:

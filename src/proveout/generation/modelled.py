@@ -12,7 +12,7 @@ from proveout.generation.generator import Generator
 from proveout.generation.phase import Phase
 from proveout.generation.speed import SpeedRow
 from proveout.generation.state_space import StateShape
-from proveout.types import DTYPE_BYTES, TILE, Settings, Timing
+from proveout.types import TILE, Settings, Timing
 
 
 def modelled_row(generator: Generator, prefill: Phase, length: int, device: str, settings: Settings) -> SpeedRow:
@@ -28,7 +28,7 @@ def modelled_row(generator: Generator, prefill: Phase, length: int, device: str,
         )
     spec = find(device).spec
     chips = max(program.chips for program in decode.programs)
-    fixed, per_position = (kept / chips for kept in _kept_bytes(generator, settings))
+    fixed, per_position = (kept / chips for kept in _kept_bytes(generator))
     per_user = fixed + per_position * max_length
     cache = round(per_user * batch)
     peak, dram = decode.memory.dram_peak_bytes, spec.dram_banks * spec.dram_bank_bytes if spec else None
@@ -61,18 +61,16 @@ def _modelled(what: str, phase: Phase, device: str) -> Timing | None:
     return clock.modelled(what, device, time_of.ns, (time_of.low_ns, time_of.high_ns), time_of.calibrated)
 
 
-def _kept_bytes(generator: Generator, settings: Settings) -> tuple[int, int]:
+def _kept_bytes(generator: Generator) -> tuple[int, int]:
     """Of one user, on the device, in whole tiles and at the precision that is computed in: whatever the length, and for
     each position."""
-    item = 2 if settings.precision == "bfloat16" else generator.layers[0].dtype.itemsize
-    packed = item if settings.cache == "same" else DTYPE_BYTES[settings.cache]
     fixed = position = 0
     for layer in generator.layers:
         if isinstance(layer, StateShape):
             fixed += sum(map(_whole_tiles, (layer.taps, layer.size))) * _whole_tiles(layer.channels)
         else:
             position += layer.heads * sum(map(_whole_tiles, (layer.key_size, layer.value_size)))
-    return fixed * item, round(position * packed)
+    return round(fixed * generator.bytes_per_value), round(position * generator.bytes_per_value)
 
 
 def _whole_tiles(size: int) -> int:

@@ -67,7 +67,8 @@ def verb(
       proveout app --weights ~/models        ~/models/text, ~/models/digits …
     """
     command = command_line(port, cache_dir, weights, no_browser, data)
-    sys.stdout.flush()
+    at = command[command.index("--server.port") + 1]
+    print(f"The app is at http://{ADDRESS}:{at}. Ctrl-C stops it.", flush=True)
     os.execv(command[0], command)  # this process becomes the server: Ctrl-C and signals reach it
 
 
@@ -89,8 +90,10 @@ def command_line(
         "server.address": ADDRESS,
         "server.port": str(_free(port)),
         "server.headless": "true" if no_browser else "false",
+        "server.showEmailPrompt": "false",  # a first start would wait for an address to be typed
         "global.disableWidgetStateDuplicationWarning": "true",  # what was typed comes back from another page
         "logger.level": "warning",
+        "logger.hideWelcomeMessage": "true",  # it speaks of Streamlit
         "browser.gatherUsageStats": "false",
     }
     flags = [word for name, value in settings.items() for word in (f"--{name}", value)]

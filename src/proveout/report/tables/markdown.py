@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from proveout.columns.parts import op_rows, timing_rows, variation_rows
+from proveout.columns.read import GENERATION
 from proveout.columns.table import Row
 from proveout.columns.words import NOTHING, called, corpus, count, number, numbers, pcc_text, status_words
 from proveout.report.tables import planned
@@ -171,8 +172,9 @@ def _ops(record: Record) -> str:
         ]
         for op in op_rows(record)
     ]
+    no_ops = "A generation's Record lists no ops." if record.job.do == GENERATION else "No graph was captured."
     titles = ["aten ops", "status", "count", "variations", "reason"]
-    return table(titles, cells, [False, False, True, True, False]) if cells else "No graph was captured."
+    return table(titles, cells, [False, False, True, True, False]) if cells else no_ops
 
 
 def _variations(record: Record) -> str:
