@@ -294,6 +294,15 @@ def test_a_cache_in_8_bits_agrees_with_eager_under_teacher_forcing(page_size):
     assert close.pcc > 0.999
 
 
+def test_a_family_with_a_quarter_of_each_head_rotated_keeps_its_tokens_and_an_8_bit_cache():
+    assert_eagers_tokens("stablelm", "cpu", count=24)
+    model, settings = small("stablelm"), {"precision": "bfloat16", "cache": "bfloat8_b"}
+    generator = Generator.compile(model, settings=settings, max_length=64, batch=2)
+    assert generator.notes == ("the cache is kept in bfloat8_b",)
+    ids, mask = prompts(21, 9)
+    assert agreement(generator, ids, mask, eager_tokens(model, ids, mask, 24)).top1 >= 0.8
+
+
 def test_a_prompt_into_one_slot_leaves_the_8_bits_of_all_others_alone():
     model = small("llama")
     settings = {"precision": "bfloat16", "cache": "bfloat8_b"}
