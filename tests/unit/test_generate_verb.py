@@ -118,6 +118,7 @@ def test_lengths_go_down_to_half():
         (["--set", "precision=none"], "precision"),
         (["--pages", "8"], "--paged"),
         (["--paged", "--page-size", "0"], "--page-size"),
+        (["--recipe", "performance", "--device", "cpu"], "Leave it out"),
     ],
 )
 def test_wrong_words_are_refused_before_any_work(script, words, said, capsys):

@@ -118,6 +118,8 @@ def verb(
     if recipe and recipe not in (*RECIPES, AUTO):
         raise unknown("recipe", recipe, [*RECIPES, AUTO])
     place = find(device).name
+    if recipe not in ("", "same") and find(place).target == "torch":
+        raise UsageError(f"--recipe {recipe} chooses formats for a chip: device {place!r} has one. Leave it out.")
     settings = settings_for(place, dict(map(setting_of, overrides or ())))
     answers = []
     chosen = named(models or [], search_dir or [], f"{script_args} --small".lstrip() if small else script_args)
