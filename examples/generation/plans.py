@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from proveout.words import byte_count, rounded
+
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guides" / "generate.md"
 NAMES = {
@@ -44,15 +46,15 @@ def main(scripts: list[str]) -> int:
 def row(name: str, report: dict[str, Any], seconds: float) -> str:
     prefill, decode = report["phases"]
     times = (" ".join(_ms(phase)) for phase in (prefill, decode))
-    memory = f"{report['peak_rss_bytes'] / 1e9:.2f} GB | {decode['steps']}"
+    memory = f"{report['peak_rss_bytes'] / 1e9:.2f} GB | {decode['steps']:,}"
     dram = max(phase["peak_dram_bytes"] for phase in (prefill, decode))
-    return f"| {name} | {seconds:.1f} s | {memory} | {' | '.join(times)} | {dram / 1e9:.3g} GB |"
+    return f"| {name} | {seconds:.1f} s | {memory} | {' | '.join(times)} | {byte_count(dram)} |"
 
 
 def _ms(phase: dict[str, Any]) -> tuple[str, str]:
     if phase["modelled_ns"] is None:
         return "–", "(does not fit, or is partly on the host)"
-    low, ms, high = (f"{phase[key] / 1e6:.3g}" for key in ("low_ns", "modelled_ns", "high_ns"))
+    low, ms, high = (rounded(phase[key] / 1e6) for key in ("low_ns", "modelled_ns", "high_ns"))
     return ms, f"({low} to {high}) ms"
 
 

@@ -1,4 +1,4 @@
-"""How counts and sizes are said: `counted(2, "script")` is "2 scripts", `byte_count(1_500_000)` is "1.5 MB"."""
+"""How numbers are said: `counted(2, "step")` "2 steps", `byte_count(1_500_000)` "1.5 MB", `rounded(1921.4)` "1,921"."""
 
 from __future__ import annotations
 
@@ -14,3 +14,8 @@ def byte_count(size: int) -> str:
         if size >= scale:
             return f"{size / scale:.3g} {unit}"
     return f"{size} B"
+
+
+def rounded(value: float, digits: int = 3) -> str:
+    """In so many digits, and a large number whole: never as a power of ten."""
+    return f"{value:,.0f}" if abs(value) >= 10**digits - 0.5 else f"{value:,.{digits}g}"

@@ -57,6 +57,7 @@ MORE = {
         max_position_embeddings=128,
     ),
     "qwen2": lambda: transformers.Qwen2Config(**SIZES),
+    "stablelm": lambda: transformers.StableLmConfig(**SIZES, partial_rotary_factor=0.25, use_parallel_residual=True),
     "mamba": lambda: transformers.MambaConfig(
         vocab_size=128, hidden_size=64, state_size=16, num_hidden_layers=2, time_step_rank=32, intermediate_size=128
     ),

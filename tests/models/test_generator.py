@@ -7,6 +7,7 @@ import torch
 
 pytest.importorskip("transformers")
 
+import transformers
 from small_decoders import CONFIGS, MORE, small, without_weights
 
 from proveout.engine.compiled import compile as compile_model
@@ -137,6 +138,11 @@ def test_a_full_cache_is_an_error_that_says_what_to_do(llama):
         llama.prefill(torch.ones(3, 65, dtype=torch.long))
 
 
+def bert():
+    sizes = {"vocab_size": 64, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 32}
+    return transformers.BertForMaskedLM(transformers.BertConfig(**sizes, num_hidden_layers=1))
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [
@@ -148,6 +154,7 @@ def test_a_full_cache_is_an_error_that_says_what_to_do(llama):
         (lambda g: g.decode(torch.ones(2, dtype=torch.long), torch.ones(3, dtype=torch.long)), "each of 3 users"),
         (lambda g: g.generate(torch.ones(3, 4, dtype=torch.long), 0), "at least 1"),
         (lambda g: Generator.compile(torch.nn.Linear(2, 2), max_length=8), "not a language model"),
+        (lambda g: Generator.compile(bert(), max_length=8), "BertForMaskedLM is not a causal language model"),
         (lambda g: Generator.compile(g.model, max_length=999), "the model's 128 positions"),
         (lambda g: Generator.compile(g.model, max_length=0), "at least 1"),
         (lambda g: Generator.compile(g.model, max_length=8, device="abacus"), "abacus"),
@@ -295,6 +302,15 @@ def test_a_cache_in_8_bits_agrees_with_eager_under_teacher_forcing(page_size):
     assert close.top5 == 1.0
     assert close.top1 >= 0.95
     assert close.pcc > 0.999
+
+
+def test_a_family_with_a_quarter_of_each_head_rotated_keeps_its_tokens_and_an_8_bit_cache():
+    assert_eagers_tokens("stablelm", "cpu", count=24)
+    model, settings = small("stablelm"), {"precision": "bfloat16", "cache": "bfloat8_b"}
+    generator = Generator.compile(model, settings=settings, max_length=64, batch=2)
+    assert generator.notes == ("the cache is kept in bfloat8_b",)
+    ids, mask = prompts(21, 9)
+    assert agreement(generator, ids, mask, eager_tokens(model, ids, mask, 24)).top1 >= 0.8
 
 
 def test_a_prompt_into_one_slot_leaves_the_8_bits_of_all_others_alone():

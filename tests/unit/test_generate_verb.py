@@ -17,6 +17,8 @@ from proveout.cli.verbs.generate import _text
 from proveout.errors import UsageError
 from proveout.generation.child import generated, prompt_lengths
 from proveout.generation.messages import GenerationRequest
+from proveout.generation.speed import SpeedAsk
+from proveout.generation.speed_child import speeds
 from proveout.types import Settings
 
 SCRIPT = """
@@ -77,6 +79,20 @@ def test_the_cache_is_no_longer_than_the_model_s_positions(script):
     assert all(phase.modelled_ns and phase.low_ns < phase.modelled_ns < phase.high_ns for phase in report.phases)
 
 
+def test_more_positions_than_the_model_has_are_refused_in_the_words_of_the_options(script):
+    with pytest.raises(UsageError, match=r"need 41 positions, and GPT2LMHeadModel has 40: ask for a shorter prompt"):
+        generated(GenerationRequest(str(script), prompt_length=30, new_tokens=12, dry_run=True))
+    ask = SpeedAsk(str(script), "", "sim:n150", Settings(), (1,), (30,), new_tokens=11)
+    with pytest.raises(UsageError, match="need 41 positions"):
+        speeds(ask)
+
+
+@pytest.mark.slow
+def test_speeds_are_told_up_to_the_model_s_last_position(script):
+    [row] = speeds(SpeedAsk(str(script), "", "sim:n150", Settings(), (1,), (30,), new_tokens=10)).rows
+    assert row.max_length == 40
+
+
 @pytest.mark.slow
 def test_a_cache_in_pages_says_so_and_gives_eagers_tokens(script):
     request = GenerationRequest(str(script), device="cpu", prompt_length=8, new_tokens=5, batch=2, page_size=4)
@@ -101,6 +117,8 @@ def test_lengths_go_down_to_half():
         (["--device", "abacus"], "abacus"),
         (["--set", "precision=none"], "precision"),
         (["--pages", "8"], "--paged"),
+        (["--paged", "--page-size", "0"], "--page-size"),
+        (["--recipe", "performance", "--device", "cpu"], "Leave it out"),
     ],
 )
 def test_wrong_words_are_refused_before_any_work(script, words, said, capsys):

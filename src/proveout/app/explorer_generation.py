@@ -17,7 +17,7 @@ from proveout.columns import words
 from proveout.columns.table import Row
 from proveout.columns.words import called
 from proveout.types import Kind, Record, Timing
-from proveout.words import byte_count
+from proveout.words import byte_count, rounded
 
 COLUMNS = (
     Column("name", "Model", width="medium", pinned=True),
@@ -121,7 +121,7 @@ def _tiles(record: Record, kind: theme.Tone) -> list[theme.Tile]:
             tiles.append(theme.Tile(title, *tables.duration(timing.median_ns), _interval(timing), kind))
     report = record.report or {}
     if later := record.timing(PER_TOKEN):
-        tiles.append(theme.Tile("Tokens/s per user", f"{1e9 / later.median_ns:.3g}", "", later.kind, kind))
+        tiles.append(theme.Tile("Tokens/s per user", rounded(1e9 / later.median_ns), "", later.kind, kind))
     if total := report.get("tokens_per_s"):
         tiles.append(theme.Tile("Tokens/s", f"{total:.4g}", "", "of all users", kind))
     if agreement := report.get("agreement"):
@@ -144,7 +144,7 @@ def _interval(timing: Timing) -> str:
     if timing.interval_ns is None:
         return timing.kind
     low, high = timing.interval_ns
-    return f"{timing.kind}, {low / 1e6:.3g} to {high / 1e6:.3g} ms"
+    return f"{timing.kind}, {rounded(low / 1e6)} to {rounded(high / 1e6)} ms"
 
 
 def distribution(timings: Sequence[Timing]) -> go.Figure:

@@ -22,6 +22,7 @@ from proveout.coding import to_json
 from proveout.columns.words import weakness
 from proveout.store import machine
 from proveout.types import Record, Source, Timing
+from proveout.words import rounded
 
 SAYS: dict[str, str] = {
     "": "starting the worker",
@@ -195,7 +196,7 @@ def figures(request: TaskRequest, seen: Seen, record: Record) -> list[Tile]:
         if seen.tokens:
             counted = "new tokens ÷ generation time" if generates else "sequence length ÷ time"
             rate = seen.tokens / (compiled.median_ns / 1e9)
-            drawn.append(Tile("Tokens per second", _number(rate), "", f"{compiled.source}; {counted}", compiled.kind))
+            drawn.append(Tile("Tokens per second", rounded(rate), "", f"{compiled.source}; {counted}", compiled.kind))
         if first := record.timing(FIRST_TOKEN):
             drawn.append(Tile("Time to first token", *_duration(first.median_ns), _note(first), first.kind))
         if later := record.timing(PER_TOKEN):
@@ -231,9 +232,9 @@ def speed_up(record: Record, compiled: Timing, eager: Timing) -> Tile:
     ratio = eager.median_ns / compiled.median_ns
     mixed = compiled.kind != eager.kind
     (low, high), (least, most) = eager.interval_ns or (0, 0), compiled.interval_ns or (0, 0)
-    spread = f"{_number(low / most)} to {_number(high / least)}; "
+    spread = f"{rounded(low / most)} to {rounded(high / least)}; "
     note = spread + (f"measured CPU time ÷ {compiled.source} time" if mixed else "both measured in one run")
-    return Tile(SPEED_UP, _number(ratio), "modelled ×" if mixed else "×", note, compiled.kind)
+    return Tile(SPEED_UP, rounded(ratio), "modelled ×" if mixed else "×", note, compiled.kind)
 
 
 def _note(timing: Timing) -> str:
@@ -242,22 +243,18 @@ def _note(timing: Timing) -> str:
     if timing.interval_ns is not None:
         unit, size = _unit(timing.median_ns)  # as the tile has it
         low, high = timing.interval_ns
-        said += f", {_number(low / size)} to {_number(high / size)} {unit}"
+        said += f", {rounded(low / size)} to {rounded(high / size)} {unit}"
     return said + (f"; {timing.verdict}" if timing.verdict in ("unsteady", "too few") else "")
 
 
 def _duration(ns: float) -> tuple[str, str]:
     unit, size = _unit(ns)
-    return _number(ns / size), unit
+    return rounded(ns / size), unit
 
 
 def _unit(ns: float) -> tuple[str, float]:
     """The unit that a time is told in, and its nanoseconds."""
     return next(((unit, size) for unit, size in (("s", 1e9), ("ms", 1e6)) if ns >= size), ("µs", 1e3))
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def _size(size: float) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from proveout.bringup.stage import Files, StageResult
 from proveout.bringup.subject import Subject
 from proveout.errors import UsageError
 from proveout.generation.speed import SpeedRow
-from proveout.words import counted
+from proveout.words import counted, rounded
 
 TOP5 = 0.95
 """Share of steps where eager's token should be among the device's five most likely."""
@@ -41,8 +41,8 @@ def run(subject: Subject, files: Files) -> StageResult:
     short = [row.short for row in rows if not row.fits]
     step = "Run: proveout generate MODEL.py --set precision=model, and see whether the tokens are eager's then."
     return StageResult(
-        f"{one.tokens_per_s:.3g} tokens/s for one user ({one.slowest:.3g} to {one.quickest:.3g}, modelled);"
-        f" top-1 {close.top1:.1%}, top-5 {close.top5:.1%}",
+        f"{rounded(one.tokens_per_s)} tokens/s for one user ({rounded(one.slowest)} to {rounded(one.quickest)},"
+        f" modelled); top-1 {close.top1:.1%}, top-5 {close.top5:.1%}",
         (*findings, *(f"does not fit: {reason}" for reason in short)),
         step if off else "",
         attention=off or bool(short),
@@ -76,10 +76,10 @@ def _sentence(row: DecoderRow) -> str:
     context = "" if row.longest_context is None else f"a context of {row.longest_context:,} or "
     first = "no time to the first token, in which the host has a part"
     if row.ttft_ns is not None:
-        first = f"{row.ttft_ns / 1e6:.3g} ms to the first token"
+        first = f"{rounded(row.ttft_ns / 1e6)} ms to the first token"
     return (
         f"{counted(row.users, 'user')}: {first} after {row.prompt},"
-        f" {row.tpot_ns / 1e6:.3g} ms for each of the next (modelled); weights"
+        f" {rounded(row.tpot_ns / 1e6)} ms for each of the next (modelled); weights"
         f" {row.weight_bytes / 1e6:,.4g} MB, cache of {row.positions} positions"
         f" {row.cache_bytes / 1e6:,.3g} MB; {context}{row.largest_batch:,} such users fit"
     )

@@ -20,6 +20,7 @@ from proveout.bringup.stage import MARKS, Files, Folder, StageRecord, StageResul
 from proveout.bringup.subject import Subject
 from proveout.columns.words import pcc_text
 from proveout.report.perf.view import time
+from proveout.words import rounded
 
 WORDS = {"passed": "done", "attention": "needs a look", "failed": "failed", "skipped": "skipped"}
 
@@ -65,8 +66,8 @@ def figures(folder: Folder) -> list[Figure]:
             drawn.append((pcc_text(tuned.held_out_pcc) or "", "lowest PCC, optimised, on held-out inputs", "plain"))
     if (decoder := folder.data(DecoderData)) is not None:
         one = decoder.rows[0]
-        spread = f"{one.slowest:.3g} to {one.quickest:.3g}"
-        drawn.append((f"{one.tokens_per_s:.3g}", f"tokens/s for one user ({spread}, modelled)", "plain"))
+        spread = f"{rounded(one.slowest)} to {rounded(one.quickest)}"
+        drawn.append((rounded(one.tokens_per_s), f"tokens/s for one user ({spread}, modelled)", "plain"))
     if graph is not None:
         on_host = graph.states.get("host", 0)
         drawn.append((f"{on_host} of {graph.ops}", "ops on the host", "partial" if on_host else "passed"))

@@ -26,6 +26,7 @@ from proveout.bringup.subject import Subject
 from proveout.report.drawing.assets import STYLE
 from proveout.report.drawing.element import Html, el, join, page
 from proveout.report.perf.view import time
+from proveout.words import rounded
 
 Figure = tuple[str, str, str]
 """(figure, what it is, tone)."""
@@ -274,7 +275,7 @@ def _decoder(data: DecoderData, svg: str) -> Html:
         (
             str(r.users), str(r.prompt), spread(r.ttft_ns, r.ttft_interval_ns),
             spread(r.tpot_ns, r.tpot_interval_ns),
-            f"{r.tokens_per_s:.3g} ({r.slowest:.3g} to {r.quickest:.3g})",
+            f"{rounded(r.tokens_per_s)} ({rounded(r.slowest)} to {rounded(r.quickest)})",
             f"{r.weight_bytes / 1e6:,.4g} MB",
             f"{r.cache_bytes / 1e6:,.3g} MB", "–" if r.longest_context is None else f"{r.longest_context:,}",
             f"{r.largest_batch:,}",

@@ -75,9 +75,7 @@ def generated(request: GenerationRequest) -> GenerationReport:
             f"--max-length {request.max_length} is too short for a prompt of {request.prompt_length} and"
             f" {request.new_tokens} new tokens: give at least {needed}."
         )
-    positions = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
-    tiles = -(-needed // TILE) * TILE
-    length = request.max_length or (max(needed, min(tiles, positions)) if positions else tiles)
+    length = request.max_length or cache_length(model, needed)
 
     compile_for = functools.partial(
         Generator.compile,
@@ -125,6 +123,20 @@ def generated(request: GenerationRequest) -> GenerationReport:
     phases = tuple(_phase(phase, times.get(phase.name)) for phase in generating)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return replace(report, phases=phases, seconds=time.monotonic() - began, peak_rss_bytes=peak)
+
+
+def cache_length(model: Any, needed: int) -> int:
+    """How many positions a cache for so many has: whole tiles, as far as the model has positions."""
+    positions = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
+    tiles = -(-needed // TILE) * TILE
+    if positions is None:
+        return tiles
+    if needed > positions:
+        raise UsageError(
+            f"prompt and new tokens need {needed:,} positions, and {type(model).__name__} has {positions:,}: ask for a"
+            " shorter prompt or fewer new tokens."
+        )
+    return min(tiles, int(positions))
 
 
 def _within_budget(

@@ -121,6 +121,9 @@ class Generator:
             raise UsageError(f"{type(model).__name__} is not a language model of transformers: it has no config.")
         if config.is_encoder_decoder:
             raise UsageError(f"{type(model).__name__} has an encoder: generation is for decoders alone.")
+        can_generate = getattr(model, "can_generate", None)
+        if can_generate is not None and not can_generate():
+            raise UsageError(f"{type(model).__name__} is not a causal language model: it generates no text.")
         if max_length < 1 or batch < 1:
             raise UsageError(f"max_length={max_length} and batch={batch}: both are at least 1.")
         positions = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)

@@ -12,15 +12,13 @@ import torch
 
 from proveout.clock.timing import FIRST_TOKEN, PER_TOKEN, measured
 from proveout.devices.registry import find
-from proveout.generation.child import answer, decoder_of
+from proveout.generation.child import answer, cache_length, decoder_of
 from proveout.generation.generator import Generator
 from proveout.generation.messages import GenerationRequest
 from proveout.generation.modelled import modelled_row
 from proveout.generation.sampling import GREEDY
 from proveout.generation.speed import SpeedAsk, SpeedRow, SpeedTold
 from proveout.types import Timing
-
-TILE = 32
 
 
 def main(arguments: list[str]) -> None:
@@ -42,7 +40,7 @@ def speeds(ask: SpeedAsk) -> SpeedTold:
 
 
 def _row(model: Any, ask: SpeedAsk, batch: int, length: int, planned: bool) -> SpeedRow:
-    max_length = ask.max_length or -(-(length + ask.new_tokens) // TILE) * TILE
+    max_length = ask.max_length or cache_length(model, length + ask.new_tokens)
     generator = Generator.compile(
         model,
         device=ask.device,

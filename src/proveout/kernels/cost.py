@@ -30,6 +30,7 @@ from proveout.kernels.row import Specs, flat_specs
 from proveout.kernels.table import kernels, kind_of, specs_of
 from proveout.program import DEALLOCATE, FROM_TORCH, TO_DEVICE, TO_TORCH, Program, Step, refs
 from proveout.types import DRAM, HOST, DeviceSpec, Fidelity, MemoryUse, Settings, TensorSpec
+from proveout.words import rounded
 
 CIRCULAR_BYTES = 8 * 4096
 """Left to circular buffers in any case when tensors are put into L1: two float32 tiles for each operand and result of
@@ -62,7 +63,7 @@ class ProgramTime:
     """Share of the kernels' and transfers' time; 0 where nothing runs."""
 
     def __str__(self) -> str:
-        low, ns, high = (f"{value / 1e6:.3g}" for value in (self.low_ns, self.ns, self.high_ns))
+        low, ns, high = (rounded(value / 1e6) for value in (self.low_ns, self.ns, self.high_ns))
         return f"{ns} ms modelled, between {low} and {high} ms; {self.calibrated:.0%} of the time is calibrated"
 
 

@@ -134,7 +134,10 @@ def served_model(target: Endpoint) -> str:
             given_up.cancel()
         connection.close()
     if not isinstance(listed, str) or not listed or len(listed) > 200 or not listed.isprintable():
-        raise UsageError(f"{target.host} does not list its models at {path}. Name the one to ask for with --model.")
+        raise UsageError(
+            f"{target.host} does not list its models at {path} within {REACH_S:g} s."
+            " Name the one to ask for with --model."
+        )
     return listed
 
 

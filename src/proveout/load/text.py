@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from proveout.load.capacity import GoodputCapacity
 from proveout.measure.sheet import Report
+from proveout.words import rounded
 
 ROWS = (
     ("ttft", "time to first token"),
@@ -79,7 +80,7 @@ NAMES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "latency": "response"}
 
 
 def _number(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:.4g}"
+    return NOTHING if value is None else rounded(value, 4)
 
 
 def _cell(report: Report, name: str) -> str:

@@ -25,7 +25,7 @@ from proveout.measure.records import keep
 from proveout.report.tables.terminal import grid
 from proveout.serving import Configuration
 from proveout.types import Job, MemoryUse, Record, Timing, Workload
-from proveout.words import byte_count, counted
+from proveout.words import byte_count, counted, rounded
 
 Models = Annotated[
     list[str] | None,
@@ -49,7 +49,7 @@ MaxLength = Annotated[
 Paged = Annotated[
     bool, typer.Option("--paged", help="The cache in pages that users share; a page table is an input of every call.")
 ]
-PageSize = Annotated[int, typer.Option("--page-size", metavar="N", help="Tokens of a page, with --paged.")]
+PageSize = Annotated[int, typer.Option("--page-size", min=1, metavar="N", help="Tokens of a page, with --paged.")]
 NumPages = Annotated[
     int,
     typer.Option(
@@ -118,6 +118,8 @@ def verb(
     if recipe and recipe not in (*RECIPES, AUTO):
         raise unknown("recipe", recipe, [*RECIPES, AUTO])
     place = find(device).name
+    if recipe not in ("", "same") and find(place).target == "torch":
+        raise UsageError(f"--recipe {recipe} chooses formats for a chip: device {place!r} has one. Leave it out.")
     settings = settings_for(place, dict(map(setting_of, overrides or ())))
     answers = []
     chosen = named(models or [], search_dir or [], f"{script_args} --small".lstrip() if small else script_args)
@@ -172,10 +174,10 @@ def _text(request: GenerationRequest, report: GenerationReport) -> str:
     lines += [f"  {phase.name}: {phase.measured.verdict}: {phase.measured.why}" for phase in weak if phase.measured]
     decode = next((p for p in report.phases if p.name == DECODE), None)
     if decode and decode.modelled_ns and decode.low_ns and decode.high_ns:
-        rates = [1e9 / ns for ns in (decode.modelled_ns, decode.high_ns, decode.low_ns)]
+        rate, low, high = (1e9 / ns for ns in (decode.modelled_ns, decode.high_ns, decode.low_ns))
         lines.append(
-            f"  modelled, over a full cache: {rates[0]:.3g} tokens/s for each user (between {rates[1]:.3g} and"
-            f" {rates[2]:.3g}), {rates[0] * report.batch:.3g} in all"
+            f"  modelled, over a full cache: {rounded(rate)} tokens/s for each user (between {rounded(low)} and"
+            f" {rounded(high)}), {rounded(rate * report.batch)} in all"
         )
     if decode and decode.resident and not report.recurrent:
         lines.append(f"  {_decode_kernels(decode)}")
@@ -218,10 +220,10 @@ def _decode_kernels(decode: PhaseReport) -> str:
 def _row(phase: PhaseReport, request: GenerationRequest) -> tuple[str, ...]:
     modelled = "–"
     if phase.modelled_ns is not None and phase.low_ns is not None and phase.high_ns is not None:
-        low, ns, high = (f"{value / 1e6:.3g}" for value in (phase.low_ns, phase.modelled_ns, phase.high_ns))
+        low, ns, high = (rounded(value / 1e6) for value in (phase.low_ns, phase.modelled_ns, phase.high_ns))
         modelled = f"{ns} ms ({low} to {high})"
     elif phase.chip_alone_ns is not None:
-        modelled = f"? (chip alone: {phase.chip_alone_ns / 1e6:.3g} ms)"
+        modelled = f"? (chip alone: {rounded(phase.chip_alone_ns / 1e6)} ms)"
     measured = "–"
     if phase.measured:
         what = " of simulation" if find(request.device).times == "modelled" else ""
@@ -235,8 +237,8 @@ def _row(phase: PhaseReport, request: GenerationRequest) -> tuple[str, ...]:
 
 def _ms(timing: Timing) -> str:
     """The median with its interval."""
-    ends = [f"{ns / 1e6:.3g}" for ns in timing.interval_ns or ()]
-    return f"{timing.median_ns / 1e6:.3g} ms{' (' + ' to '.join(ends) + ')' if ends else ''}"
+    ends = [rounded(ns / 1e6) for ns in timing.interval_ns or ()]
+    return f"{rounded(timing.median_ns / 1e6)} ms{' (' + ' to '.join(ends) + ')' if ends else ''}"
 
 
 def record_of(request: GenerationRequest, report: GenerationReport) -> Record:

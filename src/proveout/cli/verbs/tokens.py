@@ -23,7 +23,7 @@ from proveout.measure.records import keep
 from proveout.report.tables.terminal import grid
 from proveout.serving import Configuration
 from proveout.types import Job, MemoryUse, Record, Timing, Workload
-from proveout.words import byte_count
+from proveout.words import byte_count, rounded
 
 Models = Annotated[
     list[str] | None,
@@ -139,20 +139,16 @@ UNTOLD = "the prefill has a part on the host, whose time no plan knows: no time 
 def _ms(timing: Timing | None) -> str:
     if timing is None:
         return "–"
-    value = _short(timing.median_ns / 1e6)
+    value = rounded(timing.median_ns / 1e6)
     if timing.interval_ns is None:
         return value
-    return f"{value} ({_short(timing.interval_ns[0] / 1e6)} to {_short(timing.interval_ns[1] / 1e6)})"
+    return f"{value} ({rounded(timing.interval_ns[0] / 1e6)} to {rounded(timing.interval_ns[1] / 1e6)})"
 
 
 def _rate(row: SpeedRow, users: int) -> str:
     ends = row.per_token.interval_ns
-    spread = "" if ends is None else f" ({_short(users * 1e9 / ends[1])} to {_short(users * 1e9 / ends[0])})"
-    return f"{_short(row.per_user * users)}{spread}"
-
-
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+    spread = "" if ends is None else f" ({rounded(users * 1e9 / ends[1])} to {rounded(users * 1e9 / ends[0])})"
+    return f"{rounded(row.per_user * users)}{spread}"
 
 
 def document(ask: SpeedAsk, speeds: SpeedTold, row: SpeedRow) -> dict[str, object]:

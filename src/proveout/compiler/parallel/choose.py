@@ -17,6 +17,7 @@ from proveout.errors import CompileError
 from proveout.kernels.cost import memory_use, program_ns, step_times
 from proveout.program import Arg, Program
 from proveout.types import DeviceSpec, Settings
+from proveout.words import rounded
 
 ProgramPass = Callable[[Program], Program]
 
@@ -96,7 +97,7 @@ def over_heads(
     one, several = (_ns(built, chip, settings) for built in (whole, heads[0]))
     if several < one and _fits(heads[0], chip):
         return heads
-    reason = f"{heads[1]} would take {several / 1e6:.3g} ms a call in place of {one / 1e6:.3g} (modelled)"
+    reason = f"{heads[1]} would take {rounded(several / 1e6)} ms a call in place of {rounded(one / 1e6)} (modelled)"
     return whole, _one_chip(chip, reason)
 
 
