@@ -50,3 +50,17 @@ def test_bert_resnet_a_llama_layer_and_a_vit_are_written_by_hand_for_both_chips(
     for model in ("sentence_bert", "vit-base", "resnet50"):
         assert {(model, "n150"), (model, "p150")} <= found
     assert ("llama-3.1-8b decode layer", "n150") in found
+
+
+def test_a_slower_program_is_put_beside_its_hand_written_one_and_the_differences_are_told(rows):
+    told = PAGE.read_text().partition("## What our compiler makes of them")[2]
+    for model in ("resnet50", "vit-base", "sentence_bert"):
+        for chip in ("n150", "p150"):
+            written = next(r for r in rows if (r.published.model, r.published.chip) == (model, chip))
+            kernels = sum(ms for _, ms in written.spent)
+            line = next(line for line in told.splitlines() if line.startswith(f"- **{model}** on {chip}: "))
+            total = float(line.partition(": ")[2].partition(" ms")[0])
+            pairs = [part for part in line.split(", ") if " against " in part]
+            differences = [float(part.partition(" ms (")[0].rpartition(" ")[2]) for part in pairs]
+            assert f"Beside the {kernels:.3g} ms of kernels of the hand-written Program: " in line
+            assert sum(differences) == pytest.approx(total - kernels, abs=0.2 * total)

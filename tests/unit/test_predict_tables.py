@@ -11,8 +11,10 @@ from dataclasses import replace
 import pytest
 import torch
 from times import fit
+from times.page import FIRST_FIT
 
-from proveout.chip import profile_text, tables
+from proveout.chip import calibration, profile_text, tables
+from proveout.chip.device_op import DeviceOp
 from proveout.chip.forms.layout import row_pieces
 from proveout.chip.predict import predict_table
 from proveout.chip.specs import CHIPS
@@ -353,3 +355,21 @@ def test_a_table_that_would_unpack_to_too_much_is_not_unpacked(tmp_path, monkeyp
     (tmp_path / "bomb.csv.gz").write_bytes(gzip.compress(b"a,b\n" + b"0" * (2 << 20)))
     with pytest.raises(UsageError, match="Split it"):
         tables.read(tmp_path / "bomb.csv.gz")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "ns"),
+    [((1, 1, 10240, 3), (1, 1, 3, 10240), 18_224), ((1, 32, 10240, 3), (1, 32, 3, 10240), 577_241),
+     ((1, 32, 96, 128), (1, 32, 128, 96), 25_678)],
+)  # fmt: skip
+def test_rows_turned_into_columns_cost_the_pieces_that_are_read(before, after, ns):
+    """Published on Blackhole, 110 cores: a piece of each source row is read for each block of 32 by 32."""
+    specs = [t(*shape, layout="row_major") for shape in (before, after)]
+    op = DeviceOp("permute", (specs[0],), (specs[1],), cores=110)
+    assert device_op_time(op, P150).ns == pytest.approx(ns, rel=0.25)
+
+
+def test_large_products_are_no_further_off_than_the_first_fit_was():
+    """Medians on shapes left out, as fitted last, against those of the first fit."""
+    for (arch, mode), first in FIRST_FIT.items():
+        assert calibration.backings()["matmul", arch, mode].median_error < first + 0.0005

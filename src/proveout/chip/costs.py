@@ -58,6 +58,7 @@ COSTS: dict[str, Cost] = {
     "tile_pair": Cost(700.0, CYCLES, "a pair of source and result tiles that share rows"),
     "gathered_pair": Cost(1300.0, CYCLES, "such a pair where rows grow longer: many sources for one result"),
     "row_piece": Cost(150.0, CYCLES, "a piece of a row copied from tile to tile"),
+    "sent_piece": Cost(60.0, CYCLES, "a piece of a row written, not waited for"),
     "copied_byte": Cost(1.0, CYCLES, "a byte copied by the core's processor"),
     "tensor": Cost(100.0, CYCLES, "an operand more"),
     # vector arithmetic, per tile

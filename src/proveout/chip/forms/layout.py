@@ -156,16 +156,29 @@ def _swapped(before: tuple[int, ...], after: tuple[int, ...]) -> str:
 
 
 def permute(op: DeviceOp, chip: DeviceSpec, cores: int) -> Features:
+    """Tiles of the result that the source has not are mostly padding, which software writes. Rows of which another
+    dimension becomes the last are turned in blocks of a tile's side, one core a block: a piece is read of each row of
+    the source, and one written of each row of the result."""
     source, out = op.first, op.out
-    tiled = out.layout == "tile"
-    last = last_two(source.shape)[1] != last_two(out.shape)[1]
-    held = per_core(max(rows(source), rows(out)), cores)
+    across, down = last_two(source.shape)[1], last_two(out.shape)[1]
+    if out.layout == "tile":
+        more = per_core(max(0, tiles(out) - tiles(source)), cores)
+        return {
+            **all_bytes(op, chip),
+            "tile": per_core(tiles(source), cores),
+            "padded_tile": more if across == down else 0.0,
+            "regrouped_tile": 0.0 if across == down else more,
+        }
+    if across == down:
+        return {**all_bytes(op, chip), "row": per_core(max(rows(source), rows(out)), cores)}
+    wide, high = -(-across // TILE), -(-down // TILE)
+    apart = source.numel / (across * down)
+    held = per_core(apart * wide * high, cores) / (wide * high)
     return {
         **all_bytes(op, chip),
-        "tile": per_core(tiles(source), cores) if tiled else 0.0,
-        "regrouped_tile": per_core(tiles(out), cores) if tiled else 0.0,
-        "row": 0.0 if tiled else held,
-        "element": 0.0 if tiled or not last else source.numel / cores,
+        "page": apart * down * wide if in_dram(source) else 0.0,
+        "row": held * down * wide,
+        "sent_piece": held * across * high,
     }
 
 
