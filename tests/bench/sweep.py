@@ -54,7 +54,7 @@ def main(scripts: int = SCRIPTS) -> int:
 def _write(folder: Path, count: int, turn: int) -> Path:
     folder.mkdir()
     for number in range(count):
-        width, height = 8 + turn, 1 + number
+        width, height = 8 + turn, 8 + number
         (folder / f"tiny{turn}_{number}.py").write_text(SCRIPT.format(width=width, height=height))
     return folder
 

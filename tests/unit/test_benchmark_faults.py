@@ -421,6 +421,7 @@ DAMAGE = {
     "a time that is none": ("go.json", {"start_ns": [1], "deadline_ns": 0, "created": ""}),
     "a name that is none": ("run.json", {"model_filename": ["a"]}),
     "a size that is none": ("run.json", {"n_models": "a"}),
+    "more workers than there can be": ("plan", {"callers": [10**6]}),
 }
 
 
@@ -437,6 +438,7 @@ def test_one_damaged_folder_keeps_no_other_from_being_recovered(tmp_path, capsys
         np.array([[10**9, 10**9 + 5000]], dtype=np.int64).tofile(runs.stamps_path(place, 0, 0))
         if folder is folders[0]:
             plan["configuration"] |= change if name == "run.json" else {}
+            plan |= change if name == "plan" else {}
             go |= change if name == "go.json" else {}
         (folder / "run.json").write_text(json.dumps({"plan": [plan]}))
         (place / "go.json").write_text(json.dumps(go))

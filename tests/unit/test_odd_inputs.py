@@ -134,7 +134,7 @@ def test_a_long_name_of_a_model_becomes_a_file(tmp_path):
     (tmp_path / page_name(make_record("long" * 200))).touch()
 
 
-@pytest.mark.parametrize("data", ["data:image/png;base64,%%%", "data:image/png;base64,", "x", "data:,AAAA", "🙂"])
+@pytest.mark.parametrize("data", ["data:image/png;base64,%%%", "x", "data:,AAAA", "🙂", "data:,ä", 7, {}, b"data:,"])
 def test_a_bad_drawing_is_no_image(data):
     from proveout.app.pictures import from_data_url
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import io
 from pathlib import Path
 
@@ -61,9 +60,10 @@ def encoded(image: Image.Image) -> str:
     return base64.b64encode(buffer.getvalue()).decode()
 
 
-def from_data_url(url: str) -> Image.Image:
-    """What a canvas gives."""
+def from_data_url(url: object) -> Image.Image:
+    """What a canvas gives; a browser may say anything in its place."""
     try:
-        return opened(base64.b64decode(url.partition(",")[2], validate=True))
-    except binascii.Error:
-        return opened(b"")  # no image, and told as any other that is none
+        content = base64.b64decode(str(url).partition(",")[2], validate=True)
+    except ValueError:
+        content = b""  # no image, and told as any other that is none
+    return opened(content)

@@ -94,6 +94,8 @@ def recover(folder: Path) -> list[Outcome]:
         raise UsageError(f"{folder} is not a benchmark's folder: there is no run.json in it.")
     try:
         plan = _read(folder / "run.json")["plan"]
+        if sum(max(0, workers) for part in plan for workers in part["callers"]) > MOST_WORKERS:
+            raise ValueError(f"it names more than {MOST_WORKERS:,} workers")
         return [_recovered(configuration_folder(folder, number), part) for number, part in enumerate(plan)]
     except DAMAGE as error:
         raise damaged(folder, error) from error
@@ -156,6 +158,8 @@ class Go:
     created: str
 
 
+MOST_WORKERS = 1 << 16
+"""No benchmark has more; of a damaged folder each would be looked for."""
 LONGEST_NS = 100 * 86_400 * 10**9
 """No benchmark takes longer."""
 
