@@ -135,6 +135,43 @@ def test_by_the_chips_own_rules_nothing_is_suspect_without_a_planted_error_eithe
     assert suspicious(expectations(pair, look(pair, inputs))) == []
 
 
+class Sums(nn.Module):
+    """Sums of float32 numbers, of one sign and of both."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.abs().sum(-1, keepdim=True) + x.sum(0, keepdim=True)
+
+
+def test_what_a_chips_matrix_unit_leaves_out_of_float32_operands_makes_no_suspect():
+    torch.manual_seed(0)
+    model, x = Sums().eval(), torch.randn(64, 64)
+    compiled = proveout.compile(model, (x,), device="sim:n150", settings={"numerics": "faithful"})
+    (graph,) = explain(compiled, ((x,), {})).graphs
+    assert [part.stands_out for part in graph.suspects] == []
+    assert graph.rel_l2 > 1e-4
+
+
+def test_results_that_all_round_one_way_as_they_are_stored_make_no_suspect():
+    """Scores moved to where bfloat16 has one number for all of them, beside sums whose halves the chip rounds up."""
+    within, inputs = loaded("edges", "faithful")
+    pair = against_float32(within)
+    seen = look(pair, inputs)
+    sums = [one for step, one in zip(pair.device.steps, seen.locals) if step.kernel == "ttnn.add"]
+    assert max(abs(one.drift) for one in sums) > 1e-3
+    assert max(abs(one.drift - one.leans) for one in sums) < 1e-4
+    assert suspicious(expectations(pair, seen)) == []
+
+
+def test_a_sum_of_float32_that_is_off_by_more_than_its_reading_is_a_suspect():
+    within, inputs = loaded("listener", "faithful")
+    (step,) = (s for s in within.program.body if s.kernel == "ttnn.sum")
+    pair = against_float32(Planted.of(within, step, KINDS[0]))
+    expected = expectations(pair, look(pair, inputs))
+    (index,) = suspicious(expected)
+    assert pair.device.steps[index].outputs == step.outputs
+    assert 1e-4 < expected[index].adds < 1e-3
+
+
 def test_a_suspect_says_what_was_expected_of_it():
     _, planted, inputs = draw(46, weighty=False)
     found = attribute(planted, inputs)

@@ -69,14 +69,14 @@ class Contribution:
     """Relative L2 that its operands' error makes of its result, over `incoming`."""
     outputs: tuple[OutputShare, ...] = ()
     expected: float | None = None
-    """What it should add: what storing an exact result in its format takes, or what others like it add in this graph to
-    sums as long as its, whichever is more."""
+    """What it should add: what storing an exact result in its format takes (and, on a chip, reading float32 operands in
+    the matrix unit), or what others like it add in this graph to sums as long as its, whichever is more."""
     times: float | None = None
     """What it adds over what is expected; what makes all its results too large or too small alike counts twice."""
     drift: float | None = None
     """How much too large its results are throughout, as a part of them."""
     usual_drift: float | None = None
-    """That of others like it; None where there is none."""
+    """That which others like it would have in its place; None where there is none."""
     side: str = ""
     """Whose op it is, where two that do not run the same Steps are held against each other."""
     lofi: float = 0.0

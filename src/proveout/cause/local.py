@@ -15,6 +15,7 @@ import torch
 from proveout.cause.findings import SYSTEMATIC, Role, beyond
 from proveout.cause.sides import Change, Formats, Pair, as_double
 from proveout.check.exact import joined
+from proveout.kernels.arithmetic.formats import pack_bfloat16
 from proveout.kernels.blockfloat import FORMATS, quantise
 from proveout.kernels.row import MATRIX_UNIT
 from proveout.kernels.table import kind_of, torch_dtype
@@ -45,7 +46,9 @@ class Local:
     incoming: float = 0.0
     rounding: float = 0.0
     """What storing an exact result in its format adds, whatever computes it; the usual amount where it happens to add
-    none."""
+    none. Where a chip's matrix unit reads float32 operands, what it leaves out of them counts with it."""
+    leans: float = 0.0
+    """The part of the drift that reading and storing make by a chip's own rules, whatever computes in between."""
     lofi: float = 0.0
     """The part of what it adds that is what LoFi leaves out; 0 of what does not compute as in LoFi."""
 
@@ -71,8 +74,9 @@ class Pass:
 
 
 def look(pair: Pair, inputs: Sequence[Any], phases: bool = True) -> Pass:
-    """Run both sides from the inputs on, and every Step of the other side once more on the device's operands; products
-    once more still as LoFi would take their weights, where the device multiplies in `phases`."""
+    """Run both sides from the inputs on, and every Step of the other side once more on the device's operands. Where the
+    device multiplies in `phases`, once more still: products as LoFi would take their weights, and what the matrix unit
+    reads float32 operands of, as it reads them."""
     device: dict[str, Any] = dict(zip(pair.inputs, inputs))
     other: dict[str, Any] = dict(device)
     last = {name: i for i, step in enumerate(pair.device.steps) for name in (*step.uses, *step.outputs)}
@@ -86,10 +90,12 @@ def look(pair: Pair, inputs: Sequence[Any], phases: bool = True) -> Pass:
             overall = alone if untouched else pair.other.run(index, other)
             same = all(_same(a, b) for a, b in zip(results, alone))
             around = [(device[n], other[n]) for n in uses]
-            local = _local(same, results, alone, overall, around, pair.formats[index])
+            read = (pair.read(index, device) if phases and not same else ()) or alone
+            local = _local(same, results, alone, overall, around, pair.formats[index], read)
             if phases and not same:
                 weighted = functools.partial(pair.weighted, index, device)
-                local = replace(local, lofi=_as_in_lofi(results, alone, weighted))
+                leans = _leaning(local.drift, read, alone, pair.formats[index])
+                local = replace(local, lofi=_as_in_lofi(results, alone, weighted), leans=leans)
             findings.append(local)
             for name, mine, yours in zip(step.outputs, results, overall):
                 device[name] = mine
@@ -109,7 +115,8 @@ class Expected:
     times: float
     """What it adds over that; or, of all numbers too large or too small alike, SYSTEMATIC × as much."""
     drift: float | None
-    """How much too large the results of others like it are for sums as long as its; None where there is none."""
+    """How much too large the results of others like it would be for its operands and sums as long as its; None where
+    there is none."""
     lofi: float = 0.0
     """The part of what it adds that is there because it computes as in LoFi, where most others do not."""
 
@@ -120,9 +127,10 @@ class Expected:
 
 
 def expectations(pair: Pair, seen: Pass) -> dict[int, Expected]:
-    """Of every op that differs: what storing an exact result in its format takes, or what others like it add in this
-    graph to sums as long as its, whichever is more. Like it are those of its kernel, or else of its kind, or else, of
-    attention, all on the matrix unit; where there is none, it may round as often as SEVERAL² times on its way."""
+    """Of every op that differs: what reading its operands and storing an exact result take, or what others like it add
+    in this graph to sums as long as its, whichever is more. Like it are those of its kernel, or else of its kind, or
+    else, of attention, all on the matrix unit; where there is none, it may round as often as SEVERAL² times on its
+    way."""
     adds = {i: local.adds for i, local in enumerate(seen.locals) if local.adds > 0}
     steps, terms = pair.device.steps, [f.terms for f in pair.formats]
     products = [i for i in adds if kind_of(steps[i]) in MATRIX_UNIT]
@@ -141,8 +149,8 @@ def expectations(pair: Pair, seen: Pass) -> dict[int, Expected]:
             continue
         most = max(local.rounding, _grown([(terms[i], adds[i]) for i in alike], terms[index]))
         near = any(terms[index] <= 2 * terms[i] <= 4 * terms[index] for i in alike)
-        drifts = [(terms[i], seen.locals[i].drift) for i in alike]
-        known = (_line(drifts)(terms[index]), statistics.median(y for _, y in drifts))
+        drifts = [(terms[i], seen.locals[i].drift - seen.locals[i].leans) for i in alike]
+        known = (local.leans + _line(drifts)(terms[index]), local.leans + statistics.median(y for _, y in drifts))
         drift = min(known, key=lambda d: abs(local.drift - d)) if near else None  # one of few may lead a line astray
         off = SYSTEMATIC * (abs(local.drift - drift) - local.chance) if drift is not None else 0.0
         rest = [seen.locals[i].lofi > 0 for i in products if i != index]
@@ -180,13 +188,14 @@ def _local(
     overall: Sequence[Any],
     operands: Sequence[Any],
     formats: Formats,
+    read: Sequence[Any],
 ) -> Local:
     incoming = max((_relative(mine, yours, yours) for mine, yours in operands if mine is not yours), default=0.0)
     passed = max((_relative(a, o, o) for a, o in zip(alone, overall) if a is not o), default=0.0)
     adds = 0.0 if same else max((_relative(r, a, o) for r, a, o in zip(results, alone, overall)), default=0.0)
     drift = 0.0 if same or not results else _drift(results[0], alone[0])
     chance = 2 * adds / math.sqrt(max(_numel(results[0]), 1)) if results else 0.0
-    stored = zip(map(_stored, alone, formats.results), alone, overall)
+    stored = zip(map(_stored, read, formats.results), alone, overall)
     usual = max((_usual(f) for f in (*formats.operands, *formats.results)), default=0.0)
     rounding = 0.0 if same else max((_relative(s, a, o) for s, a, o in stored), default=0.0)
     return Local(same, adds, drift, chance, passed, incoming, max(rounding, usual))
@@ -203,6 +212,17 @@ def _stored(value: Any, dtype: str) -> Any:
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
         return value
     return quantise(value, dtype) if dtype in FORMATS else value.to(torch_dtype(dtype))
+
+
+def _leaning(drift: float, read: Sequence[Any], exact: Sequence[Any], formats: Formats) -> float:
+    """The drift of results that are exact but for reading and storing. One unit of a chip rounds halves to even, the
+    other away from zero; whichever is nearer to the op's own drift."""
+    if not exact or not isinstance(exact[0], torch.Tensor) or not exact[0].is_floating_point():
+        return 0.0
+    kept = [_stored(read[0], formats.results[0])]
+    if formats.results[0] == "bfloat16":
+        kept.append(pack_bfloat16(read[0].float(), fp32_dest=True))
+    return min((_drift(k, exact[0]) for k in kept), key=lambda leans: abs(drift - leans))
 
 
 def _same(one: Any, two: Any) -> bool:

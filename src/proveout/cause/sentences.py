@@ -54,7 +54,8 @@ def _unlike(top: Contribution) -> str:
     what, lofi, _ = top.stands_out.partition(f", {LOFI}")
     usual = f" of it ({top.expected:.2%})"
     if "throughout" in what and top.usual_drift is not None:
-        usual = f", and others like it {abs(top.usual_drift):.1%} too {'large' if top.usual_drift > 0 else 'small'}"
+        much, way = abs(top.usual_drift), "large" if top.usual_drift > 0 else "small"
+        usual = f", and others like it would be {much:.1%} too {way}"
     return f"That is {what}{usual}{lofi}"
 
 

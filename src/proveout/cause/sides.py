@@ -12,6 +12,7 @@ import torch
 
 from proveout.check.exact import draws, exactly, joined, wide
 from proveout.devices.execute import is_placement
+from proveout.kernels.faithful import as_read
 from proveout.kernels.pieces import Pieces
 from proveout.kernels.row import MATRIX_UNIT
 from proveout.kernels.table import kernels, kind_of, specs_of, torch_dtype
@@ -57,6 +58,8 @@ class Pair:
     """Of each Step on the device."""
     weighted: Callable[[int, Values, Change], tuple[Any, ...]] = lambda index, values, change: ()
     """The other side's results of a product with other weights than the device's; nothing of other Steps."""
+    read: Callable[[int, Values], tuple[Any, ...]] = lambda index, values: ()
+    """The other side's results on what a chip's matrix unit keeps of float32 operands; nothing where it reads none."""
 
 
 def against_float32(loaded: Loaded) -> Pair:
@@ -89,15 +92,29 @@ def against_float32(loaded: Loaded) -> Pair:
         if weight is None or not isinstance(held, Ref):
             return ()
         value = values[body.names[held.name]] if held.name in body.names else at_home(loaded.value(held.name))
-        changed = Pieces(map(change, wide(value))) if isinstance(value, Pieces) else change(wide(value))
+        changed = _changed(wide(value), change)
         attrs = tuple((k, Ref(OTHER_WEIGHTS) if k == weight.operand else v) for k, v in shared.attrs)
         step = replace(shared, attrs=attrs)
         operands = {n: wide(values[n]) if n in values else exact[n] for n in step.uses if n != OTHER_WEIGHTS}
         return exactly(step, {**operands, OTHER_WEIGHTS: changed}, (), program.chips)
 
+    def read(index: int, values: Values) -> tuple[Any, ...]:
+        step, shared = body.own[index], body.shared[index]
+        kept = as_read(step, program.specs)
+        if kept is None:
+            return ()
+        operands = {n: wide(values[n]) if n in values else exact[n] for n in shared.uses}
+        cut = {name for own, name in zip(step.uses, shared.uses) if program.specs[own].dtype == "float32"}
+        operands = {n: _changed(v, kept) if n in cut else v for n, v in operands.items()}
+        return tuple(map(wide, exactly(shared, operands, (), program.chips)))
+
     ends, formats = output_names(program, body), _formats(program, body)
     sides = Side(body.shared, on_device), Side(body.shared, in_float32)
-    return Pair(*sides, program.inputs, ends, formats, weighted)
+    return Pair(*sides, program.inputs, ends, formats, weighted, read)
+
+
+def _changed(value: Any, change: Change) -> Any:
+    return Pieces(map(change, value)) if isinstance(value, Pieces) else change(value)
 
 
 def against_another(loaded: Loaded, other: Loaded) -> Pair | str:

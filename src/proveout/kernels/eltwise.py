@@ -18,7 +18,7 @@ from proveout.kernels.device_ops import typecast_op
 from proveout.kernels.faithful import elements
 from proveout.kernels.faithful.elements import binary
 from proveout.kernels.faithful.functions import unary
-from proveout.kernels.faithful.settings import plain
+from proveout.kernels.faithful.settings import on_vector_unit, plain
 from proveout.kernels.row import FLOAT, INT, Call, Faithful, Kernel, Params, Specs, one_op
 from proveout.reasons import Kind, Reason
 from proveout.types import TensorSpec
@@ -50,7 +50,7 @@ def _unary(name: str, function: Callable[..., Tensor], dtypes: frozenset[str] = 
         dtypes,
         activation=activation,
         cut=cuts.elementwise,
-        faithful=Faithful(unary, plain()) if name in FUNCTIONS else None,
+        faithful=Faithful(unary, plain(), on_vector_unit) if name in FUNCTIONS else None,
     )
 
 
@@ -180,14 +180,15 @@ def _logical(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Any, Any
     return lambda a, b: function(torch.as_tensor(a) != 0, torch.as_tensor(b) != 0)
 
 
-chips_own = Faithful(binary, plain())
+chips_own = Faithful(binary, plain(), on_vector_unit)
+chips_sum = Faithful(binary, plain(), elements.unless_float32)
 
 BINARY = [
-    _binary("add", torch.add, writes_shards=True, faithful=chips_own),
-    _binary("subtract", torch.sub, writes_shards=True, faithful=chips_own),
+    _binary("add", torch.add, writes_shards=True, faithful=chips_sum),
+    _binary("subtract", torch.sub, writes_shards=True, faithful=chips_sum),
     _binary("multiply", torch.mul, work=multiply_work, writes_shards=True, faithful=chips_own),
     _binary("div", torch.true_divide, FLOAT, scalar="value", work=multiply_work, faithful=chips_own),
-    _binary("rsub", torch.rsub, scalar="input_b", faithful=chips_own),
+    _binary("rsub", torch.rsub, scalar="input_b", faithful=chips_sum),
     _binary("maximum", lambda a, b: torch.maximum(a, _like(b, a)), scalar="input_b", faithful=chips_own),
     _binary("minimum", lambda a, b: torch.minimum(a, _like(b, a)), scalar="input_b", faithful=chips_own),
     _binary("remainder", torch.remainder, FLOAT, faithful=chips_own),
@@ -252,7 +253,7 @@ KERNELS = [
         "binary",
         power_ops,
         FLOAT,
-        Faithful(elements.power, plain()),
+        Faithful(elements.power, plain(), on_vector_unit),
         cut=cuts.elementwise,
     ),
     Kernel("ttnn.where", where, vector_work, "ternary", where_ops, refuse=_where_refuses, cut=cuts.elementwise),

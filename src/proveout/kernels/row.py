@@ -129,6 +129,8 @@ class Faithful:
     """(kernel's name, its settings, its arguments)."""
     compute: Callable[[Specs, TensorSpec, DeviceSpec, str | None], Any]
     """The settings, from specs, the result's spec, the chip, and the fidelity that the user chose for all Steps."""
+    on_matrix_unit: Callable[[Specs], bool] = lambda specs: True
+    """Whether the matrix unit reads the operands: it keeps fewer bits of float32 ones than the vector unit."""
 
 
 Params = tuple[tuple[str, Any], ...]

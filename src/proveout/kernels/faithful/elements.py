@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from proveout.kernels.arithmetic.pairs import nearest_even
 from proveout.kernels.arithmetic.table import PAIRS
 from proveout.kernels.faithful.functions import unary
 from proveout.kernels.faithful.settings import Compute, dtypes_of
+from proveout.types import TensorSpec
 
 Tensor = torch.Tensor
 
@@ -56,6 +57,11 @@ def _binary(name: str, compute: Compute, input_tensor_a: Any, b: Any, dtype: tor
         negative = b if name == "ttnn.add" else -b
         return _kept(vector.add(a, negative, compute.arch), dtype or kept)
     return compute.pack(products.add(a, b, compute.unit, subtract=name != "ttnn.add"), dtype or kept)
+
+
+def unless_float32(specs: Mapping[str, Any]) -> bool:
+    """Whether the matrix unit reads the operands of a sum or difference: unless both are float32."""
+    return {s.dtype for s in specs.values() if isinstance(s, TensorSpec)} != {"float32"}
 
 
 VECTOR = ("div", "maximum", "minimum", "atan2", "pow", "remainder", "fmod")

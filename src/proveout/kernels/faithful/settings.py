@@ -140,6 +140,11 @@ def plain(wide: bool = False) -> Any:
     return compute
 
 
+def on_vector_unit(specs: Mapping[str, Any]) -> bool:
+    """That the matrix unit reads the operands of a kernel that the vector unit computes: never."""
+    return False
+
+
 def dtypes_of(tensors: Sequence[Tensor]) -> torch.dtype:
     """The widest of them."""
     out = tensors[0].dtype
