@@ -7,6 +7,13 @@ import signal
 import sys
 import threading
 
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until Streamlit takes it, Ctrl-C ends a start at once
+
+from proveout.app import data
+from proveout.app.options import read_options
+from proveout.store import Store
+
 EARLY = ("pandas", "pyarrow", "plotly.graph_objects")
 """Libraries that the first page draws with. Imported before any thread starts: Plotly takes a half-imported pandas for
 a whole one."""
@@ -14,12 +21,7 @@ a whole one."""
 
 def main() -> None:
     """`python -m proveout.app.serve run main.py [Streamlit's options] -- [ours]`, as Streamlit's own command has it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until Streamlit takes it, Ctrl-C ends a start at once
     from streamlit.web import cli
-
-    from proveout.app import data
-    from proveout.app.options import read_options
-    from proveout.store import Store
 
     for module in EARLY:
         importlib.import_module(module)

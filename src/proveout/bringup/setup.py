@@ -9,7 +9,6 @@ from proveout.program import DEALLOCATE, FROM_TORCH, TO_TORCH, Arg, Name, Progra
 
 EXACT = (Name("ttnn.bfloat16"), Name("ttnn.float32"))
 """Formats in which a number is the same wherever it lies; the numbers of a block share an exponent."""
-MOVES = {"ttnn.permute": ("aten.permute.default", "dims"), "ttnn.reshape": ("aten.reshape.default", "shape")}
 
 
 def simplified(program: Program) -> Program:
@@ -50,8 +49,9 @@ def _shorter(setup: tuple[Step, ...], kept: set[str]) -> tuple[Step, ...] | None
 def _joined(sent: Step, then: Step, readers: Sequence[Step]) -> tuple[Step, ...] | None:
     """Steps that give what the second one gave; none where it is taken back and sent in the same format again."""
     keys = {key for key, _ in then.attrs}
-    if then.kernel in MOVES and keys == {"input_tensor", MOVES[then.kernel][1]}:
-        kernel, key = MOVES[then.kernel]
+    moves = {"ttnn.permute": ("aten.permute.default", "dims"), "ttnn.reshape": ("aten.reshape.default", "shape")}
+    if then.kernel in moves and keys == {"input_tensor", moves[then.kernel][1]}:
+        kernel, key = moves[then.kernel]
         moved = f"{then.outputs[0]}.moved"
         attrs = (("self", sent.attr("tensor")), (key, then.attr(key)))
         return replace(then, kernel=kernel, attrs=attrs, outputs=(moved,)), _sent(sent, then, tensor=Ref(moved))

@@ -14,7 +14,6 @@ from proveout.kernels.table import LAYOUT_NAMES, infer, kernels
 from proveout.program import FROM_TORCH, Arg, Name, Program, Ref, Step, map_refs
 from proveout.types import Origin, TensorSpec
 
-CAST = "ttnn.typecast"
 PLAIN = ("float32", "bfloat16")
 
 
@@ -30,7 +29,7 @@ def pack_cache(program: Program, dtype: str) -> Program:
 
 def is_read_unpacked(program: Program) -> bool:
     """Whether something else than ttnn's cache kernels reads a cache that `pack_cache` packed."""
-    return any(s.kernel == CAST and program.specs[s.uses[0]].dtype in FORMATS for s in program.body)
+    return any(s.kernel == "ttnn.typecast" and program.specs[s.uses[0]].dtype in FORMATS for s in program.body)
 
 
 class _Packing:
@@ -93,7 +92,9 @@ class _Packing:
                 ref = self._call(
                     "ttnn.to_layout", f"{source.name}.tiles", origin, tensor=ref, layout=LAYOUT_NAMES["tile"]
                 )
-            ref = self._call(CAST, f"{source.name}.{dtype}", origin, input_tensor=ref, dtype=Name(f"ttnn.{dtype}"))
+            ref = self._call(
+                "ttnn.typecast", f"{source.name}.{dtype}", origin, input_tensor=ref, dtype=Name(f"ttnn.{dtype}")
+            )
             if layout != "tile":
                 ref = self._call("ttnn.to_layout", f"{ref.name}.rows", origin, tensor=ref, layout=LAYOUT_NAMES[layout])
             self._cast[source.name, dtype] = ref
